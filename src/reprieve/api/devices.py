@@ -1,0 +1,95 @@
+"""Devices by claim (resource.k8s.io/v1): what a scheduler reads of claims, slices and classes (light forms).
+
+Device requests, device lists and selectors stay plain data: their reader compiles them once per spec.
+Invariants: see `reprieve.api.objects`, which re-exports the kinds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from reprieve.api.meta import KubernetesObject, NodeSelector, Struct, map_field
+
+
+class ResourceClaimSpec(Struct, frozen=True, kw_only=True):
+    """spec of a ResourceClaim; `devices` as in the manifest (requests, constraints, config)."""
+
+    devices: dict[str, Any] = map_field()
+
+
+class ResourceClaimConsumerReference(Struct, frozen=True, kw_only=True):
+    """status.reservedFor[] of a ResourceClaim."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class AllocationResult(Struct, frozen=True, kw_only=True):
+    """status.allocation of a ResourceClaim; without a node selector it is reachable from everywhere."""
+
+    devices: dict[str, Any] = map_field()
+    node_selector: NodeSelector | None = None
+
+
+class ResourceClaimStatus(Struct, frozen=True, kw_only=True):
+    """status of a ResourceClaim; `allocation` None means not allocated."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
+
+
+class ResourceClaim(KubernetesObject, frozen=True, kw_only=True):
+    """resource.k8s.io/v1 ResourceClaim."""
+
+    KIND: ClassVar[str] = "ResourceClaim"
+    API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class ResourcePool(Struct, frozen=True, kw_only=True):
+    """spec.pool of a ResourceSlice."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(Struct, frozen=True, kw_only=True):
+    """spec of a ResourceSlice: devices of one driver, on a node, on selected nodes or on all."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    devices: tuple[dict[str, Any], ...] = ()
+
+
+class ResourceSlice(KubernetesObject, frozen=True, kw_only=True):
+    """resource.k8s.io/v1 ResourceSlice."""
+
+    KIND: ClassVar[str] = "ResourceSlice"
+    API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
+
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class DeviceClassSpec(Struct, frozen=True, kw_only=True):
+    """spec of a DeviceClass; selectors as in the manifest."""
+
+    selectors: tuple[dict[str, Any], ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(KubernetesObject, frozen=True, kw_only=True):
+    """resource.k8s.io/v1 DeviceClass."""
+
+    KIND: ClassVar[str] = "DeviceClass"
+    API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
+
+    spec: DeviceClassSpec = DeviceClassSpec()

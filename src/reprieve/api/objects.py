@@ -1,0 +1,597 @@
+"""Typed Kubernetes objects: the fields a scheduler reads, and nothing else.
+
+Every class mirrors the Kubernetes type of the same name; a field is the Kubernetes field in snake_case. The
+internal form of `Workload` and `PodGroup` is `scheduling.k8s.io/v1beta1` (api.md); other versions are
+converted by `reprieve.api.versions` before they become objects.
+
+Invariants: objects are frozen, hold no reference cycles (hence `gc=False`) and no `None` where Kubernetes
+has "absent means empty": sequences are tuples, maps are dicts, nested structs exist. Empty maps are one
+shared read-only dict. `None` appears only where absent and empty differ (a selector, an unset priority).
+To change an object, make a new one with `msgspec.structs.replace`.
+
+Quantities stay as written (`str | int | float`); `quantity` and `requests` read them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+import msgspec
+
+from reprieve.api.devices import DeviceClass as DeviceClass
+from reprieve.api.devices import ResourceClaim as ResourceClaim
+from reprieve.api.devices import ResourceSlice as ResourceSlice
+from reprieve.api.meta import EMPTY as EMPTY
+from reprieve.api.meta import EMPTY_MAP as EMPTY_MAP
+from reprieve.api.meta import EMPTY_META as EMPTY_META
+from reprieve.api.meta import Condition as Condition
+from reprieve.api.meta import Empty as Empty
+from reprieve.api.meta import KubernetesObject as KubernetesObject
+from reprieve.api.meta import LabelSelector as LabelSelector
+from reprieve.api.meta import LabelSelectorRequirement as LabelSelectorRequirement
+from reprieve.api.meta import NodeSelector as NodeSelector
+from reprieve.api.meta import NodeSelectorRequirement as NodeSelectorRequirement
+from reprieve.api.meta import NodeSelectorTerm as NodeSelectorTerm
+from reprieve.api.meta import ObjectMeta as ObjectMeta
+from reprieve.api.meta import OwnerReference as OwnerReference
+from reprieve.api.meta import QuantityText as QuantityText
+from reprieve.api.meta import ResourceList as ResourceList
+from reprieve.api.meta import Struct as Struct
+from reprieve.api.meta import map_field
+from reprieve.api.owners import ReplicaSet as ReplicaSet
+from reprieve.api.owners import ReplicationController as ReplicationController
+from reprieve.api.owners import Service as Service
+from reprieve.api.owners import StatefulSet as StatefulSet
+from reprieve.api.storage import CSINode as CSINode
+from reprieve.api.storage import CSIStorageCapacity as CSIStorageCapacity
+from reprieve.api.storage import PersistentVolume as PersistentVolume
+from reprieve.api.storage import PersistentVolumeClaim as PersistentVolumeClaim
+from reprieve.api.storage import PersistentVolumeClaimSpec as PersistentVolumeClaimSpec
+from reprieve.api.storage import StorageClass as StorageClass
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+# --- Pod ----------------------------------------------------------------------------------------------------
+
+
+class ResourceClaimUse(Struct, frozen=True, kw_only=True):
+    """resources.claims[] of a container."""
+
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(Struct, frozen=True, kw_only=True):
+    """resources of a container or of a pod."""
+
+    requests: ResourceList = map_field()
+    limits: ResourceList = map_field()
+    claims: tuple[ResourceClaimUse, ...] = ()
+
+
+EMPTY_RESOURCES = ResourceRequirements()
+
+
+class ContainerPort(Struct, frozen=True, kw_only=True):
+    """containers[].ports[]; `host_port` 0 means none."""
+
+    name: str = ""
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(Struct, frozen=True, kw_only=True):
+    """A container or an init container; `restart_policy == "Always"` makes an init container restartable."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = EMPTY_RESOURCES
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class PreferredSchedulingTerm(Struct, frozen=True, kw_only=True):
+    """A node selector term with a weight of 1..100."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Struct, frozen=True, kw_only=True):
+    """affinity.nodeAffinity."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class PodAffinityTerm(Struct, frozen=True, kw_only=True):
+    """Pods (by label and namespace) with which to share, or not share, a topology domain."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Struct, frozen=True, kw_only=True):
+    """A pod affinity term with a weight of 1..100."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Struct, frozen=True, kw_only=True):
+    """affinity.podAffinity."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class PodAntiAffinity(Struct, frozen=True, kw_only=True):
+    """affinity.podAntiAffinity."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class Affinity(Struct, frozen=True, kw_only=True):
+    """spec.affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class Toleration(Struct, frozen=True, kw_only=True):
+    """spec.tolerations[]; an empty key with Exists tolerates everything, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpreadConstraint(Struct, frozen=True, kw_only=True):
+    """spec.topologySpreadConstraints[]."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class PersistentVolumeClaimVolumeSource(Struct, frozen=True, kw_only=True):
+    """volumes[].persistentVolumeClaim."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class PersistentVolumeClaimTemplate(Struct, frozen=True, kw_only=True):
+    """volumes[].ephemeral.volumeClaimTemplate."""
+
+    metadata: ObjectMeta = EMPTY_META
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class EphemeralVolumeSource(Struct, frozen=True, kw_only=True):
+    """volumes[].ephemeral: the claim is called `<pod>-<volume>`."""
+
+    volume_claim_template: PersistentVolumeClaimTemplate = PersistentVolumeClaimTemplate()
+
+
+class GCEPersistentDisk(Struct, frozen=True, kw_only=True):
+    """volumes[].gcePersistentDisk; two pods share a disk on a node only if both read."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AWSElasticBlockStore(Struct, frozen=True, kw_only=True):
+    """volumes[].awsElasticBlockStore; never shared on a node."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class ISCSIVolume(Struct, frozen=True, kw_only=True):
+    """volumes[].iscsi."""
+
+    target_portal: str = ""
+    iqn: str = ""
+    lun: int = 0
+    read_only: bool = False
+
+
+class RBDVolume(Struct, frozen=True, kw_only=True):
+    """volumes[].rbd."""
+
+    monitors: tuple[str, ...] = ()
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
+class CSIVolumeSource(Struct, frozen=True, kw_only=True):
+    """volumes[].csi: an inline volume of a CSI driver."""
+
+    driver: str = ""
+    read_only: bool = False
+
+
+class Volume(Struct, frozen=True, kw_only=True):
+    """spec.volumes[]; sources that do not matter for placement are left out."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    iscsi: ISCSIVolume | None = None
+    rbd: RBDVolume | None = None
+    csi: CSIVolumeSource | None = None
+
+
+class PodResourceClaim(Struct, frozen=True, kw_only=True):
+    """spec.resourceClaims[]: a claim by name or by template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSchedulingGate(Struct, frozen=True, kw_only=True):
+    """spec.schedulingGates[]."""
+
+    name: str = ""
+
+
+class PodSchedulingGroup(Struct, frozen=True, kw_only=True):
+    """spec.schedulingGroup: the PodGroup the pod belongs to, in its own namespace."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(Struct, frozen=True, kw_only=True):
+    """spec of a Pod."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: ResourceList = map_field()
+    resources: ResourceRequirements | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] = map_field()
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduler_name: str = DEFAULT_SCHEDULER
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    host_network: bool = False
+    termination_grace_period_seconds: int | None = None
+    restart_policy: str = "Always"
+    runtime_class_name: str | None = None
+
+
+class PodCondition(Struct, frozen=True, kw_only=True):
+    """status.conditions[] of a Pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: datetime | None = None
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class ContainerStatus(Struct, frozen=True, kw_only=True):
+    """status.containerStatuses[]: what the kubelet has allocated, for pods resized in place."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = map_field()
+
+
+class PodResourceClaimStatus(Struct, frozen=True, kw_only=True):
+    """status.resourceClaimStatuses[]: the claim generated from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Struct, frozen=True, kw_only=True):
+    """status of a Pod."""
+
+    phase: str = "Pending"
+    conditions: tuple[PodCondition, ...] = ()
+    start_time: datetime | None = None
+    nominated_node_name: str = ""
+    reason: str = ""
+    message: str = ""
+    qos_class: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = map_field()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    observed_generation: int = 0
+
+
+EMPTY_POD_SPEC = PodSpec()
+EMPTY_POD_STATUS = PodStatus()
+
+
+class Pod(KubernetesObject, frozen=True, kw_only=True):
+    """v1 Pod."""
+
+    KIND: ClassVar[str] = "Pod"
+    API_VERSION: ClassVar[str] = "v1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: PodSpec = EMPTY_POD_SPEC
+    status: PodStatus = EMPTY_POD_STATUS
+
+
+# --- Node ---------------------------------------------------------------------------------------------------
+
+
+class Taint(Struct, frozen=True, kw_only=True):
+    """spec.taints[] of a Node; effect NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class NodeSpec(Struct, frozen=True, kw_only=True):
+    """spec of a Node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class NodeCondition(Struct, frozen=True, kw_only=True):
+    """status.conditions[] of a Node."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+class ContainerImage(Struct, frozen=True, kw_only=True):
+    """status.images[] of a Node; size in bytes."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(Struct, frozen=True, kw_only=True):
+    """status of a Node."""
+
+    capacity: ResourceList = map_field()
+    allocatable: ResourceList = map_field()
+    conditions: tuple[NodeCondition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(KubernetesObject, frozen=True, kw_only=True):
+    """v1 Node."""
+
+    KIND: ClassVar[str] = "Node"
+    API_VERSION: ClassVar[str] = "v1"
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+# --- priorities, budgets, namespaces ------------------------------------------------------------------------
+
+
+class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
+    """scheduling.k8s.io/v1 PriorityClass."""
+
+    KIND: ClassVar[str] = "PriorityClass"
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
+
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+    description: str = ""
+
+
+class PodDisruptionBudgetSpec(Struct, frozen=True, kw_only=True):
+    """spec of a PodDisruptionBudget; `int | str`: a number of pods or a percentage."""
+
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class PodDisruptionBudgetStatus(Struct, frozen=True, kw_only=True):
+    """status of a PodDisruptionBudget."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, datetime | None] = map_field()
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+
+
+class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
+    """policy/v1 PodDisruptionBudget."""
+
+    KIND: ClassVar[str] = "PodDisruptionBudget"
+    API_VERSION: ClassVar[str] = "policy/v1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus | None = None
+    """None when the input has no status: whoever builds the cluster then computes it from the pods."""
+
+
+class Namespace(KubernetesObject, frozen=True, kw_only=True):
+    """v1 Namespace."""
+
+    KIND: ClassVar[str] = "Namespace"
+    API_VERSION: ClassVar[str] = "v1"
+
+
+# --- Workload and PodGroup (internal form: v1beta1) --------------------------------------------------------
+
+
+class GangSchedulingPolicy(Struct, frozen=True, kw_only=True):
+    """schedulingPolicy.gang: all or nothing from `min_count` pods on."""
+
+    min_count: int = 0
+
+
+class PodGroupSchedulingPolicy(Struct, frozen=True, kw_only=True):
+    """Exactly one of `basic` and `gang`."""
+
+    basic: Empty | None = None
+    gang: GangSchedulingPolicy | None = None
+
+
+class TopologyConstraint(Struct, frozen=True, kw_only=True):
+    """schedulingConstraints.topology[]: all pods share one value of the node label `key`."""
+
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(Struct, frozen=True, kw_only=True):
+    """schedulingConstraints; at most one topology constraint."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class DisruptionMode(Struct, frozen=True, kw_only=True):
+    """Exactly one of `single` (pods may go one by one) and `all` (they go together)."""
+
+    single: Empty | None = None
+    all: Empty | None = None
+
+
+class PodGroupResourceClaim(Struct, frozen=True, kw_only=True):
+    """resourceClaims[] of a PodGroup or template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodGroupTemplate(Struct, frozen=True, kw_only=True):
+    """Workload.spec.podGroupTemplates[]."""
+
+    name: str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+
+
+class TypedLocalObjectReference(Struct, frozen=True, kw_only=True):
+    """Workload.spec.controllerRef."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class WorkloadSpec(Struct, frozen=True, kw_only=True):
+    """spec of a Workload."""
+
+    controller_ref: TypedLocalObjectReference | None = None
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+
+
+class Workload(KubernetesObject, frozen=True, kw_only=True):
+    """scheduling.k8s.io Workload."""
+
+    KIND: ClassVar[str] = "Workload"
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1beta1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class WorkloadReference(Struct, frozen=True, kw_only=True):
+    """PodGroup.spec.workloadRef: the template a PodGroup was made from."""
+
+    workload_name: str = ""
+    template_name: str = ""
+
+
+class PodGroupSpec(Struct, frozen=True, kw_only=True):
+    """spec of a PodGroup."""
+
+    workload_ref: WorkloadReference | None = None
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+
+
+class PodGroupStatus(Struct, frozen=True, kw_only=True):
+    """status of a PodGroup; conditions PodGroupInitiallyScheduled and DisruptionTarget."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodGroup(KubernetesObject, frozen=True, kw_only=True):
+    """scheduling.k8s.io PodGroup."""
+
+    KIND: ClassVar[str] = "PodGroup"
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1beta1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def min_count(self) -> int | None:
+        """Pods that must start together; None with the `basic` policy."""
+        gang = self.spec.scheduling_policy.gang
+        return None if gang is None else gang.min_count
+
+    @property
+    def disrupts_all(self) -> bool:
+        """Whether the pods of the group are preempted together (`disruptionMode: {all: {}}`)."""
+        mode = self.spec.disruption_mode
+        return mode is not None and mode.all is not None
+
+    @property
+    def topology_key(self) -> str | None:
+        """Node label whose value all pods share; None without a topology constraint."""
+        topology = self.spec.scheduling_constraints.topology
+        return topology[0].key if topology else None

@@ -1,0 +1,173 @@
+"""Volumes and what stands behind them: the storage kinds a scheduler reads (light forms).
+
+Invariants: see `reprieve.api.objects`, which re-exports the kinds.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from reprieve.api.meta import (
+    KubernetesObject,
+    LabelSelector,
+    NodeSelector,
+    QuantityText,
+    ResourceList,
+    Struct,
+    map_field,
+)
+
+
+class VolumeResourceRequirements(Struct, frozen=True, kw_only=True):
+    """resources of a PersistentVolumeClaim."""
+
+    requests: ResourceList = map_field()
+    limits: ResourceList = map_field()
+
+
+class PersistentVolumeClaimSpec(Struct, frozen=True, kw_only=True):
+    """spec of a PersistentVolumeClaim; `storage_class_name` None means the default class, "" means none."""
+
+    access_modes: tuple[str, ...] = ()
+    resources: VolumeResourceRequirements = VolumeResourceRequirements()
+    selector: LabelSelector | None = None
+    storage_class_name: str | None = None
+    volume_name: str = ""
+    volume_mode: str = "Filesystem"
+
+
+class PersistentVolumeClaimStatus(Struct, frozen=True, kw_only=True):
+    """status of a PersistentVolumeClaim; phase Pending, Bound or Lost."""
+
+    phase: str = "Pending"
+    capacity: ResourceList = map_field()
+
+
+class PersistentVolumeClaim(KubernetesObject, frozen=True, kw_only=True):
+    """v1 PersistentVolumeClaim."""
+
+    KIND: ClassVar[str] = "PersistentVolumeClaim"
+    API_VERSION: ClassVar[str] = "v1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class ObjectReference(Struct, frozen=True, kw_only=True):
+    """spec.claimRef of a PersistentVolume."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class CSIPersistentVolumeSource(Struct, frozen=True, kw_only=True):
+    """spec.csi of a PersistentVolume."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class VolumeNodeAffinity(Struct, frozen=True, kw_only=True):
+    """spec.nodeAffinity of a PersistentVolume: where the volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Struct, frozen=True, kw_only=True):
+    """spec of a PersistentVolume."""
+
+    capacity: ResourceList = map_field()
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ObjectReference | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    csi: CSIPersistentVolumeSource | None = None
+
+
+class PersistentVolumeStatus(Struct, frozen=True, kw_only=True):
+    """status of a PersistentVolume; phase Available, Bound, Released or Failed."""
+
+    phase: str = ""
+
+
+class PersistentVolume(KubernetesObject, frozen=True, kw_only=True):
+    """v1 PersistentVolume."""
+
+    KIND: ClassVar[str] = "PersistentVolume"
+    API_VERSION: ClassVar[str] = "v1"
+
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologySelectorLabelRequirement(Struct, frozen=True, kw_only=True):
+    """allowedTopologies[].matchLabelExpressions[] of a StorageClass."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Struct, frozen=True, kw_only=True):
+    """allowedTopologies[] of a StorageClass."""
+
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
+
+
+class StorageClass(KubernetesObject, frozen=True, kw_only=True):
+    """storage.k8s.io/v1 StorageClass."""
+
+    KIND: ClassVar[str] = "StorageClass"
+    API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
+
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+
+
+class VolumeNodeResources(Struct, frozen=True, kw_only=True):
+    """spec.drivers[].allocatable of a CSINode; `count` None means unlimited."""
+
+    count: int | None = None
+
+
+class CSINodeDriver(Struct, frozen=True, kw_only=True):
+    """spec.drivers[] of a CSINode."""
+
+    name: str = ""
+    node_id: str = msgspec.field(default="", name="nodeID")
+    topology_keys: tuple[str, ...] = ()
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(Struct, frozen=True, kw_only=True):
+    """spec of a CSINode."""
+
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(KubernetesObject, frozen=True, kw_only=True):
+    """storage.k8s.io/v1 CSINode; its name is the name of the node."""
+
+    KIND: ClassVar[str] = "CSINode"
+    API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
+
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIStorageCapacity(KubernetesObject, frozen=True, kw_only=True):
+    """storage.k8s.io/v1 CSIStorageCapacity."""
+
+    KIND: ClassVar[str] = "CSIStorageCapacity"
+    API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
+    NAMESPACED: ClassVar[bool] = True
+
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: QuantityText | None = None
+    maximum_volume_size: QuantityText | None = None
