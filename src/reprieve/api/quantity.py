@@ -1,0 +1,199 @@
+"""Kubernetes quantities: exact reading, rounding up, and the canonical text an API server writes.
+
+Terms: a quantity is a number with a suffix of one of three formats: decimal (`n u m k M G T P E` or none),
+binary (`Ki Mi Gi Ti Pi Ei`) or exponent (`e3`, `E3`). Its number is kept in units of 10^-9, the finest the
+format can say.
+
+Invariant: no float takes part. What is finer than 10^-9 rounds away from zero when it is read, what is finer
+than the unit asked for rounds away from zero when it is asked for, and nothing leaves the range of int64
+(apimachinery resource.Quantity).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+QuantityText = str | int | float
+
+MAX_INT64: Final = 2**63 - 1
+NANO: Final = 10**9
+"""Units of `Quantity.nano` in one."""
+
+DECIMAL_SI: Final = "DecimalSI"
+BINARY_SI: Final = "BinarySI"
+DECIMAL_EXPONENT: Final = "DecimalExponent"
+
+FORMAT_MESSAGE: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+"""What an API server answers to a malformed quantity."""
+
+_MAX_TEXT: Final = 256
+_QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([a-zA-Z]*)([+-]?\d*)", re.ASCII)
+_DECIMAL_EXPONENTS: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+_BINARY_EXPONENTS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
+_BINARY_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _BINARY_EXPONENTS.items()}
+_FURTHEST_EXPONENT: Final = 400  # beyond it a number is out of range (or below 10^-9) whatever its digits
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity; the message names the text."""
+
+    def __init__(self, text: object, reason: str = FORMAT_MESSAGE) -> None:
+        shown = repr(text) if not isinstance(text, str) else f'"{text[:64]}{"..." if len(text) > 64 else ""}"'
+        super().__init__(f"{shown}: {reason}")
+        self.text = text
+        self.reason = reason
+
+
+class Quantity(NamedTuple):
+    """An exact amount: `nano` in units of 10^-9, the format it was written in, its canonical text."""
+
+    nano: int
+    format: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse(text: QuantityText) -> Quantity:
+    """Read a quantity as a manifest has it (a string or a bare number).
+
+    Raises `QuantityError` naming the text. Larger than int64 is capped, finer than 10^-9 rounds away from
+    zero.
+    """
+    if type(text) is str:
+        return _parse(text)
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise QuantityError(text)
+    return _parse(str(text))
+
+
+def milli_value(quantity: Quantity) -> int:
+    """The amount in thousandths, rounded away from zero, within int64 (cpu)."""
+    return _scaled(quantity.nano, 10**6)
+
+
+def value(quantity: Quantity) -> int:
+    """The amount in ones, rounded away from zero, within int64 (everything but cpu)."""
+    return _scaled(quantity.nano, NANO)
+
+
+@lru_cache(maxsize=16384)
+def milli_value_of(text: QuantityText) -> int:
+    """`milli_value(parse(text))`, remembered."""
+    return milli_value(parse(text))
+
+
+@lru_cache(maxsize=16384)
+def value_of(text: QuantityText) -> int:
+    """`value(parse(text))`, remembered."""
+    return value(parse(text))
+
+
+def canonical(text: QuantityText) -> str:
+    """The text an API server writes for what it read: `0.5` as `500m`, `1024Mi` as `1Gi`."""
+    return parse(text).text
+
+
+def format_quantity(nano: int, form: str = DECIMAL_SI) -> str:
+    """Canonical text of an amount in units of 10^-9: no fraction, the largest suffix that keeps it exact."""
+    if nano == 0:
+        return "0"
+    if form == BINARY_SI and nano % NANO == 0 and abs(nano) >= 1024 * NANO:
+        number, exponent = nano // NANO, 0
+        while number % 1024 == 0 and exponent < 60:
+            number, exponent = number // 1024, exponent + 10
+        return f"{number}{_BINARY_SUFFIXES[exponent] if exponent else ''}"
+    number, exponent = nano, -9
+    exponential = form == DECIMAL_EXPONENT
+    while number % 1000 == 0 and (exponential or exponent < 18):
+        number, exponent = number // 1000, exponent + 3
+    if exponential:
+        return f"{number}e{exponent}" if exponent else str(number)
+    return f"{number}{_DECIMAL_SUFFIXES[exponent]}"
+
+
+def _scaled(nano: int, unit: int) -> int:
+    if nano >= 0:
+        return min(-(-nano // unit), MAX_INT64)
+    return max(nano // unit, -MAX_INT64)
+
+
+@lru_cache(maxsize=16384)
+def _parse(text: str) -> Quantity:
+    stripped = text.strip()  # an API server trims what stands between the quotes
+    if len(stripped) > _MAX_TEXT:
+        raise QuantityError(text, f"must be no more than {_MAX_TEXT} characters")
+    match = _QUANTITY.fullmatch(stripped)
+    if match is None:
+        raise QuantityError(text)
+    sign, whole, fraction, letters, digits = match.groups()
+    fraction = fraction or ""
+    if not whole and not fraction:
+        raise QuantityError(text)
+    scale, shift, form = _suffix(text, letters, digits)
+    whole = whole.lstrip("0") or "0"
+    mantissa = int(whole + fraction)
+    nano = _to_nano(mantissa << shift, scale - len(fraction))
+    if form == BINARY_SI and 0 < nano < NANO:
+        form = DECIMAL_SI
+    if sign == "-":
+        nano = -nano
+    if _written_canonically(mantissa, whole, fraction, scale, shift, form):
+        return Quantity(nano, form, stripped)
+    return Quantity(nano, form, format_quantity(nano, form))
+
+
+def _suffix(text: str, letters: str, digits: str) -> tuple[int, int, str]:
+    """(power of ten, power of two, format) of a suffix such as `Mi`, `m`, `e+3`."""
+    if not digits:
+        if letters in _DECIMAL_EXPONENTS:
+            return _DECIMAL_EXPONENTS[letters], 0, DECIMAL_SI
+        if letters in _BINARY_EXPONENTS:
+            return 0, _BINARY_EXPONENTS[letters], BINARY_SI
+    elif letters in ("e", "E") and digits not in ("+", "-"):
+        return int(digits), 0, DECIMAL_EXPONENT
+    if set(letters) <= set("eEinumkKMGTP"):
+        raise QuantityError(text, "unable to parse quantity's suffix")
+    raise QuantityError(text)
+
+
+def _to_nano(mantissa: int, scale: int) -> int:
+    """`mantissa` x 10^`scale` in units of 10^-9, rounded up, capped at the largest int64 in ones."""
+    if mantissa == 0:
+        return 0
+    exponent = scale + 9
+    if exponent < -_FURTHEST_EXPONENT:
+        return 1
+    if exponent > _FURTHEST_EXPONENT:
+        return MAX_INT64 * NANO
+    nano = mantissa * 10**exponent if exponent >= 0 else -(-mantissa // 10**-exponent)
+    return min(nano, MAX_INT64 * NANO)
+
+
+def _written_canonically(mantissa: int, whole: str, fraction: str, scale: int, shift: int, form: str) -> bool:
+    """Whether an API server keeps the text as written: it does so on its fast path, even for `1.500`."""
+    if form == BINARY_SI:
+        fits = not fraction and 15 - len(whole) - shift * 3 // 10 - 1 >= 0
+        return fits and mantissa & 7 != 0
+    power = scale - len(fraction)
+    if power < -9 or power % 3 or len(whole) + len(fraction) > 18:
+        return False
+    number = whole + fraction
+    return number[0] != "0" and not number.endswith("000")
