@@ -33,16 +33,8 @@ FORMAT_MESSAGE: Final = (
 _MAX_TEXT: Final = 256
 _QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([a-zA-Z]*)([+-]?\d*)", re.ASCII)
 _DECIMAL_EXPONENTS: Final = {
-    "n": -9,
-    "u": -6,
-    "m": -3,
-    "": 0,
-    "k": 3,
-    "M": 6,
-    "G": 9,
-    "T": 12,
-    "P": 15,
-    "E": 18,
+    suffix: 3 * step
+    for step, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)
 }
 _BINARY_EXPONENTS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
@@ -155,7 +147,7 @@ def _parse(text: str) -> Quantity:
         form = DECIMAL_SI
     if sign == "-":
         nano = -nano
-    if _written_canonically(mantissa, whole, fraction, scale, shift, form):
+    if abs(nano) < MAX_INT64 * NANO and _written_canonically(mantissa, whole, fraction, scale, shift, form):
         return Quantity(nano, form, stripped)
     return Quantity(nano, form, format_quantity(nano, form))
 
@@ -183,7 +175,7 @@ def _to_nano(mantissa: int, scale: int) -> int:
         return 1
     if exponent > _FURTHEST_EXPONENT:
         return MAX_INT64 * NANO
-    nano = mantissa * 10**exponent if exponent >= 0 else -(-mantissa // 10**-exponent)
+    nano: int = mantissa * 10**exponent if exponent >= 0 else -(-mantissa // 10**-exponent)
     return min(nano, MAX_INT64 * NANO)
 
 

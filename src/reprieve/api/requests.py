@@ -30,7 +30,8 @@ HostPort = tuple[str, str, int]
 """(protocol, IP, port); the IP is `0.0.0.0` where none is given."""
 
 _NanoVector = dict[str, int]
-_Choose = Callable[[Container, ContainerStatus | None, bool], Mapping[str, QuantityText] | None]
+_Quantities = Mapping[str, QuantityText] | None
+_Choose = Callable[[Container, ContainerStatus | None, bool], _Quantities]
 
 _CORE = frozenset({"cpu", "memory", "ephemeral-storage"})
 _POD_LEVEL = frozenset({"cpu", "memory"})
@@ -39,18 +40,16 @@ _DEFAULTS: _NanoVector = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_ME
 
 def is_extended_resource(name: str) -> bool:
     """Whether a resource is counted in whole units and never overcommitted (`nvidia.com/gpu`)."""
-    if "/" not in name or name.startswith("requests."):
-        return False
-    domain = name.split("/", 1)[0]
-    return domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def is_schedulable_resource(name: str) -> bool:
-    """Whether a request for the resource counts when a pod is fitted; others are ignored, as upstream does."""
+    """Whether a request for the resource counts when a pod is fitted; upstream ignores all others."""
     return (
         name in _CORE
         or name.startswith(("hugepages-", "attachable-volumes-"))
-        or ("/" in name and (is_extended_resource(name) or not name.startswith("requests.")))
+        or "kubernetes.io/" in name
+        or is_extended_resource(name)
     )
 
 
@@ -72,7 +71,7 @@ def resource_list(resources: Mapping[str, QuantityText]) -> RequestVector:
 
 
 def pod_requests(pod: Pod) -> RequestVector:
-    """What the pod takes of a node: resource name to integer, without zero entries (see the module's rule)."""
+    """What the pod takes of a node by the module's rule: resource name to integer, no zero entries."""
     requests = _plain_requests(pod)
     if requests is not None:
         return {
@@ -122,11 +121,16 @@ def _plain_requests(pod: Pod) -> Mapping[str, QuantityText] | None:
     spec = pod.spec
     if len(spec.containers) != 1 or spec.init_containers or spec.overhead or spec.resources is not None:
         return None
-    if any(
-        status.resources is not None or status.allocated_resources for status in pod.status.container_statuses
-    ):
+    if _reports_resources(pod):
         return None
     return spec.containers[0].resources.requests
+
+
+def _reports_resources(pod: Pod) -> bool:
+    status = pod.status
+    return any(s.resources is not None or s.allocated_resources for s in status.container_statuses) or any(
+        s.resources is not None or s.allocated_resources for s in status.init_container_statuses
+    )
 
 
 def _has_pod_level_requests(pod: Pod) -> bool:
@@ -142,11 +146,11 @@ def _missing(pod: Pod) -> _NanoVector:
 def _pod_nano(pod: Pod, container_defaults: _NanoVector) -> _NanoVector:
     """The module's rule in units of 10^-9; `container_defaults` stand in for requests a container lacks."""
     infeasible = _resize_infeasible(pod)
-    total = {} if infeasible else _aggregate(pod, _spec_requests, infeasible, container_defaults)
-    if pod.status.container_statuses or pod.status.init_container_statuses:
+    if _reports_resources(pod):
+        total = {} if infeasible else _aggregate(pod, _spec_requests, infeasible, container_defaults)
         for choose in (_allocated_requests, _actuated_requests):
             _raise_to(total, _aggregate(pod, choose, infeasible, container_defaults))
-    elif infeasible:
+    else:
         total = _aggregate(pod, _spec_requests, infeasible, container_defaults)
     if pod.spec.resources is not None:
         total.update(_pod_level(pod, pod.spec.resources, infeasible))
@@ -192,7 +196,7 @@ def _aggregate(pod: Pod, choose: _Choose, infeasible: bool, defaults: _NanoVecto
     return total
 
 
-def _spec_requests(container: Container, _status: ContainerStatus | None, _infeasible: bool) -> _Quantities:
+def _spec_requests(container: Container, _status: ContainerStatus | None, _no: bool) -> _Quantities:
     return container.resources.requests
 
 
@@ -208,9 +212,6 @@ def _actuated_requests(container: Container, status: ContainerStatus | None, inf
     if status is not None and status.resources is not None and status.resources.requests:
         return status.resources.requests
     return _allocated_requests(container, status, infeasible)
-
-
-_Quantities = Mapping[str, QuantityText] | None
 
 
 def _resize_infeasible(pod: Pod) -> bool:

@@ -124,15 +124,15 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
     if selector is None:
         return NOTHING
     requirements = [Requirement(key, IN, (value,)) for key, value in sorted(selector.match_labels.items())]
-    for expression in selector.match_expressions:
-        requirements.append(
-            _requirement(expression.key, expression.operator, expression.values, LABEL_SELECTOR_OPERATORS)
-        )
+    requirements.extend(
+        _requirement(e.key, e.operator, e.values, LABEL_SELECTOR_OPERATORS)
+        for e in selector.match_expressions
+    )
     return Selector(tuple(requirements))
 
 
 def compile_match_labels(labels: Mapping[str, str]) -> Selector:
-    """The selector of a plain map (`nodeSelector`, a Service's selector): every entry, empty matches everything."""
+    """The selector of a plain map such as `nodeSelector`: every entry holds, empty matches everything."""
     return Selector(tuple(Requirement(key, IN, (value,)) for key, value in sorted(labels.items())))
 
 
@@ -195,7 +195,7 @@ _OPERATOR_TOKENS: Final = "in,notin,=,==,!=,gt,lt"
 
 
 def parse_label_selector(text: str) -> Selector:
-    """The selector written as kubectl sends it: `a=b,c!=d,e in (x,y),!f,g,h>1`. Empty text matches everything.
+    """The selector written as kubectl sends it: `a=b,c!=d,e in (x,y),!f,g,h>1`; empty matches everything.
 
     Raises `SelectorError` with an API server's message.
     """
