@@ -34,7 +34,7 @@ class Cause:
         return out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class StatusError(Exception):
     """A refusal with everything a Kubernetes client is told; ``to_json`` gives the ``Status`` object.
 

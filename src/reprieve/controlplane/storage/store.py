@@ -1,0 +1,474 @@
+"""The store: present states in memory, a bounded history of changes, durable through a log.
+
+Writes are staged synchronously (so read-modify-write needs no lock in one event loop) and committed
+together: everything staged in one turn of the loop becomes one transaction. Invariants: a reader or watcher
+never sees a change that is not committed; revisions grow by one per change and never go back, also over
+restarts; a write whose ``settled`` returned is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from reprieve.controlplane.storage.hub import Matcher, Subscription
+from reprieve.controlplane.storage.log import Log, Row, StorageError, VolatileLog
+from reprieve.controlplane.storage.model import Change, ChangeType, Json, Key, Stored
+
+_encode = msgspec.json.Encoder().encode
+
+COMPACT_STEP = 512
+"""How far over its limit the history may grow before it is cut, so that cutting is done in batches."""
+
+
+class MovedError(Exception):
+    """The object is not in the state the writer built on: read again and retry, or report a conflict."""
+
+
+class CompactedError(Exception):
+    """The revision asked for is older than the history that is kept."""
+
+    def __init__(self, asked: int, compacted: int) -> None:
+        super().__init__(f"too old resource version: {asked} ({compacted})")
+        self.asked = asked
+        self.compacted = compacted
+
+
+class FutureRevisionError(Exception):
+    """The revision asked for has not been reached."""
+
+    def __init__(self, asked: int, current: int) -> None:
+        super().__init__(f"Too large resource version: {asked}, current: {current}")
+        self.asked = asked
+        self.current = current
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of history and of each watcher's buffer (numbers of changes, bytes of bodies)."""
+
+    history_changes: int = 20_000
+    history_bytes: int = 96 * 1024 * 1024
+    watch_events: int = 10_000
+    watch_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Page:
+    """Part of a list: the states, the revision it shows, whether and how much is left after it."""
+
+    states: list[Stored]
+    revision: int
+    more: bool
+    remaining: int
+
+
+class _Table:
+    """All objects of one resource, with their keys in order."""
+
+    __slots__ = ("items", "keys", "paths")
+
+    def __init__(self) -> None:
+        self.items: dict[Key, Stored] = {}
+        self.keys: list[Key] = []
+        self.paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def put(self, state: Stored) -> None:
+        key = state.key
+        if key not in self.items:
+            if self.keys and key < self.keys[-1]:
+                insort(self.keys, key)
+            else:
+                self.keys.append(key)
+        self.items[key] = state
+
+    def drop(self, key: Key) -> None:
+        if self.items.pop(key, None) is not None:
+            del self.keys[bisect_left(self.keys, key)]
+
+
+class Store:
+    """Objects by resource and key. Use from one event loop only; see the module for the promises."""
+
+    def __init__(self, log: Log | None = None, *, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._log: Log = log if log is not None else VolatileLog()
+        self._tables: dict[str, _Table] = {}
+        self._history: deque[Change] = deque()
+        self._by_resource: dict[str, deque[Change]] = {}
+        self._history_bytes = 0
+        self._subscriptions: dict[str, set[Subscription]] = {}
+        self._staged: list[Change] = []
+        self._waiters: list[asyncio.Future[None]] = []
+        self._scheduled = False
+        self._checkpointing: asyncio.Future[None] | None = None
+        self.compacted = self._log.compacted
+        """History starts after this revision."""
+        self.revision = max(1, self.compacted)
+        """The last committed revision."""
+        self._next = self.revision
+        self._load()
+
+    def _load(self) -> None:
+        for row in self._log.rows():
+            key = (row.namespace, row.name)
+            table = self._table(row.resource)
+            previous = table.items.get(key)
+            state = Stored(row.resource, row.namespace, row.name, row.revision, row.body)
+            if row.deleted:
+                table.drop(key)
+            else:
+                table.put(state)
+            if row.revision > self.compacted:
+                kind: ChangeType = "DELETED" if row.deleted else ("MODIFIED" if previous else "ADDED")
+                self._remember(Change(kind, state, previous))
+            self.revision = max(self.revision, row.revision)
+        self._next = self.revision
+        self._trim()
+
+    # -- what is there -------------------------------------------------------------------------------------
+
+    def declare(self, resource: str, paths: tuple[str, ...]) -> None:
+        """Name the dotted paths field selectors of ``resource`` may ask for; they are then read at write
+        time.
+        """
+        self._table(resource).paths = tuple((path, tuple(path.split("."))) for path in paths)
+
+    def _table(self, resource: str) -> _Table:
+        table = self._tables.get(resource)
+        if table is None:
+            table = self._tables[resource] = _Table()
+        return table
+
+    def get(self, resource: str, namespace: str, name: str) -> Stored | None:
+        """Return the committed state or None."""
+        if self._staged:
+            self.flush()
+        return self._table(resource).items.get((namespace, name))
+
+    def head(self, resource: str, namespace: str, name: str) -> Stored | None:
+        """Return the newest state, staged ones included: what a write has to build on."""
+        return self._table(resource).items.get((namespace, name))
+
+    def heads(self, resource: str, namespace: str | None = None) -> Iterator[Stored]:
+        """Yield the newest states of a resource in key order, staged ones included (for admission)."""
+        table = self._table(resource)
+        for key in self._keys(table, namespace):
+            yield table.items[key]
+
+    def count(self, resource: str) -> int:
+        """Return how many objects a resource has."""
+        return len(self._table(resource).items)
+
+    def resources(self) -> list[str]:
+        """Return the storage keys that hold objects."""
+        return [resource for resource, table in self._tables.items() if table.items]
+
+    @staticmethod
+    def _keys(table: _Table, namespace: str | None) -> list[Key]:
+        if namespace is None:
+            return list(table.keys)
+        start = bisect_left(table.keys, (namespace, ""))
+        end = bisect_left(table.keys, (namespace + "\0", ""))
+        return table.keys[start:end]
+
+    def page(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        match: Matcher | None = None,
+        at: int | None = None,
+        after: Key | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        """List a resource, in key order.
+
+        ``at`` shows it as of that revision (raises CompactedError or FutureRevisionError), None as of now;
+        ``after`` starts behind a key; ``limit`` bounds the matching states returned.
+        """
+        if self._staged:
+            self.flush()
+        table = self._table(resource)
+        revision = self.revision if at is None else at
+        overlay = self._as_of(resource, revision) if at is not None and at != self.revision else {}
+        keys = self._keys(table, namespace)
+        if overlay:
+            wanted = {key for key in overlay if namespace is None or key[0] == namespace}
+            keys = sorted(wanted.union(keys))
+        start = bisect_right(keys, after) if after is not None else 0
+        found: list[Stored] = []
+        for index in range(start, len(keys)):
+            key = keys[index]
+            state = overlay[key] if key in overlay else table.items[key]
+            if state is None or (match is not None and not match(state)):
+                continue
+            if limit is not None and len(found) == limit:
+                left = len(keys) - index
+                if overlay:
+                    left = sum(1 for k in keys[index:] if overlay.get(k, state) is not None)
+                return Page(found, revision, more=True, remaining=left)
+            found.append(state)
+        return Page(found, revision, more=False, remaining=0)
+
+    def _as_of(self, resource: str, revision: int) -> dict[Key, Stored | None]:
+        """Return what differs from now at ``revision``: the older state of each key changed since."""
+        self.check_revision(revision)
+        overlay: dict[Key, Stored | None] = {}
+        for change in reversed(self._by_resource.get(resource, ())):
+            if change.revision <= revision:
+                break
+            overlay[change.state.key] = change.previous
+        return overlay
+
+    def check_revision(self, revision: int) -> None:
+        """Raise CompactedError or FutureRevisionError unless the state at ``revision`` can be told."""
+        if revision > self.revision:
+            raise FutureRevisionError(revision, self.revision)
+        if revision < self.compacted:
+            raise CompactedError(revision, self.compacted)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def put(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Stored:
+        """Stage a new state that builds on ``expected`` (None: the object must not exist); raises MovedError.
+
+        ``body`` gets its resourceVersion and loses kind and apiVersion. Await :meth:`settled` before telling
+        anyone that it is written.
+        """
+        table = self._table(resource)
+        if table.items.get((namespace, name)) is not expected:
+            raise MovedError
+        state = self._encode(table, resource, namespace, name, body)
+        table.put(state)
+        self._stage(Change("ADDED" if expected is None else "MODIFIED", state, expected))
+        return state
+
+    def delete(self, expected: Stored, body: Json | None = None) -> Stored:
+        """Stage the end of an object in state ``expected``; ``body`` is its last state if it changed on the
+        way.
+
+        Returns the last state wearing the revision of the deletion. Raises MovedError.
+        """
+        table = self._table(expected.resource)
+        if table.items.get(expected.key) is not expected:
+            raise MovedError
+        last = expected.decode() if body is None else body
+        state = self._encode(table, expected.resource, expected.namespace, expected.name, last)
+        table.drop(expected.key)
+        self._stage(Change("DELETED", state, expected))
+        return state
+
+    def _encode(self, table: _Table, resource: str, namespace: str, name: str, body: Json) -> Stored:
+        revision = self._next + 1
+        body.pop("kind", None)
+        body.pop("apiVersion", None)
+        body["metadata"]["resourceVersion"] = str(revision)
+        state = Stored(resource, namespace, name, revision, _encode(body))
+        state.remember(body, table.paths)
+        self._next = revision
+        return state
+
+    def _stage(self, change: Change) -> None:
+        self._staged.append(change)
+        if not self._scheduled:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return  # no loop (tools, tests): the caller flushes
+            self._scheduled = True
+            loop.call_soon(self._flush_scheduled)
+
+    def _flush_scheduled(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    async def settled(self) -> None:
+        """Return once everything staged so far is durable; raises StorageError if it could not be written."""
+        if not self._staged:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def flush(self) -> None:
+        """Commit what is staged, now. A failure undoes it in memory and is told to those who wait."""
+        staged, waiters = self._staged, self._waiters
+        if not staged:
+            return
+        self._staged, self._waiters = [], []
+        rows = [
+            Row(
+                c.revision,
+                c.state.resource,
+                c.state.namespace,
+                c.state.name,
+                c.type == "DELETED",
+                c.state.raw,
+            )
+            for c in staged
+        ]
+        try:
+            self._log.append(rows)
+        except StorageError as error:
+            self._undo(staged)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(error)
+            return
+        self.revision = staged[-1].revision
+        touched: dict[str, list[Change]] = {}
+        for change in staged:
+            self._remember(change)
+            touched.setdefault(change.state.resource, []).append(change)
+        for resource, changes in touched.items():
+            for subscription in tuple(self._subscriptions.get(resource, ())):
+                subscription.offer(changes)
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._trim()
+        self._checkpoint()
+
+    def _undo(self, staged: list[Change]) -> None:
+        for change in reversed(staged):
+            table = self._table(change.state.resource)
+            if change.previous is None:
+                table.drop(change.state.key)
+            else:
+                table.put(change.previous)
+        self._next = self.revision
+
+    # -- history -------------------------------------------------------------------------------------------
+
+    def _remember(self, change: Change) -> None:
+        self._history.append(change)
+        self._by_resource.setdefault(change.state.resource, deque()).append(change)
+        self._history_bytes += len(change.state.raw)
+
+    def _trim(self) -> None:
+        limits = self.limits
+        over = len(self._history) - limits.history_changes
+        if over > COMPACT_STEP or self._history_bytes > limits.history_bytes:
+            size = self._history_bytes
+            keep_bytes = limits.history_bytes * 7 // 8
+            drop = 0
+            for index, change in enumerate(self._history):
+                if len(self._history) - index <= limits.history_changes and size <= keep_bytes:
+                    break
+                size -= len(change.state.raw)
+                drop = change.revision
+            self.compact(drop)
+
+    def compact(self, revision: int) -> None:
+        """Forget the history up to and including ``revision``: older watches and lists get 410 from then
+        on.
+        """
+        if self._staged:
+            self.flush()
+        revision = min(revision, self.revision)
+        if revision <= self.compacted:
+            return
+        superseded: list[int] = []
+        while self._history and self._history[0].revision <= revision:
+            change = self._history.popleft()
+            self._by_resource[change.state.resource].popleft()
+            self._history_bytes -= len(change.state.raw)
+            change.state.lines = None
+            if change.previous is not None:
+                superseded.append(change.previous.revision)
+            if change.type == "DELETED":
+                superseded.append(change.revision)
+        self.compacted = revision
+        self._log.compact(revision, superseded)
+
+    def _checkpoint(self) -> None:
+        if not self._log.checkpoint_due() or (self._checkpointing and not self._checkpointing.done()):
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._log.checkpoint()
+            return
+        self._checkpointing = loop.run_in_executor(None, self._log.checkpoint)
+
+    # -- watching ------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        match: Matcher | None = None,
+        since: int | None = None,
+    ) -> Subscription:
+        """Watch a resource: changes after revision ``since`` (None: from now). Raises CompactedError.
+
+        ``since`` may lie in the future: nothing is told until it is passed. Unsubscribe when done.
+        """
+        if self._staged:
+            self.flush()
+        start = self.revision if since is None else since
+        if start < self.compacted:
+            raise CompactedError(start, self.compacted)
+        subscription = Subscription(
+            resource,
+            namespace,
+            match,
+            start,
+            limit_events=self.limits.watch_events,
+            limit_bytes=self.limits.watch_bytes,
+        )
+        backlog: list[Change] = []
+        for change in reversed(self._by_resource.get(resource, ())):
+            if change.revision <= start:
+                break
+            backlog.append(change)
+        subscription.offer(reversed(backlog))
+        self._subscriptions.setdefault(resource, set()).add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription; harmless if it ended before."""
+        subscription.closed = True
+        self._subscriptions.get(subscription.resource, set()).discard(subscription)
+        subscription.wake()
+
+    def end_subscriptions(self, resource: str | None = None) -> None:
+        """End every watch, or those of one resource (a CRD that goes, a server that stops)."""
+        for name in [resource] if resource is not None else list(self._subscriptions):
+            for subscription in tuple(self._subscriptions.get(name, ())):
+                self.unsubscribe(subscription)
+
+    def drop_table(self, resource: str) -> None:
+        """Forget an empty resource's table (its CRD is gone)."""
+        table = self._tables.get(resource)
+        if table is not None and not table.items:
+            del self._tables[resource]
+
+    async def aclose(self) -> None:
+        """Commit what is staged, end all watches, close the log."""
+        self.flush()
+        self.end_subscriptions()
+        if self._checkpointing is not None:
+            await self._checkpointing
+        self._log.close()
+
+    def close(self) -> None:
+        """As :meth:`aclose` where no loop runs."""
+        self.flush()
+        self.end_subscriptions()
+        self._log.close()
+
+
+def as_object(kind: str, api_version: str, state: Stored) -> Json:
+    """Return the decoded object with its kind and apiVersion in front."""
+    out: dict[str, Any] = {"kind": kind, "apiVersion": api_version}
+    out.update(state.decode())
+    return out
