@@ -1,0 +1,98 @@
+"""What objects look like: types, pruning, list types and merge keys of every served kind.
+
+`schema_for` gives the schema of a built-in kind from the packed definitions, `Schema.from_structural` that
+of a custom resource. A schema checks an object (`check`), validates and defaults custom resources, and
+carries the tree of nodes (`root`) that patching walks. Schemas never change once made.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from reprieve.controlplane.schema import definitions, nodes
+from reprieve.controlplane.schema.decoding import (
+    Clean,
+    IrregularError,
+    Thorough,
+    TypeProblem,
+    UnknownField,
+    compiled,
+)
+from reprieve.controlplane.schema.nodes import Node, Type
+from reprieve.controlplane.schema.strict_json import parse_json_strict
+from reprieve.controlplane.schema.structural import Structural, structural_node
+
+__all__ = [
+    "Node",
+    "Schema",
+    "Type",
+    "TypeProblem",
+    "UnknownField",
+    "known",
+    "parse_json_strict",
+    "schema_for",
+]
+
+_cleaners: dict[Node, Clean] = {}
+
+
+class Schema:
+    """The schema of one kind. `structural` is set for custom resources only."""
+
+    __slots__ = ("_clean", "api_version", "kind", "root", "structural")
+
+    def __init__(self, api_version: str, kind: str, root: Node, structural: Structural | None = None) -> None:
+        self.api_version = api_version
+        self.kind = kind
+        self.root = root
+        self.structural = structural
+        self._clean = compiled(root, _cleaners if structural is None else {})
+
+    def check(
+        self, obj: dict[str, Any], *, collect_unknown: bool
+    ) -> tuple[dict[str, Any], list[UnknownField], list[TypeProblem]]:
+        """Decode: the object in its stored form, what it has that the schema has not, and wrong types.
+
+        The object comes back itself if nothing changes, else copied where it changes; the input is never
+        changed. Unknown fields are pruned in any case and named only if `collect_unknown`. With type
+        problems the object is not to be used; the first problem is the one the API server reports.
+        """
+        if self.structural is not None:
+            pruned, unknown, problems = self.structural.decode(obj)
+            return pruned, (unknown if collect_unknown else []), problems
+        try:
+            return self._clean(obj), [], []
+        except IrregularError:
+            pass
+        walk = Thorough(_cleaners)
+        cleaned = walk.walk(self.root, obj, "", "", self.kind)
+        return cleaned, (walk.unknown if collect_unknown else []), walk.problems
+
+    @classmethod
+    def from_structural(
+        cls, openapi_v3_schema: dict[str, Any], *, api_version: str = "", kind: str = ""
+    ) -> Schema:
+        """The schema of a custom resource from the `openAPIV3Schema` of its definition.
+
+        apiVersion, kind and metadata are there whatever the schema says. The schema is taken as it is: what
+        is wrong with it is said when the definition is created (`rules`).
+        """
+        structural = Structural(openapi_v3_schema)
+        return cls(api_version, kind, structural_node(openapi_v3_schema, root=True), structural)
+
+
+@cache
+def schema_for(api_version: str, kind: str) -> Schema:
+    """The schema of a built-in kind, e.g. ("apps/v1", "Deployment").
+
+    Raises:
+        KeyError: no such kind in the packed definitions.
+    """
+    name = definitions.definition_names()[api_version, kind]
+    return Schema(api_version, kind, nodes.named(name))
+
+
+def known(api_version: str, kind: str) -> bool:
+    """Whether `schema_for` has this kind."""
+    return (api_version, kind) in definitions.definition_names()

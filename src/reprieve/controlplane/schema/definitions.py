@@ -1,0 +1,61 @@
+"""The packed definitions of API objects: loaded at first use, kept for the life of the process.
+
+`structure()` maps a full definition name ("io.k8s.api.core.v1.Pod") to its OpenAPI form without texts,
+references being full names. `descriptions()` maps the same names to `[text of the type, {field: text}]`.
+Both are read-only by agreement: nobody changes what they return. Origin and licence: `packed/NOTICE`.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from functools import cache
+from importlib import resources
+from typing import Any
+
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+FIELDS_V1 = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
+_APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+JSON_ANY = _APIEXTENSIONS + "JSON"
+SCHEMA_PROPS = _APIEXTENSIONS + "JSONSchemaProps"
+SCHEMA_OR_ARRAY = _APIEXTENSIONS + "JSONSchemaPropsOrArray"
+SCHEMA_OR_BOOL = _APIEXTENSIONS + "JSONSchemaPropsOrBool"
+SCHEMA_OR_STRINGS = _APIEXTENSIONS + "JSONSchemaPropsOrStringArray"
+
+
+def _load(name: str) -> dict[str, Any]:
+    raw = resources.files(__package__).joinpath("packed", f"{name}.json.xz").read_bytes()
+    content: dict[str, Any] = json.loads(lzma.decompress(raw))["definitions"]
+    return content
+
+
+@cache
+def structure() -> dict[str, Any]:
+    """Full definition name -> OpenAPI form without texts."""
+    return _load("structure")
+
+
+@cache
+def descriptions() -> dict[str, Any]:
+    """Full definition name -> [text of the type, {field: text}]."""
+    return _load("descriptions")
+
+
+@cache
+def definition_names() -> dict[tuple[str, str], str]:
+    """(apiVersion, kind) -> full definition name.
+
+    Kinds that belong to every group (DeleteOptions, WatchEvent) are listed under "v1" too.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for name, body in structure().items():
+        for gvk in body.get("x-kubernetes-group-version-kind", ()):
+            api_version = f"{gvk['group']}/{gvk['version']}" if gvk["group"] else gvk["version"]
+            found[api_version, gvk["kind"]] = name
+    return found
