@@ -1,0 +1,165 @@
+"""Sets of field paths, in the form in which `metadata.managedFields[].fieldsV1` stores them.
+
+A set is a trie of path elements: `f:NAME` a field or map key, `k:{"name":"c"}` an item of a keyed list,
+`v:"x"` an item of a set. A node is *in* the set if it has no children or has the child "."; so `{}` at a
+place means just that place. The empty set at the top is `{}` too: only places below the top are members.
+
+All functions return new tries and share parts with their arguments; nobody changes a trie once made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+Trie = dict[str, Any]
+DOT = "."
+_LEAF: Trie = {}
+
+
+def is_member(node: Trie) -> bool:
+    """Whether the place of this node itself is in the set."""
+    return not node or DOT in node
+
+
+def _made(member: bool, children: Trie) -> Trie | None:
+    """A node from its parts; None if nothing is left of it."""
+    if member:
+        return {DOT: _LEAF, **children} if children else _LEAF
+    return children or None
+
+
+def union(left: Trie, right: Trie) -> Trie:
+    """Places in either set; both arguments are tops."""
+    return _union_children(left, right)
+
+
+def _union_children(left: Trie, right: Trie) -> Trie:
+    if not left:
+        return right
+    if not right:
+        return left
+    out = dict(left)
+    for element, theirs in right.items():
+        if element == DOT:
+            continue
+        mine = left.get(element)
+        if mine is None or mine is theirs:
+            out[element] = theirs
+            continue
+        children = _union_children(_children(mine), _children(theirs))
+        out[element] = _made(is_member(mine) or is_member(theirs), children) or _LEAF
+    return out
+
+
+def _children(node: Trie) -> Trie:
+    if DOT in node:
+        return {element: below for element, below in node.items() if element != DOT}
+    return node
+
+
+def difference(left: Trie, right: Trie) -> Trie:
+    """Places of `left` that are not in `right`; both arguments are tops."""
+    if not right or not left:
+        return left
+    out: Trie = {}
+    for element, mine in left.items():
+        theirs = right.get(element)
+        if theirs is None:
+            out[element] = mine
+            continue
+        children = difference(_children(mine), _children(theirs))
+        rest = _made(is_member(mine) and not is_member(theirs), children)
+        if rest is not None:
+            out[element] = rest
+    return out
+
+
+def intersection(left: Trie, right: Trie) -> Trie:
+    """Places in both sets; both arguments are tops."""
+    out: Trie = {}
+    for element, mine in left.items():
+        theirs = right.get(element)
+        if theirs is None:
+            continue
+        children = intersection(_children(mine), _children(theirs))
+        both = _made(is_member(mine) and is_member(theirs), children)
+        if both is not None:
+            out[element] = both
+    return out
+
+
+def without(top: Trie, path: tuple[str, ...]) -> Trie:
+    """The set without a place and everything below it."""
+    element, rest = path[0], path[1:]
+    below = top.get(element)
+    if below is None:
+        return top
+    out = dict(top)
+    if not rest:
+        del out[element]
+        return out
+    children = without(_children(below), rest)
+    left = _made(is_member(below), children)
+    if left is None:
+        del out[element]
+    else:
+        out[element] = left
+    return out
+
+
+def places(top: Trie, before: str = "") -> Iterator[str]:
+    """Members in readable form, e.g. `.spec.containers[name="c"].image`."""
+    for element in sorted(top):
+        if element == DOT:
+            continue
+        node = top[element]
+        here = before + readable(element)
+        if is_member(node):
+            yield here
+        yield from places(_children(node), here)
+
+
+def readable(element: str) -> str:
+    """One path element as conflict messages show it."""
+    kind, _, text = element.partition(":")
+    if kind == "f":
+        return f".{text}"
+    if kind == "k":
+        keys = json.loads(text)
+        return (
+            "[" + ",".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in sorted(keys.items())) + "]"
+        )
+    return f"[={text}]" if kind == "v" else f"[{text}]"
+
+
+def decoded(value: Any) -> Trie | None:
+    """A stored `fieldsV1`; None if it is none (somebody wrote nonsense into managedFields)."""
+    return value if _is_trie(value, 200) else None
+
+
+def _is_trie(value: Any, depth: int) -> bool:
+    if not isinstance(value, dict) or depth == 0:
+        return False
+    return all(
+        (element == DOT or _is_element(element)) and _is_trie(below, depth - 1)
+        for element, below in value.items()
+    )
+
+
+def _is_element(element: str) -> bool:
+    kind, colon, text = element.partition(":")
+    if not colon:
+        return False
+    if kind == "f":
+        return True
+    if kind == "i":
+        return text.isascii() and text.isdigit()
+    if kind not in ("k", "v"):
+        return False
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return kind == "v" or isinstance(parsed, dict)
