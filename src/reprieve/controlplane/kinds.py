@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 StatusMetadata = Literal["taken", "labels-kept", "reset"]
-
-_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Kind:
     status_metadata: StatusMetadata = "taken"
     graceful: bool = False
     returns_deleted: bool = False
-    fields: Mapping[str, str] = field(default=_NO_FIELDS, hash=False)
+    fields: Mapping[str, str] = field(default_factory=dict, hash=False)
     stored: bool = True
     custom: bool = False
     definition: Mapping[str, Any] | None = field(default=None, hash=False, compare=False, repr=False)
@@ -232,7 +229,7 @@ BUILTIN: tuple[Kind, ...] = (
         graceful=True,
         generation=True,
         returns_deleted=True,
-        sub="binding ephemeralcontainers eviction log resize status",
+        sub="binding eviction status",
         fields=_POD_FIELDS,
     ),
     _row("", "v1", "PodTemplate", "podtemplates", generation=True, returns_deleted=True),
@@ -328,9 +325,7 @@ BUILTIN: tuple[Kind, ...] = (
         generation=True,
         fields={"status.successful": "status.succeeded"},
     ),
-    _row(
-        _SCHEDULING, "v1", "PriorityClass", "priorityclasses", namespaced=False, short="pc", generation=True
-    ),
+    _row(_SCHEDULING, "v1", "PriorityClass", "priorityclasses", namespaced=False, short="pc", generation=True),
     *_scheduling("v1beta1"),
     *_scheduling("v1alpha3"),
     *_scheduling("v1alpha2"),
@@ -377,9 +372,7 @@ BUILTIN: tuple[Kind, ...] = (
         unconditional_update=False,
     ),
     _row(_STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities", unconditional_update=False),
-    _row(
-        _STORAGE, "v1", "StorageClass", "storageclasses", namespaced=False, short="sc", returns_deleted=True
-    ),
+    _row(_STORAGE, "v1", "StorageClass", "storageclasses", namespaced=False, short="sc", returns_deleted=True),
     _row(
         _STORAGE,
         "v1",
@@ -496,7 +489,6 @@ def subresource(kind: Kind, name: str) -> Subresource:
         "scale": (_READ_WRITE, "autoscaling", "v1", "Scale"),
         "token": (_CREATE, "authentication.k8s.io", "v1", "TokenRequest"),
         "finalize": (("update",), "", "", kind.kind),
-        "log": (("get",), "", "", kind.kind),
     }
     verbs, group, version, body = special.get(name, (_READ_WRITE, "", "", kind.kind))
     return Subresource(name, verbs, group, version, body)
@@ -547,9 +539,7 @@ class KindTable:
                 versions.append(version)
         for group, order in VERSION_ORDER.items():
             if group in found:
-                found[group].sort(
-                    key=lambda version: order.index(version) if version in order else len(order)
-                )
+                found[group].sort(key=lambda version: order.index(version) if version in order else len(order))
         return found
 
     def in_version(self, group: str, version: str) -> list[Kind]:
