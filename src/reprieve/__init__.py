@@ -1,0 +1,1 @@
+"""reprieve: a Kubernetes scheduler that thinks in workloads."""

@@ -1,0 +1,139 @@
+"""Pods as the scheduler sees them: one small record each.
+
+A record is *pending* (`row < 0`), *assumed* or *bound* (`row >= 0`); the difference between the last two is the
+business of whoever acts, not of deciding.  Rows are those of `reprieve.cluster.nodes.NodeColumns`.
+
+Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.ClusterState`.
+"""
+
+from collections.abc import Mapping
+
+from reprieve.api import objects
+from reprieve.api.versions import pod_group_name
+from reprieve.cluster.signature import PodSpecSignature, SignatureTable
+
+NO_ROW = -1
+_EMPTY: Mapping[str, str] = {}
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+
+class PodRecord:
+    """One pod. Times are seconds since the epoch; `start` is None for a pod that has not started."""
+
+    __slots__ = (
+        "bound",
+        "created",
+        "gates",
+        "grace",
+        "group",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "never_preempts",
+        "nominated",
+        "preempted",
+        "priority",
+        "row",
+        "scheduler_name",
+        "signature",
+        "start",
+        "terminating",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        signature: PodSpecSignature,
+        priority: int = 0,
+        group: str | None = None,
+        created: float = 0.0,
+        start: float | None = None,
+        labels: Mapping[str, str] = _EMPTY,
+        scheduler_name: str = "default-scheduler",
+        never_preempts: bool = False,
+        gates: tuple[str, ...] = (),
+        grace: float = 30.0,
+        terminating: bool = False,
+        preempted: bool = False,
+    ) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.key = f"{namespace}/{name}"
+        self.uid = uid
+        self.signature = signature
+        self.priority = priority
+        self.group = group
+        """`namespace/name` of the PodGroup it names, whether or not that object exists."""
+        self.created = created
+        self.start = start
+        self.labels = labels
+        self.scheduler_name = scheduler_name
+        self.never_preempts = never_preempts
+        self.gates = gates
+        self.grace = grace
+        self.terminating = terminating
+        """It has a deletionTimestamp."""
+        self.preempted = preempted
+        """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
+        self.row = NO_ROW
+        self.bound = False
+        """The API says it is bound; an assumed pod has a row and is not bound."""
+        self.nominated = NO_ROW
+
+    def __repr__(self) -> str:
+        return f"<pod {self.key} priority={self.priority} row={self.row}>"
+
+    @property
+    def scheduled(self) -> bool:
+        """Assumed or bound."""
+        return self.row >= 0
+
+
+def queue_order(pod: PodRecord) -> tuple[int, float, str, str]:
+    """Sort key of a group's members: priority descending, then creation (scheduling.md 3.1); names settle ties."""
+    return (-pod.priority, pod.created, pod.namespace, pod.name)
+
+
+def record_of(
+    pod: objects.Pod, signatures: SignatureTable, *, created: float, groups_enabled: bool = True
+) -> PodRecord:
+    """The record of an API object.
+
+    `created` (seconds) stands in for `metadata.creationTimestamp`.  With `groups_enabled` False (gate GenericWorkload
+    off, scheduling.md 6) the group reference is ignored.
+    """
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    namespace = meta.namespace or "default"
+    group = pod_group_name(pod) if groups_enabled else None
+    return PodRecord(
+        namespace=namespace,
+        name=meta.name,
+        uid=meta.uid or f"{namespace}/{meta.name}",
+        signature=signatures.intern(pod),
+        priority=spec.priority or 0,
+        group=f"{namespace}/{group}" if group else None,
+        created=created,
+        start=status.start_time.timestamp() if status.start_time is not None else None,
+        labels=meta.labels or _EMPTY,
+        scheduler_name=spec.scheduler_name or "default-scheduler",
+        never_preempts=spec.preemption_policy == "Never",
+        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        grace=float(spec.termination_grace_period_seconds)
+        if spec.termination_grace_period_seconds is not None
+        else 30.0,
+        terminating=meta.deletion_timestamp is not None,
+        preempted=was_preempted(pod),
+    )
+
+
+def was_preempted(pod: objects.Pod) -> bool:
+    """Whether the pod carries DisruptionTarget=True, reason PreemptionByScheduler (preemption.md 2.3)."""
+    return any(
+        c.type == "DisruptionTarget" and c.status == "True" and c.reason == PREEMPTION_BY_SCHEDULER
+        for c in pod.status.conditions or ()
+    )

@@ -1,0 +1,76 @@
+"""Resource names as columns.
+
+Every amount in the scheduler is an int64 in one fixed order of *columns*: cpu in milli-units, everything else in base
+units (api.md, "Quantities and requests").  The first two columns are not resources of the API but what *scoring*
+counts for cpu and memory, where a container without a request counts 100m / 200Mi (scheduling.md 5); keeping them
+beside the others makes placing a pod one vector addition.
+
+Invariant: a name keeps its column for ever; new extended resources get new columns at the end, so a vector made
+earlier stays valid when padded with zeros.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.int64]
+
+SCORING_CPU = 0
+SCORING_MEMORY = 1
+CPU = 2
+MEMORY = 3
+EPHEMERAL_STORAGE = 4
+PODS = 5
+FIRST_RESOURCE = CPU
+"""Columns from here on are resources of the API; those before are for scoring only."""
+
+_FIXED = ("scoring/cpu", "scoring/memory", "cpu", "memory", "ephemeral-storage", "pods")
+_STEP = 16
+
+
+class ResourceTable:
+    """Names of resources and the column of each.
+
+    `capacity` is the number of rows that arrays by column have; it is at least `len(names)` and grows in steps so that
+    a new extended resource seldom means new arrays.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = list(_FIXED)
+        self._column = {name: column for column, name in enumerate(_FIXED)}
+        self.capacity = _STEP
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def column(self, name: str) -> int:
+        """The column of a resource; an unknown name gets the next free one."""
+        found = self._column.get(name)
+        if found is None:
+            found = self._column[name] = len(self.names)
+            self.names.append(name)
+            if found >= self.capacity:
+                self.capacity += _STEP
+        return found
+
+    def register(self, names: Iterable[str]) -> None:
+        """Give every name a column."""
+        for name in names:
+            self.column(name)
+
+    def vector(self, amounts: Mapping[str, int]) -> Vector:
+        """`int64[capacity]` with the amounts in their columns; the scoring columns stay zero.
+
+        Raises OverflowError where an amount is beyond int64.
+        """
+        self.register(amounts)
+        out = np.zeros(self.capacity, dtype=np.int64)
+        for name, amount in amounts.items():
+            out[self._column[name]] = amount
+        return out
+
+
+def insufficient(name: str) -> str:
+    """Upstream's reason for a resource that is short (NodeResourcesFit)."""
+    return "Too many pods" if name == "pods" else f"Insufficient {name}"

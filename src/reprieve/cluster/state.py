@@ -1,0 +1,372 @@
+"""The picture of the cluster, and trial views of it.
+
+`ClusterState` is one of the few places where the scheduler's state is changed.  Deciding never copies it: a *trial*
+changes it in place, keeps an undo log, and puts everything back (architecture.md: "undo instead of copy").
+
+    with cluster.trial():
+        cluster.displace(victim)
+        cluster.place(pod, row)
+        ...
+    # everything is as it was
+
+Amounts are integers and undo applies the inverse of every step in reverse, so the view after undo equals the view
+before, bit for bit (scheduling.md 7).  Trials nest.  Whatever depends on a row learns what changed from the *touch
+log*: an append-only list of rows, read from the position where the reader last stood.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import numpy as np
+
+from reprieve.api import objects
+from reprieve.cluster.budgets import Budget, budget_of
+from reprieve.cluster.groups import GroupState, spec_of
+from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.pods import NO_ROW, PodRecord
+from reprieve.cluster.resources import ResourceTable
+from reprieve.cluster.signature import SignatureTable
+
+_Step = tuple[Literal["place", "displace", "nominate", "clear"], PodRecord, int]
+
+
+class TouchLog:
+    """Which rows changed, in order. A reader keeps `(epoch, position)` and asks for what came since."""
+
+    __slots__ = ("epoch", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.epoch = 0
+
+    def since(self, epoch: int, position: int) -> list[int] | None:
+        """Rows touched since then (with repeats), or None if the log was cut meanwhile."""
+        return self.rows[position:] if epoch == self.epoch else None
+
+    def cut(self, limit: int) -> None:
+        """Start over once the log is longer than the limit; readers must look at every row again."""
+        if len(self.rows) > limit:
+            self.rows = []
+            self.epoch += 1
+
+
+class ClusterState:
+    """Nodes, pods, groups and budgets. All mutation of what the scheduler knows goes through here."""
+
+    def __init__(self) -> None:
+        self.resources = ResourceTable()
+        self.signatures = SignatureTable(self.resources)
+        self.nodes = NodeColumns(self.resources)
+        self.pods: dict[str, PodRecord] = {}
+        """Every pod that has not ended, by UID."""
+        self.groups: dict[str, GroupState] = {}
+        self.budgets: dict[str, Budget] = {}
+        self.touched = TouchLog()
+        self.budgets_version = 0
+        self.groups_version = 0
+        """Grows when a group object changes: unit membership and priorities may differ."""
+        self._undo: list[_Step] = []
+        self._depth = 0
+
+    # -- what the API says -------------------------------------------------------------------------------------------
+
+    def set_node(self, node: objects.Node) -> bool:
+        """Add or update a node; returns whether anything a plugin reads has changed."""
+        self._outside_trials()
+        row, changed = self.nodes.set_node(node)
+        self._fit()
+        if changed:
+            self._touch(row)
+        return changed
+
+    def remove_node(self, name: str) -> bool:
+        """Take a node out; returns whether it was there."""
+        self._outside_trials()
+        row = self.nodes.remove_node(name)
+        if row is None:
+            return False
+        self._touch(row)
+        return True
+
+    def add_pod(self, pod: PodRecord, node: str | None = None) -> None:
+        """Learn of a pod; with a node name it is bound there. A pod of the same UID must not be known."""
+        self._outside_trials()
+        if pod.uid in self.pods:
+            raise ValueError(f"pod {pod.key} (uid {pod.uid}) is already known")
+        self._fit()
+        self.pods[pod.uid] = pod
+        if pod.group is not None:
+            group = self.group(pod.group)
+            group.members[pod.uid] = pod
+            group.existing += not pod.terminating
+        if node:
+            self.place(pod, self.nodes.row_for_pod(node))
+            pod.bound = True
+
+    def remove_pod(self, pod: PodRecord) -> None:
+        """Forget a pod that has ended or is gone; frees its room and its nomination."""
+        self._outside_trials()
+        if self.pods.pop(pod.uid, None) is None:
+            return
+        if pod.row >= 0:
+            row = pod.row
+            self.displace(pod)
+            self.nodes.release(row)
+        self.clear_nomination(pod)
+        if pod.group is not None:
+            group = self.groups[pod.group]
+            del group.members[pod.uid]
+            group.existing -= not pod.terminating
+            self._forget_group_if_unused(group)
+
+    def set_terminating(self, pod: PodRecord) -> None:
+        """The pod got a deletionTimestamp: it holds its room until it is gone, but no longer counts for its group."""
+        self._outside_trials()
+        if not pod.terminating:
+            if pod.group is not None:
+                group = self.groups[pod.group]
+                group.existing -= 1
+                group.scheduled -= pod.row >= 0
+            pod.terminating = True
+            if pod.row >= 0:
+                self._touch(pod.row)
+
+    def group(self, key: str) -> GroupState:
+        """The state of a group, made when first named."""
+        found = self.groups.get(key)
+        if found is None:
+            found = self.groups[key] = GroupState(key)
+        return found
+
+    def set_group(self, group: objects.PodGroup, *, created: float = 0.0) -> GroupState:
+        """Learn of a PodGroup object or its change."""
+        self._outside_trials()
+        state = self.group(f"{group.metadata.namespace or 'default'}/{group.metadata.name}")
+        spec = spec_of(group)
+        if spec != state.spec:
+            state.spec = spec
+            self.groups_version += 1
+            self._touch_members(state)
+        state.uid = group.metadata.uid or state.key
+        state.created = created
+        return state
+
+    def remove_group(self, key: str) -> GroupState | None:
+        """The PodGroup object is gone; its pods become units of their own (preemption.md 1)."""
+        self._outside_trials()
+        state = self.groups.get(key)
+        if state is None or state.spec is None:
+            return None
+        state.spec = None
+        self.groups_version += 1
+        self._touch_members(state)
+        self._forget_group_if_unused(state)
+        return state
+
+    def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
+        """Learn of a PodDisruptionBudget or its change."""
+        budget = budget_of(pdb)
+        self.budgets[f"{budget.namespace}/{budget.name}"] = budget
+        self.budgets_version += 1
+
+    def remove_budget(self, key: str) -> None:
+        """A budget is gone."""
+        if self.budgets.pop(key, None) is not None:
+            self.budgets_version += 1
+
+    # -- what the scheduler does; undone by trials --------------------------------------------------------------------
+
+    def place(self, pod: PodRecord, row: int) -> None:
+        """Put a pod on a node: assumed, or put back in a trial."""
+        nodes = self.nodes
+        pod.row = row
+        nodes.used[:, row] += pod.signature.delta
+        nodes.pods[row][pod.uid] = pod
+        if pod.signature.ports:
+            self._count_ports(pod, row, 1)
+        if pod.group is not None and not pod.terminating:
+            self.groups[pod.group].scheduled += 1
+        self.touched.rows.append(row)
+        if self._depth:
+            self._undo.append(("displace", pod, row))
+
+    def displace(self, pod: PodRecord) -> None:
+        """Take a pod off its node; it stays known and is pending again."""
+        row = pod.row
+        nodes = self.nodes
+        pod.row = NO_ROW
+        nodes.used[:, row] -= pod.signature.delta
+        del nodes.pods[row][pod.uid]
+        if pod.signature.ports:
+            self._count_ports(pod, row, -1)
+        if pod.group is not None and not pod.terminating:
+            self.groups[pod.group].scheduled -= 1
+        self.touched.rows.append(row)
+        if self._depth:
+            self._undo.append(("place", pod, row))
+
+    def nominate(self, pod: PodRecord, row: int) -> None:
+        """Note that room on a node is being made for the pod."""
+        if pod.nominated == row:
+            return
+        self.clear_nomination(pod)
+        pod.nominated = row
+        self.nodes.nominated.setdefault(row, {})[pod.uid] = pod
+        self.touched.rows.append(row)
+        if self._depth:
+            self._undo.append(("clear", pod, row))
+
+    def clear_nomination(self, pod: PodRecord) -> None:
+        """Take a nomination back; nothing happens if there is none."""
+        row = pod.nominated
+        if row < 0:
+            return
+        pod.nominated = NO_ROW
+        there = self.nodes.nominated[row]
+        del there[pod.uid]
+        if not there:
+            del self.nodes.nominated[row]
+        self.touched.rows.append(row)
+        if self._depth:
+            self._undo.append(("nominate", pod, row))
+        else:
+            self.nodes.release(row)
+
+    @contextmanager
+    def trial(self) -> Iterator["ClusterState"]:
+        """A view to try things in: on leaving, every place/displace/nominate/clear since is undone. Nests."""
+        mark = len(self._undo)
+        self._depth += 1
+        try:
+            yield self
+        finally:
+            self._rewind(mark)
+            self._depth -= 1
+            if not self._depth:
+                self.touched.cut(8 * len(self.nodes) + 4096)
+
+    @contextmanager
+    def overlay(self, placed: Sequence[tuple[PodRecord, int]]) -> Iterator[None]:
+        """Pretend that pods without a row run on the given rows, without telling the touch log.
+
+        For looking at exactly these rows and nothing else.
+        """
+        position = len(self.touched.rows)
+        mark = len(self._undo)
+        self._depth += 1
+        for pod, row in placed:
+            self.place(pod, row)
+        try:
+            yield
+        finally:
+            self._rewind(mark)
+            self._depth -= 1
+            del self.touched.rows[position:]
+
+    @property
+    def in_trial(self) -> bool:
+        """Whether a trial is open."""
+        return self._depth > 0
+
+    def digest(self) -> str:
+        """A fingerprint of everything a plugin can read: equal digests, equal views (the undo tests compare these)."""
+        nodes = self.nodes
+        n = len(nodes)
+        h = hashlib.sha256()
+        for array in (nodes.alive, nodes.unschedulable, nodes.taint_set):
+            h.update(np.ascontiguousarray(array[:n]).tobytes())
+        for table in (nodes.used, nodes.allocatable):
+            h.update(np.ascontiguousarray(table[:, :n]).tobytes())
+        for row in range(n):
+            nominated = nodes.nominated.get(row, {})
+            ports = nodes.ports[row]
+            h.update(
+                repr(
+                    (
+                        nodes.names[row],
+                        sorted(nodes.pods[row]),
+                        sorted(nominated),
+                        sorted((ports or {}).items()),
+                    )
+                ).encode()
+            )
+        for uid in sorted(self.pods):
+            pod = self.pods[uid]
+            h.update(repr((uid, pod.row, pod.nominated, pod.terminating)).encode())
+        for key in sorted(self.groups):
+            group = self.groups[key]
+            h.update(repr((key, group.spec, sorted(group.members), group.scheduled)).encode())
+        return h.hexdigest()
+
+    def check(self) -> None:
+        """Compare every derived amount with what it is derived from; raises AssertionError on a difference.
+
+        The switch that tests turn on after every step: `used` against the pods on the row, counts of groups against
+        their members, both sides of nominations.
+        """
+        nodes = self.nodes
+        for row in range(len(nodes)):
+            total = np.zeros(self.resources.capacity, dtype=np.int64)
+            for pod in nodes.pods[row].values():
+                assert pod.row == row, f"{pod} is listed on row {row}"
+                total += pod.signature.delta
+            assert np.array_equal(total, nodes.used[:, row]), f"used of {nodes.names[row]} is off"
+            for pod in nodes.nominated.get(row, {}).values():
+                assert pod.nominated == row, f"{pod} is listed as nominated to row {row}"
+        for group in self.groups.values():
+            scheduled = sum(1 for pod in group.members.values() if pod.row >= 0 and not pod.terminating)
+            assert scheduled == group.scheduled, f"{group} has {scheduled} scheduled members"
+            existing = sum(1 for pod in group.members.values() if not pod.terminating)
+            assert existing == group.existing, f"{group} has {existing} members"
+        for pod in self.pods.values():
+            assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _rewind(self, mark: int) -> None:
+        undo = self._undo
+        while len(undo) > mark:
+            step, pod, row = undo.pop()
+            if step == "place":
+                self.place(pod, row)
+            elif step == "displace":
+                self.displace(pod)
+            elif step == "nominate":
+                self.nominate(pod, row)
+            else:
+                self.clear_nomination(pod)
+            undo.pop()
+
+    def _count_ports(self, pod: PodRecord, row: int, by: int) -> None:
+        used = self.nodes.ports[row]
+        if used is None:
+            used = self.nodes.ports[row] = {}
+        for port in pod.signature.ports:
+            left = used.get(port, 0) + by
+            if left:
+                used[port] = left
+            else:
+                del used[port]
+
+    def _touch(self, row: int) -> None:
+        self.touched.rows.append(row)
+        self.touched.cut(8 * len(self.nodes) + 4096)
+
+    def _touch_members(self, group: GroupState) -> None:
+        for pod in group.members.values():
+            if pod.row >= 0:
+                self.touched.rows.append(pod.row)
+
+    def _fit(self) -> None:
+        self.nodes.fit_columns()
+        self.signatures.fit(self.resources.capacity)
+
+    def _forget_group_if_unused(self, group: GroupState) -> None:
+        if group.spec is None and not group.members:
+            self.groups.pop(group.key, None)
+
+    def _outside_trials(self) -> None:
+        if self._depth:
+            raise RuntimeError("the cluster's objects cannot change inside a trial")

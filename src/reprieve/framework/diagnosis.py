@@ -1,0 +1,51 @@
+"""Why no node fits: codes per node and the text users see.
+
+The text is upstream's FitError (observability.md, "Conditions"): `0/5 nodes are available: 2 Insufficient cpu, 3
+node(s) had untolerated taint(s).` - counts per reason, sorted as strings, then what PostFilter had to say.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.framework.status import UNRESOLVABLE, UNSCHEDULABLE
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """The outcome of all filters for one pod on all nodes.
+
+    `codes` is `int8[rows]`; rows without a live node are FITS and not in `rows`. `plugins` are those that rejected
+    the pod somewhere: their hints decide which events wake it.
+    """
+
+    nodes: int
+    codes: npt.NDArray[np.int8]
+    reasons: dict[str, int] = field(default_factory=dict)
+    plugins: set[str] = field(default_factory=set)
+    pre_filter_message: str = ""
+
+    def resolvable_rows(self) -> npt.NDArray[np.int64]:
+        """Rows whose failure taking pods away may cure."""
+        return np.flatnonzero(self.codes == UNSCHEDULABLE)
+
+    def unresolvable(self, row: int) -> bool:
+        """Whether that row failed for good."""
+        return bool(self.codes[row] == UNRESOLVABLE)
+
+    def message(self, post_filter: str = "") -> str:
+        """The FitError text, with the PostFilter's message at the end if there is one."""
+        return fit_error(self.nodes, self.reasons, self.pre_filter_message, post_filter)
+
+
+def fit_error(nodes: int, reasons: dict[str, int], pre_filter: str = "", post_filter: str = "") -> str:
+    """`0/N nodes are available: <count> <reason>, ....` as upstream writes it."""
+    text = f"0/{nodes} nodes are available:"
+    if pre_filter:
+        text += f" {pre_filter}."
+    else:
+        parts = sorted(f"{count} {reason}" for reason, count in reasons.items())
+        if parts:
+            text += f" {', '.join(parts)}."
+    return f"{text} {post_filter}" if post_filter else text

@@ -1,0 +1,362 @@
+"""Filtering and scoring all nodes for a pod, sharing the work between identical pods.
+
+For each signature (and priority, which decides whose nominations count) a *view* keeps one sortable number per row:
+-1 where the pod does not fit, else score and name rank folded together so that the best node is one argmax.  When
+something changes, the touch log tells which rows to look at again; a placement therefore costs one row, not a pass over
+all nodes (scheduling.md 4).  The result is the same as evaluating everything afresh (property tests compare with
+`Evaluator(share=False)`).
+
+CLUSTER-scope plugins, and static scores that differ between nodes and must be normalised over the feasible ones, are
+taken into account when a node is selected.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import NO_ROW, PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores
+from reprieve.framework.profile import Profile, Weighted
+from reprieve.framework.status import FITS, Code, PluginError, Status
+
+RANKS = 1 << 22
+"""More than the number of nodes can be: score * RANKS + reversed name rank orders by score, then name."""
+_INFEASIBLE = -1
+
+
+class SignatureView:
+    """What one signature can do on every row; see the module docstring."""
+
+    __slots__ = (
+        "epoch",
+        "filters",
+        "keys",
+        "position",
+        "priority",
+        "scores",
+        "state",
+        "static_mask",
+        "static_scores",
+        "static_version",
+        "used_at",
+    )
+
+    def __init__(self, state: CycleState, priority: int) -> None:
+        self.state = state
+        self.priority = priority
+        self.keys: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self.static_mask: Mask = np.empty(0, dtype=np.bool_)
+        self.static_scores: list[tuple[Weighted, Scores]] = []
+        self.filters: list[FilterPlugin] = []
+        self.scores: list[Weighted] = []
+        self.static_version = -1
+        self.epoch = -1
+        self.position = 0
+        self.used_at = 0
+
+
+class Evaluator:
+    """Runs the filters and scores of one profile. `share=False` evaluates everything afresh every time."""
+
+    _VIEWS = 512
+
+    def __init__(self, cluster: ClusterState, profile: Profile, *, share: bool = True, seed: int | None = None) -> None:
+        self._cluster = cluster
+        self._profile = profile
+        self._share = share
+        self._seed = seed
+        self._views: dict[tuple[int, int], SignatureView] = {}
+        self._clock = 0
+        self.passes = 0
+        """How often all rows were evaluated; the bench reports it."""
+
+    # -- one attempt -------------------------------------------------------------------------------
+
+    def best_row(self, state: CycleState) -> int:
+        """The row the pod should go to, or NO_ROW.
+
+        The nominated node is tried first; otherwise the highest score wins, ties go to the first node by name, or with
+        a seed to a seeded choice (scheduling.md 2).  The pod's own nomination must have been lifted by the caller and
+        is passed as `state.nominated`.
+        """
+        view = self.view(state)
+        keys = view.keys
+        active = self._active_cluster_filters(state)
+        nominated = state.nominated
+        if 0 <= nominated < len(keys) and keys[nominated] >= 0:
+            rows = np.array([nominated], dtype=np.int64)
+            if not active or bool(self._cluster_mask(state, active, rows)[0]):
+                return nominated
+        cluster_scores = self._active_cluster_scores(state)
+        if not active and not cluster_scores and not view.static_scores:
+            if not len(keys):
+                return NO_ROW
+            row = int(keys.argmax())
+            if keys[row] < 0:
+                return NO_ROW
+            return row if self._seed is None else self._seeded(keys // RANKS, state.pod)
+        feasible = np.flatnonzero(keys >= 0)
+        if active and len(feasible):
+            feasible = feasible[self._cluster_mask(state, active, feasible)]
+        if not len(feasible):
+            return NO_ROW
+        total = keys[feasible] // RANKS
+        for weighted, raw in view.static_scores:
+            total = total + weighted.weight * self._normalized(weighted, state, raw[feasible])
+        for weighted in cluster_scores:
+            total = total + weighted.weight * self._normalized(weighted, state, self._score(weighted, state, feasible))
+        if self._seed is not None:
+            everywhere = np.full(len(keys), _INFEASIBLE, dtype=np.int64)
+            everywhere[feasible] = total
+            return self._seeded(everywhere, state.pod)
+        ranked = total * RANKS + (RANKS - 1 - self._cluster.nodes.rank[feasible])
+        return int(feasible[ranked.argmax()])
+
+    def fits_row(self, state: CycleState, row: int) -> bool:
+        """Whether the pod passes every filter on one row, nominated pods counted (both with and without them)."""
+        view = self.view(state)
+        if row >= len(view.keys) or view.keys[row] < 0:
+            return False
+        active = self._active_cluster_filters(state)
+        return not active or bool(self._cluster_mask(state, active, np.array([row], dtype=np.int64))[0])
+
+    def why_not(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
+        """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
+        nodes = self._cluster.nodes
+        diagnosis = Diagnosis(nodes=1, codes=np.zeros(len(nodes), dtype=np.int8))
+        rows = np.array([row], dtype=np.int64)
+        self._diagnose_rows(state, rows, diagnosis)
+        if diagnosis.codes[row] == FITS:
+            for _, pods in self._nominated_rows(state.pod.priority, rows):
+                with self._cluster.overlay([(pod, row) for pod in pods]):
+                    self._diagnose_rows(state, rows, diagnosis)
+        return next(iter(diagnosis.plugins), ""), tuple(sorted(diagnosis.reasons))
+
+    def diagnose(self, state: CycleState) -> Diagnosis:
+        """Run every filter on every live row in order and say what rejected the pod where."""
+        nodes = self._cluster.nodes
+        n = len(nodes)
+        rows = np.flatnonzero(nodes.alive[:n])
+        codes = np.zeros(n, dtype=np.int8)
+        diagnosis = Diagnosis(nodes=len(rows), codes=codes)
+        self._diagnose_rows(state, rows, diagnosis)
+        for row, pods in self._nominated_rows(state.pod.priority, rows):
+            # Rows that only nominated pods make infeasible: the reasons hold with them running there.
+            if codes[row] == FITS:
+                with self._cluster.overlay([(pod, row) for pod in pods]):
+                    self._diagnose_rows(state, np.array([row], dtype=np.int64), diagnosis)
+        return diagnosis
+
+    def _diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64], diagnosis: Diagnosis) -> None:
+        left = rows
+        for plugin in self._profile.filters:
+            if not len(left):
+                return
+            try:
+                status = plugin.pre_filter(state)
+                if status.code is Code.SKIP:
+                    continue
+                if not status.ok:
+                    diagnosis.pre_filter_message = status.reason
+                    diagnosis.plugins.add(plugin.name)
+                    diagnosis.codes[left] = int(status.code)
+                    return
+                found = plugin.filter(state, left)
+                rejected = found != FITS
+                if not rejected.any():
+                    continue
+                bad = left[rejected]
+                for text, mask in plugin.reasons(state, bad):
+                    count = int(np.count_nonzero(mask))
+                    if count:
+                        diagnosis.reasons[text] = diagnosis.reasons.get(text, 0) + count
+            except Exception as error:
+                raise PluginError(plugin.name, "Filter", error) from error
+            diagnosis.plugins.add(plugin.name)
+            diagnosis.codes[bad] = found[rejected]
+            left = left[~rejected]
+
+    # -- views -------------------------------------------------------------------------------------
+
+    def view(self, state: CycleState) -> SignatureView:
+        """The up-to-date view for this pod's signature and priority."""
+        key = (state.signature.id, state.pod.priority)
+        view = self._views.get(key) if self._share else None
+        if view is None:
+            view = SignatureView(CycleState(self._cluster, state.pod), state.pod.priority)
+            if self._share:
+                if len(self._views) >= self._VIEWS:
+                    self._forget_oldest()
+                self._views[key] = view
+        self._clock += 1
+        view.used_at = self._clock
+        self._refresh(view)
+        return view
+
+    def _refresh(self, view: SignatureView) -> None:
+        cluster, nodes = self._cluster, self._cluster.nodes
+        log = cluster.touched
+        if view.static_version != nodes.static_version or view.epoch != log.epoch:
+            self._rebuild(view)
+        else:
+            touched = log.rows[view.position :]
+            if touched:
+                if len(touched) * 4 > len(nodes):
+                    rows: Rows = slice(0, len(nodes))
+                    self.passes += 1
+                else:
+                    rows = np.array(touched if len(touched) == 1 else list(set(touched)), dtype=np.int64)
+                self._evaluate(view, rows)
+        view.position = len(log.rows)
+
+    def _rebuild(self, view: SignatureView) -> None:
+        nodes = self._cluster.nodes
+        n = len(nodes)
+        everything = slice(0, n)
+        state, profile = view.state, self._profile
+        mask = nodes.alive[:n].copy()
+        view.filters = [p for p in profile.node_filters if self._wanted(p, state)]
+        view.scores, view.static_scores = [], []
+        if n:
+            for plugin in profile.static_filters:
+                if self._wanted(plugin, state):
+                    mask &= self._fits(plugin, state, everything)
+            for weighted in profile.scores:
+                if weighted.plugin.scope is Scope.CLUSTER or not self._scores(weighted, state):
+                    continue
+                if weighted.plugin.scope is Scope.NODE:
+                    view.scores.append(weighted)
+                    continue
+                raw = self._score(weighted, state, everything)
+                # A score that is the same everywhere cannot decide between nodes, normalised or not.
+                if raw.min() != raw.max():
+                    view.static_scores.append((weighted, raw))
+        view.static_mask = mask
+        view.keys = np.full(n, _INFEASIBLE, dtype=np.int64)
+        view.static_version = nodes.static_version
+        view.epoch = self._cluster.touched.epoch
+        if n:
+            self._evaluate(view, everything)
+        self.passes += 1
+
+    def _evaluate(self, view: SignatureView, rows: Rows) -> None:
+        nodes, state = self._cluster.nodes, view.state
+        mask = view.static_mask[rows]
+        for plugin in view.filters:
+            mask = mask & self._fits(plugin, state, rows)
+        total: Scores | None = None
+        for weighted in view.scores:
+            part = weighted.weight * self._score(weighted, state, rows)
+            total = part if total is None else total + part
+        rank = RANKS - 1 - nodes.rank[rows]
+        keys = rank if total is None else total * RANKS + rank
+        view.keys[rows] = np.where(mask, keys, _INFEASIBLE)
+        for row, pods in self._nominated_rows(view.priority, rows):
+            if view.keys[row] >= 0:
+                only = np.array([row], dtype=np.int64)
+                with self._cluster.overlay([(pod, row) for pod in pods]):
+                    if not all(bool(self._fits(plugin, state, only)[0]) for plugin in view.filters):
+                        view.keys[row] = _INFEASIBLE
+
+    def _nominated_rows(self, priority: int, rows: Rows) -> list[tuple[int, list[PodRecord]]]:
+        """Rows with nominated pods of equal or higher priority that are not placed yet (scheduling.md 2)."""
+        nominated = self._cluster.nodes.nominated
+        if not nominated:
+            return []
+        if isinstance(rows, slice):
+            numbers = sorted(nominated)
+        elif len(rows) <= len(nominated):
+            numbers = [int(row) for row in rows]
+        else:
+            wanted = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
+            wanted[rows] = True
+            numbers = [row for row in sorted(nominated) if wanted[row]]
+        found = []
+        for row in numbers:
+            there = nominated.get(row)
+            if there:
+                pods = [pod for pod in there.values() if pod.row < 0 and pod.priority >= priority]
+                if pods:
+                    found.append((row, pods))
+        return found
+
+    def _forget_oldest(self) -> None:
+        ordered = sorted(self._views, key=lambda key: self._views[key].used_at)
+        for key in ordered[: self._VIEWS // 2]:
+            del self._views[key]
+
+    # -- plugins, with their errors named ----------------------------------------------------------
+
+    def _wanted(self, plugin: FilterPlugin, state: CycleState) -> bool:
+        try:
+            return plugin.pre_filter(state).code is not Code.SKIP
+        except Exception as error:
+            raise PluginError(plugin.name, "PreFilter", error) from error
+
+    def _fits(self, plugin: FilterPlugin, state: CycleState, rows: Rows) -> Mask:
+        try:
+            return plugin.fits(state, rows)
+        except Exception as error:
+            raise PluginError(plugin.name, "Filter", error) from error
+
+    def _scores(self, weighted: Weighted, state: CycleState) -> bool:
+        try:
+            return weighted.plugin.pre_score(state)
+        except Exception as error:
+            raise PluginError(weighted.plugin.name, "PreScore", error) from error
+
+    def _score(self, weighted: Weighted, state: CycleState, rows: Rows) -> Scores:
+        try:
+            return weighted.plugin.score(state, rows)
+        except Exception as error:
+            raise PluginError(weighted.plugin.name, "Score", error) from error
+
+    def _normalized(self, weighted: Weighted, state: CycleState, scores: Scores) -> Scores:
+        if not weighted.plugin.normalizes:
+            return scores
+        try:
+            return weighted.plugin.normalize(state, scores)
+        except Exception as error:
+            raise PluginError(weighted.plugin.name, "NormalizeScore", error) from error
+
+    def _active_cluster_filters(self, state: CycleState) -> list[FilterPlugin]:
+        active = []
+        for plugin in self._profile.cluster_filters:
+            try:
+                status: Status = plugin.pre_filter(state)
+            except Exception as error:
+                raise PluginError(plugin.name, "PreFilter", error) from error
+            if status.code is not Code.SKIP:
+                active.append(plugin)
+        return active
+
+    def _active_cluster_scores(self, state: CycleState) -> list[Weighted]:
+        return [w for w in self._profile.scores if w.plugin.scope is Scope.CLUSTER and self._scores(w, state)]
+
+    def _cluster_mask(self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]) -> Mask:
+        mask = np.ones(len(rows), dtype=np.bool_)
+        for plugin in active:
+            mask &= self._fits(plugin, state, rows)
+        for row, pods in self._nominated_rows(state.pod.priority, rows):
+            with self._cluster.overlay([(pod, row) for pod in pods]):
+                only = np.array([row], dtype=np.int64)
+                if not all(bool(self._fits(plugin, state, only)[0]) for plugin in active):
+                    mask[rows == row] = False
+        return mask
+
+    def _seeded(self, totals: npt.NDArray[np.int64], pod: PodRecord) -> int:
+        """A choice among the best rows that depends on the seed and the pod alone."""
+        best = np.flatnonzero(totals == totals.max())
+        ordered = best[np.argsort(self._cluster.nodes.rank[best])]
+        return int(ordered[_mix(self._seed or 0, pod.key) % len(ordered)])
+
+
+def _mix(seed: int, text: str) -> int:
+    """FNV-1a over the text, started from the seed: spread well enough to choose among ties."""
+    value = (0xCBF29CE484222325 ^ (seed * 0x9E3779B97F4A7C15)) & 0xFFFFFFFFFFFFFFFF
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value >> 16

@@ -1,0 +1,60 @@
+"""Cluster events and queueing hints (scheduling.md 1).
+
+An event says what changed; a hint of the plugin that rejected a pod says whether that change may help it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+
+
+class EventKind(Enum):
+    """What kind of thing happened."""
+
+    NODE_ADDED = auto()
+    NODE_CHANGED = auto()
+    """Labels, taints, allocatable or unschedulable."""
+    NODE_REMOVED = auto()
+    POD_PLACED = auto()
+    """A pod was bound or assumed, by us or by others."""
+    POD_CHANGED = auto()
+    """Labels or, scaled down, requests of a scheduled pod."""
+    POD_GONE = auto()
+    """A scheduled pod ended or was deleted: its room is free. Also a reservation given up."""
+    POD_TERMINATING = auto()
+    POD_ADDED = auto()
+    """A pending pod appeared."""
+    GROUP_ADDED = auto()
+    GROUP_CHANGED = auto()
+    GROUP_REMOVED = auto()
+    GATES_REMOVED = auto()
+    NOMINATION_CLEARED = auto()
+    PREEMPTION_FINISHED = auto()
+    """The API calls of a preemption are done, or it failed (preemption.md 7)."""
+    FLUSH = auto()
+    """Waiting too long: everything is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """One event. `row` is the node's row where one is concerned, else -1."""
+
+    kind: EventKind
+    row: int = -1
+    pod: PodRecord | None = None
+    group: str | None = None
+
+
+Hint = Callable[[ClusterState, PodRecord, ClusterEvent], bool]
+"""Whether the event may make a pod schedulable that this plugin rejected. Reads only."""
+
+
+def always(_cluster: ClusterState, _pod: PodRecord, _event: ClusterEvent) -> bool:
+    """The hint of a plugin that cannot tell: try again."""
+    return True
+
+
+Hints = Mapping[EventKind, Hint]

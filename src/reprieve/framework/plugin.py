@@ -1,0 +1,368 @@
+"""The extension points (scheduling.md 5).
+
+A plugin is one object per profile; it derives from the class of each extension point it implements.  Filters and
+scores are vectorised: they are asked about *rows* of the node columns and answer with arrays.  Each declares what its
+answer depends on:
+
+- `Scope.STATIC`: the pod's signature and the node's own object (labels, taints, unschedulable);
+- `Scope.NODE`: also the pods on that node, and nothing else;
+- `Scope.CLUSTER`: anything.
+
+STATIC and NODE plugins may read of the pod only `state.signature`: their answers are shared by identical pods and
+recomputed only for rows that changed.  Deciding is pure: a plugin does no I/O, reads no clock and keeps no state
+that the cluster's columns do not determine (acting points - Reserve, PreBind, Bind, PostBind - return plain data).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import NO_ROW, PodRecord
+from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import EventKind, Hints, always
+from reprieve.framework.status import FITS, SUCCESS, UNSCHEDULABLE, Status
+
+if TYPE_CHECKING:
+    from reprieve.framework.diagnosis import Diagnosis
+
+Rows = slice | npt.NDArray[np.int64]
+"""Which rows of the node columns: a slice for all of them, or an index array. Never empty."""
+Codes = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
+Scores = npt.NDArray[np.int64]
+
+MAX_NODE_SCORE = 100
+
+
+class Scope(IntEnum):
+    """What an answer depends on; see the module docstring."""
+
+    STATIC = 0
+    NODE = 1
+    CLUSTER = 2
+
+
+class CycleState:
+    """What one attempt of one pod carries from extension point to extension point.
+
+    `data` is where plugins keep what they compute in PreFilter or PreScore, under their own name.
+    """
+
+    __slots__ = ("cluster", "data", "group", "nominated", "pod", "preemption_under_way", "signature")
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        pod: PodRecord,
+        group: GroupState | None = None,
+        *,
+        nominated: int = NO_ROW,
+        preemption_under_way: bool = False,
+    ) -> None:
+        self.cluster = cluster
+        self.pod = pod
+        self.signature: PodSpecSignature = pod.signature
+        self.group = group
+        """The group whose cycle this attempt belongs to."""
+        self.nominated = nominated
+        """Row the pod was nominated to; the nomination itself is lifted during the attempt."""
+        self.preemption_under_way = preemption_under_way
+        """Victims of this preemptor's last preemption are still leaving (preemption.md 2.3)."""
+        self.data: dict[str, object] = {}
+
+
+class Plugin:
+    """Base of all plugins. `name` is what configuration files and messages call it."""
+
+    name: ClassVar[str] = ""
+
+    def events(self) -> Hints:
+        """EventsToRegister: which events may help a pod this plugin rejected. By default any event may."""
+        return dict.fromkeys(EventKind, always)
+
+
+class PreEnqueuePlugin(Plugin):
+    """Says whether an entity may enter the active queue at all."""
+
+    concerns_group: ClassVar[bool] = False
+    """The answer is the same for all members of a group: only one of them is asked about."""
+
+    def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
+        """Success, or why the pod has to wait."""
+        raise NotImplementedError
+
+
+class QueueSortPlugin(Plugin):
+    """Orders the active queue. Exactly one per profile, the same in all profiles."""
+
+    def sort_key(self, priority: int, timestamp: float, key: str) -> tuple[float, ...]:
+        """Entities with the smaller key go first; ties go by key (scheduling.md 1)."""
+        raise NotImplementedError
+
+
+class FilterPlugin(Plugin):
+    """Says on which nodes a pod may run."""
+
+    scope: ClassVar[Scope] = Scope.CLUSTER
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Once per attempt, before any filter. SKIP: nothing to say about this pod, `filter` is not called."""
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> None:
+        """PreFilterExtensions: a pod was put on a row since `pre_filter`; bring `state.data` up to date."""
+
+    def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> None:
+        """PreFilterExtensions: a pod was taken off a row since `pre_filter`."""
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """`int8[len(rows)]`: FITS, UNSCHEDULABLE or UNRESOLVABLE for each row."""
+        raise NotImplementedError
+
+    def fits(self, state: CycleState, rows: Rows) -> Mask:
+        """`bool[len(rows)]`: `filter(...) == FITS`; override where that alone is cheaper."""
+        mask: Mask = self.filter(state, rows) == FITS
+        return mask
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """The texts behind a rejection, each with the rows (`bool[len(rows)]`) it holds for.
+
+        A row may have several; only rows that `filter` rejected are read.
+        """
+        raise NotImplementedError
+
+
+class PostFilterPlugin(Plugin):
+    """Runs when no node fits a single pod: usually preemption."""
+
+    def post_filter(self, state: CycleState, diagnosis: "Diagnosis") -> "PostFilterResult":
+        """What could be done to make the pod schedulable."""
+        raise NotImplementedError
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Runs once when a whole pod group failed (KEP-5710, "Pod Group Post Filter").
+
+    Plugins run in configured order; the first Success ends it.  `attempt` is the group's cycle: it can run the
+    group's algorithm again in a changed view.
+    """
+
+    def pod_group_post_filter(self, attempt: "PodGroupAttempt") -> "PostFilterResult":
+        """What could be done to make the group schedulable."""
+        raise NotImplementedError
+
+
+class ScorePlugin(Plugin):
+    """Ranks the nodes that passed all filters."""
+
+    scope: ClassVar[Scope] = Scope.CLUSTER
+
+    def pre_score(self, state: CycleState) -> bool:
+        """Once per attempt; False: this plugin has nothing to say about this pod and counts nothing."""
+        return True
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """`int64[len(rows)]`, 0..100 after `normalize`; higher is better."""
+        raise NotImplementedError
+
+    normalizes: ClassVar[bool] = False
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        """NormalizeScore over the feasible nodes: `int64[feasible]` in, the same shape 0..100 out."""
+        return scores
+
+
+class ReservePlugin(Plugin):
+    """Keeps a plugin's own books when a pod is assumed."""
+
+    def reserve(self, state: CycleState, row: int) -> Status:
+        """Account for the pod on the node; a failure ends the attempt and unreserves."""
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, row: int) -> None:
+        """Undo `reserve`; must not fail and may be called twice."""
+
+
+class PermitPlugin(Plugin):
+    """Approves, delays or denies a binding."""
+
+    def permit(self, state: CycleState, row: int) -> Status:
+        """SUCCESS, WAIT or a rejection."""
+        return SUCCESS
+
+
+class PreBindPlugin(Plugin):
+    """Names work to be done before a pod is bound, as plain data for the shell."""
+
+    def pre_bind(self, state: CycleState, row: int) -> Sequence[object]:
+        """Instructions for whoever acts."""
+        return ()
+
+
+class BindPlugin(Plugin):
+    """Says how a pod is bound; the first plugin that answers does it."""
+
+    def bind(self, state: CycleState, row: int) -> object | None:
+        """An instruction for whoever acts, or None to leave it to the next plugin."""
+        return None
+
+
+class PostBindPlugin(Plugin):
+    """Told that a pod is bound."""
+
+    def post_bind(self, state: CycleState, row: int) -> None:
+        """Informational."""
+
+
+class PlacementGeneratePlugin(Plugin):
+    """Proposes the sets of nodes among which a group is placed (topology constraints)."""
+
+    def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Mask] | None:
+        """`bool[rows]` per placement; None: no opinion."""
+        return None
+
+
+class PlacementScorePlugin(Plugin):
+    """Ranks placements in which the group fits."""
+
+    def score_placement(self, cluster: ClusterState, group: GroupState, rows: Sequence[int]) -> int:
+        """Higher is better."""
+        raise NotImplementedError
+
+
+class PlacementFeasiblePlugin(Plugin):
+    """Judges the progress of a group's placement after every pod."""
+
+    def feasible(self, group: GroupState, *, scheduled: int, remaining: int) -> Status:
+        """SUCCESS: good as it is; WAIT: may become good; UNSCHEDULABLE: cannot any more, stop early."""
+        return SUCCESS
+
+
+class SignPlugin(Plugin):
+    """Adds to a pod's signature what the plugin reads beyond `PodSpecSignature` (scheduling.md 4)."""
+
+    def sign(self, pod: PodRecord) -> bytes | None:
+        """The fragment; None: this pod cannot be signed, nothing is shared for it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What a PostFilter or PodGroupPostFilter found. `proposal` is the plugin's plain-data plan when it succeeded."""
+
+    status: Status
+    proposal: object | None = None
+    clear_nomination: bool = False
+    """Nothing helps: whatever was nominated before no longer holds."""
+
+
+class PodGroupAttempt:
+    """The handle a PodGroupPostFilter gets: the group, its pending pods, and its algorithm.
+
+    Subclassed by the group cycle in `reprieve.scheduling`.
+    """
+
+    cluster: ClusterState
+    group: GroupState
+    pods: Sequence[PodRecord]
+
+    def run(self) -> "PodGroupAssignment":
+        """Run the group's scheduling algorithm, without post filters, in the cluster's present view.
+
+        The view is left as it was.
+        """
+        raise NotImplementedError
+
+    @property
+    def placed_without_help(self) -> int:
+        """How many members the failed attempt could place."""
+        raise NotImplementedError
+
+    @property
+    def nominated_rows(self) -> Sequence[int]:
+        """Rows the members were nominated to before this attempt."""
+        raise NotImplementedError
+
+    preemption_under_way: bool = False
+    """Victims of this group's last preemption are still leaving (preemption.md 2.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupAssignment:
+    """Result of the group algorithm: `(pod, row)` in scheduling order, and whether that is enough to go on."""
+
+    placed: tuple[tuple[PodRecord, int], ...]
+    feasible: bool
+    failed: Mapping[str, str]
+    """UID -> why, for members without a place."""
+
+
+class PerNodeFilter(FilterPlugin):
+    """Adaptor: a filter that knows one node at a time. Slower by the number of nodes, but simple to write.
+
+    Implement `filter_node`; return None when the node fits, else `(reason, resolvable)`.
+    """
+
+    def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
+        """None, or why the node does not fit and whether taking pods away could help."""
+        raise NotImplementedError
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`."""
+        codes = []
+        for row in row_numbers(state.cluster, rows):
+            answer = self.filter_node(state, row)
+            codes.append(FITS if answer is None else UNSCHEDULABLE if answer[1] else 2)
+        return np.array(codes, dtype=np.int8)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        numbers = row_numbers(state.cluster, rows)
+        texts: dict[str, Mask] = {}
+        for index, row in enumerate(numbers):
+            answer = self.filter_node(state, row)
+            if answer is not None:
+                texts.setdefault(answer[0], np.zeros(len(numbers), dtype=np.bool_))[index] = True
+        return list(texts.items())
+
+
+class PerNodeScore(ScorePlugin):
+    """Adaptor: a score that knows one node at a time. Implement `score_node`."""
+
+    def score_node(self, state: CycleState, row: int) -> int:
+        """The node's score; 0..100 after `normalize`."""
+        raise NotImplementedError
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """See `ScorePlugin.score`."""
+        return np.array([self.score_node(state, r) for r in row_numbers(state.cluster, rows)], dtype=np.int64)
+
+
+def row_numbers(cluster: ClusterState, rows: Rows) -> list[int]:
+    """The rows as plain integers."""
+    if isinstance(rows, slice):
+        return list(range(*rows.indices(len(cluster.nodes))))
+    return [int(row) for row in rows]
+
+
+def row_count(cluster: ClusterState, rows: Rows) -> int:
+    """How many rows are meant."""
+    return len(range(*rows.indices(len(cluster.nodes)))) if isinstance(rows, slice) else len(rows)
+
+
+def default_normalize(scores: Scores, *, reverse: bool) -> Scores:
+    """Upstream's default NormalizeScore: scale so that the highest is 100; reversed, the lowest raw score is best.
+
+    All zero stays all zero, or becomes all 100 when reversed. Integer division, as upstream.
+    """
+    top = int(scores.max(initial=0))
+    if top == 0:
+        return np.full_like(scores, MAX_NODE_SCORE) if reverse else scores
+    scaled = scores * MAX_NODE_SCORE // top
+    return MAX_NODE_SCORE - scaled if reverse else scaled

@@ -1,0 +1,108 @@
+"""A profile: which plugins run for one schedulerName, in which order and with which weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from reprieve.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    PlacementFeasiblePlugin,
+    Plugin,
+    PodGroupPostFilterPlugin,
+    PostFilterPlugin,
+    PreEnqueuePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    Scope,
+    ScorePlugin,
+)
+
+P = TypeVar("P", bound=Plugin)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A score plugin with its weight."""
+
+    plugin: ScorePlugin
+    weight: int
+
+
+@dataclass(slots=True)
+class Profile:
+    """Resolved plugins by extension point, in the order they run.
+
+    `plugins` is every plugin once, in configured order; `score_weights` maps a score plugin's name to its weight (a
+    score plugin without one does not score).  `disabled` holds (extension point class name, plugin name) pairs that a
+    configuration turned off at one point only.
+    """
+
+    name: str
+    plugins: Sequence[Plugin]
+    score_weights: dict[str, int] = field(default_factory=dict)
+    disabled: frozenset[tuple[str, str]] = frozenset()
+    filters: list[FilterPlugin] = field(init=False)
+    scores: list[Weighted] = field(init=False)
+    static_filters: list[FilterPlugin] = field(init=False)
+    node_filters: list[FilterPlugin] = field(init=False)
+    cluster_filters: list[FilterPlugin] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.filters = self.at(FilterPlugin)
+        self.static_filters = [p for p in self.filters if p.scope is Scope.STATIC]
+        self.node_filters = [p for p in self.filters if p.scope is Scope.NODE]
+        self.cluster_filters = [p for p in self.filters if p.scope is Scope.CLUSTER]
+        self.scores = [
+            Weighted(p, self.score_weights.get(p.name, 0))
+            for p in self.at(ScorePlugin)
+            if self.score_weights.get(p.name, 0) != 0
+        ]
+
+    def at(self, point: type[P]) -> list[P]:
+        """The plugins of one extension point, in order."""
+        return [p for p in self.plugins if isinstance(p, point) and (point.__name__, p.name) not in self.disabled]
+
+    @property
+    def pre_enqueue(self) -> list[PreEnqueuePlugin]:
+        """PreEnqueue plugins in order."""
+        return self.at(PreEnqueuePlugin)
+
+    @property
+    def queue_sort(self) -> QueueSortPlugin:
+        """The one QueueSort plugin. Raises ValueError if there is not exactly one."""
+        found = self.at(QueueSortPlugin)
+        if len(found) != 1:
+            raise ValueError(f"profile {self.name!r}: exactly one queueSort plugin is needed, found {len(found)}")
+        return found[0]
+
+    @property
+    def post_filters(self) -> list[PostFilterPlugin]:
+        """PostFilter plugins in order."""
+        return self.at(PostFilterPlugin)
+
+    @property
+    def group_post_filters(self) -> list[PodGroupPostFilterPlugin]:
+        """PodGroupPostFilter plugins in order."""
+        return self.at(PodGroupPostFilterPlugin)
+
+    @property
+    def placement_feasible(self) -> list[PlacementFeasiblePlugin]:
+        """PlacementFeasible plugins in order."""
+        return self.at(PlacementFeasiblePlugin)
+
+    @property
+    def reserves(self) -> list[ReservePlugin]:
+        """Reserve plugins in order."""
+        return self.at(ReservePlugin)
+
+    @property
+    def permits(self) -> list[PermitPlugin]:
+        """Permit plugins in order."""
+        return self.at(PermitPlugin)
+
+    @property
+    def binders(self) -> list[BindPlugin]:
+        """Bind plugins in order."""
+        return self.at(BindPlugin)

@@ -1,0 +1,50 @@
+"""Outcomes of plugins.
+
+A filter answers with a code per node; the text of a reason is made only when somebody reads it (architecture.md).
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+FITS = 0
+UNSCHEDULABLE = 1
+"""Does not fit now; taking pods away may help."""
+UNRESOLVABLE = 2
+"""Does not fit whatever runs on the node: preemption cannot help (preemption.md 3)."""
+
+
+class Code(IntEnum):
+    """The outcome of a step that concerns a whole pod or group."""
+
+    SUCCESS = 0
+    UNSCHEDULABLE = 1
+    UNRESOLVABLE = 2
+    ERROR = 3
+    WAIT = 4
+    SKIP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A code, why, and which plugin said so."""
+
+    code: Code
+    reason: str = ""
+    plugin: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Success."""
+        return self.code is Code.SUCCESS
+
+
+SUCCESS = Status(Code.SUCCESS)
+
+
+class PluginError(Exception):
+    """A plugin raised; the attempt ends with SchedulerError, the scheduler goes on (scheduling.md 5)."""
+
+    def __init__(self, plugin: str, point: str, cause: BaseException) -> None:
+        super().__init__(f"running {point} plugin {plugin!r}: {type(cause).__name__}: {cause}")
+        self.plugin = plugin
+        self.point = point

@@ -1,0 +1,205 @@
+"""NodeAffinity: nodeSelector, required and preferred node affinity, over label columns.
+
+A requirement becomes one comparison of a label column (value numbers) with a small set of numbers; Gt and Lt compare
+the integers behind the values.  matchFields knows `metadata.name`.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from reprieve.api.objects import NodeSelectorRequirement, NodeSelectorTerm
+from reprieve.cluster.nodes import ABSENT, NodeColumns
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.framework.plugin import (
+    Codes,
+    CycleState,
+    FilterPlugin,
+    Mask,
+    Rows,
+    Scope,
+    ScorePlugin,
+    Scores,
+    default_normalize,
+    row_count,
+)
+from reprieve.framework.status import UNRESOLVABLE
+
+
+def requirement_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask:
+    """`bool[rows]`: which nodes' labels satisfy one requirement.
+
+    NotIn and DoesNotExist hold where the key is absent.
+    """
+    column, numbers = nodes.label_column(requirement.key)
+    operator = requirement.operator
+    present: Mask = column != ABSENT
+    if operator == "Exists":
+        return present
+    if operator == "DoesNotExist":
+        return ~present
+    if operator in ("In", "NotIn"):
+        wanted = [numbers[value] for value in requirement.values if value in numbers]
+        found = np.isin(column, np.array(wanted, dtype=np.int32))
+        return found if operator == "In" else ~found
+    if operator in ("Gt", "Lt"):
+        return _compare(column, numbers, operator, requirement.values)
+    return np.zeros(len(column), dtype=np.bool_)
+
+
+def _compare(
+    column: "np.ndarray[tuple[int], np.dtype[np.int32]]",
+    numbers: dict[str, int],
+    operator: str,
+    values: Sequence[str],
+) -> Mask:
+    holds = np.zeros(len(numbers) + 1, dtype=np.bool_)
+    bound = _integer(values[0]) if len(values) == 1 else None
+    if bound is not None:
+        for value, number in numbers.items():
+            integer = _integer(value)
+            if integer is not None:
+                holds[number] = integer > bound if operator == "Gt" else integer < bound
+    # ABSENT is -1 and so reads the last entry, which is False.
+    return holds[column]
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def field_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask:
+    """`bool[rows]`: matchFields; only `metadata.name` with In or NotIn exists."""
+    mask = np.zeros(len(nodes), dtype=np.bool_)
+    if requirement.key != "metadata.name" or requirement.operator not in ("In", "NotIn"):
+        return mask
+    for name in requirement.values:
+        row = nodes.row_of.get(name)
+        if row is not None:
+            mask[row] = True
+    return mask if requirement.operator == "In" else ~mask
+
+
+def term_mask(nodes: NodeColumns, term: NodeSelectorTerm) -> Mask:
+    """`bool[rows]`: all requirements of a term; a term without any matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(len(nodes), dtype=np.bool_)
+    mask = np.ones(len(nodes), dtype=np.bool_)
+    for requirement in term.match_expressions:
+        mask &= requirement_mask(nodes, requirement)
+    for requirement in term.match_fields:
+        mask &= field_mask(nodes, requirement)
+    return mask
+
+
+def required_mask(nodes: NodeColumns, signature: PodSpecSignature) -> Mask:
+    """`bool[rows]`: nodeSelector and required node affinity together (terms are ORed)."""
+    mask = np.ones(len(nodes), dtype=np.bool_)
+    for key, value in signature.node_selector.items():
+        column, numbers = nodes.label_column(key)
+        number = numbers.get(value)
+        mask &= column == number if number is not None else False
+    affinity = signature.affinity.node_affinity if signature.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    if required is not None:
+        any_term = np.zeros(len(nodes), dtype=np.bool_)
+        for term in required.node_selector_terms:
+            any_term |= term_mask(nodes, term)
+        mask &= any_term
+    return mask
+
+
+def _selects(signature: PodSpecSignature) -> bool:
+    return bool(signature.node_selector) or (
+        signature.affinity is not None and signature.affinity.node_affinity is not None
+    )
+
+
+class NodeAffinity(FilterPlugin, ScorePlugin):
+    """Node selectors and node affinity. Default weight 2."""
+
+    name = "NodeAffinity"
+    scope: ClassVar[Scope] = Scope.STATIC
+    normalizes: ClassVar[bool] = True
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`; preemption cannot cure a label."""
+        if not _selects(state.signature):
+            return np.zeros(row_count(state.cluster, rows), dtype=np.int8)
+        mask = required_mask(state.cluster.nodes, state.signature)[rows]
+        return (~mask).astype(np.int8) * np.int8(UNRESOLVABLE)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """Upstream's text; nodes that only matchFields excludes are reported as filtered out beforehand."""
+        rejected = self.filter(state, rows) != 0
+        by_name = self._named(state)
+        if by_name is None:
+            return [("node(s) didn't match Pod's node affinity/selector", rejected)]
+        named = by_name[rows]
+        return [
+            ("node(s) didn't match Pod's node affinity/selector", rejected & named),
+            ("node(s) didn't satisfy plugin(s) [NodeAffinity]", rejected & ~named),
+        ]
+
+    def pre_score(self, state: CycleState) -> bool:
+        """Only preferred terms score."""
+        affinity = state.signature.affinity
+        return (
+            affinity is not None
+            and affinity.node_affinity is not None
+            and bool(affinity.node_affinity.preferred_during_scheduling_ignored_during_execution)
+        )
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """Sum of the weights of the preferred terms that match."""
+        nodes = state.cluster.nodes
+        total = np.zeros(len(nodes), dtype=np.int64)
+        affinity = state.signature.affinity
+        if affinity is not None and affinity.node_affinity is not None:
+            for preferred in affinity.node_affinity.preferred_during_scheduling_ignored_during_execution:
+                term = preferred.preference
+                if preferred.weight and (term.match_expressions or term.match_fields):
+                    total += preferred.weight * term_mask(nodes, term)
+        return total[rows]
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        """The heaviest match is 100."""
+        return default_normalize(scores, reverse=False)
+
+    def events(self) -> Hints:
+        """A node whose labels match."""
+        return {EventKind.NODE_ADDED: _matches_now, EventKind.NODE_CHANGED: _matches_now}
+
+    @staticmethod
+    def _named(state: CycleState) -> Mask | None:
+        """`bool[rows]` of nodes that PreFilter leaves over, where every required term names its nodes."""
+        affinity = state.signature.affinity
+        required = (
+            affinity.node_affinity.required_during_scheduling_ignored_during_execution
+            if affinity is not None and affinity.node_affinity is not None
+            else None
+        )
+        if required is None:
+            return None
+        nodes = state.cluster.nodes
+        left = np.zeros(len(nodes), dtype=np.bool_)
+        for term in required.node_selector_terms:
+            names = [r for r in term.match_fields if r.key == "metadata.name" and r.operator == "In"]
+            if not names:
+                return None
+            mask = np.ones(len(nodes), dtype=np.bool_)
+            for requirement in names:
+                mask &= field_mask(nodes, requirement)
+            left |= mask
+        return left
+
+
+def _matches_now(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    return not _selects(pod.signature) or bool(required_mask(cluster.nodes, pod.signature)[event.row])

@@ -1,0 +1,38 @@
+"""NodeName: a pod that names its node runs there or nowhere."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from reprieve.framework.events import EventKind, Hints, always
+from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
+
+
+class NodeName(FilterPlugin):
+    """`spec.nodeName` of a pod that is to be scheduled."""
+
+    name = "NodeName"
+    scope: ClassVar[Scope] = Scope.STATIC
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Skipped unless the pod names a node."""
+        return SUCCESS if state.signature.node_name else Status(Code.SKIP)
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`."""
+        wanted = state.signature.node_name
+        codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
+        if wanted:
+            here = state.cluster.nodes.row_of.get(wanted, -1)
+            numbers = np.arange(len(state.cluster.nodes))[rows]
+            codes[numbers != here] = UNRESOLVABLE
+        return codes
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        return [("node(s) didn't match the requested node name", self.filter(state, rows) != 0)]
+
+    def events(self) -> Hints:
+        """The node may appear."""
+        return {EventKind.NODE_ADDED: always}

@@ -1,0 +1,40 @@
+"""NodeUnschedulable: cordoned nodes take no new pods, unless the pod tolerates exactly that taint."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope
+from reprieve.framework.status import UNRESOLVABLE
+from reprieve.plugins.taint_toleration import tolerates
+
+_TAINT = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+class NodeUnschedulable(FilterPlugin):
+    """`spec.unschedulable` of a node; the reason cannot be cured by taking pods away."""
+
+    name = "NodeUnschedulable"
+    scope: ClassVar[Scope] = Scope.STATIC
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`."""
+        cordoned = state.cluster.nodes.unschedulable[: len(state.cluster.nodes)][rows]
+        if any(tolerates(t, _TAINT) for t in state.signature.tolerations):
+            return np.zeros(len(cordoned), dtype=np.int8)
+        return cordoned.astype(np.int8) * np.int8(UNRESOLVABLE)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        return [("node(s) were unschedulable", self.filter(state, rows) != 0)]
+
+    def events(self) -> Hints:
+        """A node that is schedulable now."""
+        return {EventKind.NODE_ADDED: _schedulable_now, EventKind.NODE_CHANGED: _schedulable_now}
+
+
+def _schedulable_now(cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    return not cluster.nodes.unschedulable[event.row]

@@ -1,0 +1,112 @@
+"""TaintToleration: taints keep pods away unless tolerated; PreferNoSchedule only lowers the score.
+
+Taints are interned as sets (`NodeColumns.taint_sets`), so a signature is compared with each distinct set once and the
+answer is looked up by row.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.api.objects import Toleration
+from reprieve.cluster.nodes import Taint
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.framework.plugin import (
+    Codes,
+    CycleState,
+    FilterPlugin,
+    Mask,
+    Rows,
+    Scope,
+    ScorePlugin,
+    Scores,
+    default_normalize,
+)
+from reprieve.framework.status import UNRESOLVABLE
+
+_REJECTING = ("NoSchedule", "NoExecute")
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether one toleration matches one taint.
+
+    An empty effect matches all effects; an empty key with Exists matches all keys; Lt and Gt compare integers
+    (taint value against toleration value), as upstream.
+    """
+    key, value, effect = taint
+    if toleration.effect and toleration.effect != effect:
+        return False
+    if toleration.key and toleration.key != key:
+        return False
+    operator = toleration.operator or "Equal"
+    if operator == "Exists":
+        return True
+    if not toleration.key:
+        return False
+    if operator == "Equal":
+        return toleration.value == value
+    if operator in ("Lt", "Gt"):
+        try:
+            wanted, found = int(toleration.value), int(value)
+        except ValueError:
+            return False
+        return found < wanted if operator == "Lt" else found > wanted
+    return False
+
+
+def _untolerated(signature: PodSpecSignature, taints: tuple[Taint, ...]) -> bool:
+    return any(
+        taint[2] in _REJECTING and not any(tolerates(t, taint) for t in signature.tolerations) for taint in taints
+    )
+
+
+class TaintToleration(FilterPlugin, ScorePlugin):
+    """Taints of nodes against tolerations of pods. Default weight 3."""
+
+    name = "TaintToleration"
+    scope: ClassVar[Scope] = Scope.STATIC
+    normalizes: ClassVar[bool] = True
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`; preemption cannot cure a taint."""
+        sets = state.cluster.nodes.taint_sets
+        rejects = np.array([_untolerated(state.signature, taints) for taints in sets], dtype=np.int8)
+        return rejects[self._sets(state, rows)] * np.int8(UNRESOLVABLE)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        return [("node(s) had untolerated taint(s)", self.filter(state, rows) != 0)]
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """How many PreferNoSchedule taints the pod does not tolerate: fewer is better after `normalize`."""
+        soft = [t for t in state.signature.tolerations if t.effect in ("", "PreferNoSchedule")]
+        counts = np.array(
+            [
+                sum(1 for t in taints if t[2] == "PreferNoSchedule" and not any(tolerates(s, t) for s in soft))
+                for taints in state.cluster.nodes.taint_sets
+            ],
+            dtype=np.int64,
+        )
+        return counts[self._sets(state, rows)]
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        """Reversed: no intolerable taint is 100."""
+        return default_normalize(scores, reverse=True)
+
+    def events(self) -> Hints:
+        """A node whose taints the pod tolerates."""
+        return {EventKind.NODE_ADDED: _tolerated_now, EventKind.NODE_CHANGED: _tolerated_now}
+
+    @staticmethod
+    def _sets(state: CycleState, rows: Rows) -> npt.NDArray[np.int32]:
+        nodes = state.cluster.nodes
+        return nodes.taint_set[: len(nodes)][rows]
+
+
+def _tolerated_now(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    nodes = cluster.nodes
+    return not _untolerated(pod.signature, nodes.taint_sets[int(nodes.taint_set[event.row])])

@@ -1,0 +1,67 @@
+"""DefaultPreemption: the plugin that makes room for single pods and for pod groups."""
+
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.events import Hints
+from reprieve.framework.plugin import (
+    CycleState,
+    PodGroupAttempt,
+    PodGroupPostFilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+)
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import Code, Status
+from reprieve.preemption.for_group import preempt_for_group
+from reprieve.preemption.for_pod import PodPreemption
+from reprieve.preemption.outcome import GROUP_MEMBER
+
+
+class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
+    """PostFilter and PodGroupPostFilter by preemption.md.
+
+    It needs the profile it runs in, so it is `attach`ed once that is built.  `group_policy`: the gate
+    PodGroupPreemptionPolicy.  `plain` and `share` select the reference paths for property tests.
+    """
+
+    name = "DefaultPreemption"
+
+    def __init__(self, *, group_policy: bool = True, plain: bool = False, share: bool = True) -> None:
+        self._group_policy = group_policy
+        self._plain = plain
+        self._share = share
+        self._parts: tuple[ClusterState, Profile, Evaluator, PodPreemption] | None = None
+
+    def attach(self, cluster: ClusterState, profile: Profile, evaluator: Evaluator) -> None:
+        """Tell the plugin where it runs."""
+        for_pod = PodPreemption(cluster, profile, evaluator, plugin=self.name, plain=self._plain, share=self._share)
+        self._parts = (cluster, profile, evaluator, for_pod)
+
+    def events(self) -> Hints:
+        """Nothing wakes a pod because of preemption itself: what rejected it does."""
+        return {}
+
+    def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
+        """See `PostFilterPlugin.post_filter`. Pods of a group never preempt on their own (preemption.md 2.4)."""
+        if state.group is not None:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {GROUP_MEMBER}", self.name))
+        return self._attached()[3].preempt(state, diagnosis)
+
+    def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
+        """See `PodGroupPostFilterPlugin.pod_group_post_filter`."""
+        cluster, profile, evaluator, _ = self._attached()
+        return preempt_for_group(
+            attempt,
+            cluster,
+            profile,
+            evaluator,
+            plugin=self.name,
+            group_policy=self._group_policy,
+            plain=self._plain,
+        )
+
+    def _attached(self) -> tuple[ClusterState, Profile, Evaluator, PodPreemption]:
+        if self._parts is None:
+            raise RuntimeError("DefaultPreemption is used before it was attached to a profile")
+        return self._parts

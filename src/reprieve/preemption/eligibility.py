@@ -1,0 +1,37 @@
+"""Whether a preemptor may preempt at all (preemption.md 2)."""
+
+from collections.abc import Iterable
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.outcome import NEVER, TERMINATING
+from reprieve.preemption.units import effective_priority
+
+
+def group_never_preempts(group: GroupState, pods: Iterable[PodRecord], *, group_policy: bool) -> bool:
+    """Of a group: its own policy if the field is there (and the gate `group_policy` on), else any member's Never."""
+    own = group.spec.preemption_policy if group.spec is not None and group_policy else None
+    if own is not None:
+        return own == "Never"
+    return any(pod.never_preempts for pod in pods)
+
+
+def ineligible(
+    cluster: ClusterState, priority: int, never: bool, nominated_rows: Iterable[int], *, under_way: bool
+) -> str | None:
+    """None, or why the preemptor must not preempt now.
+
+    On a nominated row a pod of lower effective priority that terminates because of scheduler preemption is the sign
+    of a preemption still under way (preemption.md 2.3); `under_way` says that the caller knows of one, wherever its
+    victims run.
+    """
+    if never:
+        return NEVER
+    if under_way:
+        return TERMINATING
+    for row in sorted(set(nominated_rows)):
+        for pod in cluster.nodes.pods[row].values():
+            if pod.terminating and pod.preempted and effective_priority(cluster, pod) < priority:
+                return TERMINATING
+    return None

@@ -1,0 +1,234 @@
+"""A single pod as preemptor: every node is a domain (preemption.md 3).
+
+Candidates are kept by signature and priority and only rows that changed are looked at again, so a stream of identical
+preemptors costs a full pass once.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import insufficient
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis, fit_error
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import CycleState, Mask, PostFilterResult
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.preemption.eligibility import ineligible
+from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Preemption, Verdict
+from reprieve.preemption.reprieving import judge, judge_by_numbers
+from reprieve.preemption.room import Room, only_resources
+from reprieve.preemption.units import PreemptionUnit, units_below
+
+Misfit = tuple[str, ...]
+"""Why a node is no candidate: the reasons that are counted in the pod's message."""
+
+_SIGNATURES = 64
+_OFFSET = 1 << 31
+"""Added to every priority before summing, so that negative ones count right (preemption.md 3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node on which the pod would fit, and what that costs. `cost` orders candidates, cheapest first."""
+
+    row: int
+    verdicts: tuple[Verdict, ...]
+    cost: tuple[int, int, int, int, float]
+
+
+class _Remembered:
+    """Answers for one signature and priority by row, valid up to a position in the touch log.
+
+    `known`: bool[rows], the row has an answer; `good`: bool[rows], the answer is a candidate, whose cost stands in
+    `cost`: int64[4, rows] (the first four of preemption.md 3) and `earliest`: float64[rows]; `fragile`: bool[rows], the
+    answer also depends on other rows (a unit that spans nodes), so it is worked out anew every time.
+    """
+
+    __slots__ = ("answers", "cost", "earliest", "fragile", "good", "known", "position", "versions")
+
+    def __init__(self, versions: tuple[int, ...], position: int, rows: int) -> None:
+        self.versions = versions
+        self.position = position
+        self.answers: dict[int, Candidate | Misfit] = {}
+        self.known: Mask = np.zeros(rows, dtype=np.bool_)
+        self.good: Mask = np.zeros(rows, dtype=np.bool_)
+        self.fragile: Mask = np.zeros(rows, dtype=np.bool_)
+        self.cost = np.zeros((4, rows), dtype=np.int64)
+        self.earliest = np.zeros(rows, dtype=np.float64)
+
+    def put(self, row: int, answer: Candidate | Misfit, *, fragile: bool) -> None:
+        """Remember one row's answer."""
+        self.answers[row] = answer
+        self.known[row] = not fragile
+        self.fragile[row] = fragile
+        self.good[row] = isinstance(answer, Candidate)
+        if isinstance(answer, Candidate):
+            self.cost[:, row] = answer.cost[:4]
+            self.earliest[row] = answer.cost[4]
+
+    def cheapest(self, rows: npt.NDArray[np.int64], rank: npt.NDArray[np.int64]) -> tuple[Candidate, int] | None:
+        """The best candidate among the rows by cost, then by name, and how many candidates there are."""
+        left = rows[self.good[rows]]
+        count = len(left)
+        if not count:
+            return None
+        for row_costs in (*self.cost, self.earliest):
+            if len(left) > 1:
+                costs = row_costs[left]
+                left = left[costs == costs.min()]
+        best = self.answers[int(left[rank[left].argmin()])]
+        assert isinstance(best, Candidate)
+        return best, count
+
+
+class PodPreemption:
+    """Finds the cheapest node to preempt on. `plain` and `share` select the reference path (property tests)."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        profile: Profile,
+        evaluator: Evaluator,
+        *,
+        plugin: str,
+        plain: bool = False,
+        share: bool = True,
+    ) -> None:
+        self._cluster = cluster
+        self._profile = profile
+        self._evaluator = evaluator
+        self._plugin = plugin
+        self._plain = plain
+        self._share = share and not profile.cluster_filters
+        self._memory: dict[tuple[int, int], _Remembered] = {}
+
+    def preempt(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
+        """The decision for a pod that fits nowhere. Leaves the cluster as it was.
+
+        The pod's own nomination has been lifted in the present view; `state.nominated` says where it was.
+        """
+        pod, cluster = state.pod, self._cluster
+        rows = [state.nominated] if state.nominated >= 0 else []
+        under_way = state.preemption_under_way
+        if rows and diagnosis.unresolvable(rows[0]):
+            rows, under_way = [], False
+        why = ineligible(cluster, pod.priority, pod.never_preempts, rows, under_way=under_way)
+        if why is not None:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {why}", self._plugin))
+        curable = diagnosis.resolvable_rows()
+        remembered = self._candidates(state, curable)
+        found = remembered.cheapest(curable, cluster.nodes.rank)
+        if found is None:
+            text = f"preemption: {self._refusal(diagnosis, curable, remembered)}"
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, text, self._plugin), clear_nomination=True)
+        best, candidates = found
+        preemption = Preemption(
+            pod=pod,
+            group=None,
+            priority=pod.priority,
+            domain=cluster.nodes.names[best.row],
+            nominations=((pod, best.row),),
+            verdicts=_for_preemptor(best.verdicts, pod),
+            candidates=candidates,
+        )
+        return PostFilterResult(SUCCESS, preemption)
+
+    def _candidates(self, state: CycleState, curable: npt.NDArray[np.int64]) -> _Remembered:
+        """An answer for every row whose failure is curable: the candidate, or why it is none."""
+        remembered = self._recall(state)
+        for row in curable[~remembered.known[curable]]:
+            answer, depends = self._on_row(state, int(row))
+            remembered.put(int(row), answer, fragile=depends)
+        return remembered
+
+    def _recall(self, state: CycleState) -> _Remembered:
+        cluster = self._cluster
+        log, rows = cluster.touched, len(cluster.nodes)
+        versions = (log.epoch, cluster.nodes.static_version, cluster.budgets_version, cluster.groups_version)
+        key = (state.signature.id, state.pod.priority)
+        known = self._memory.get(key) if self._share else None
+        if known is None or known.versions != versions:
+            known = _Remembered(versions, len(log.rows), rows)
+            if self._share:
+                if len(self._memory) >= _SIGNATURES:
+                    self._memory.clear()
+                self._memory[key] = known
+            return known
+        known.known[log.rows[known.position :]] = False
+        known.position = len(log.rows)
+        return known
+
+    def _on_row(self, state: CycleState, row: int) -> tuple[Candidate | Misfit, bool]:
+        """Steps 1-5 of preemption.md 3 on one node; the flag says whether other rows had a part in it."""
+        cluster, pod = self._cluster, state.pod
+        units = units_below(cluster, pod.priority, list(cluster.nodes.pods[row].values()))
+        if not units:
+            return (NO_VICTIMS_POD,), False
+        spans = any(other != row for unit in units for other in unit.rows)
+        if not self._plain and only_resources(self._profile, [state]):
+            return self._by_numbers(pod, row, units), spans
+        with cluster.trial():
+            for unit in units:
+                for victim in unit.pods:
+                    cluster.displace(victim)
+            if not self._evaluator.fits_row(state, row):
+                return self._evaluator.why_not(state, row)[1], spans
+            verdicts = judge(
+                cluster, self._profile, self._evaluator, units, [(pod, row)], pod.priority, plain=self._plain
+            )
+        return _candidate(row, verdicts), spans
+
+    def _by_numbers(self, pod: PodRecord, row: int, units: list[PreemptionUnit]) -> Candidate | Misfit:
+        """The same where only resources are in play: nothing has to be moved to find out."""
+        cluster = self._cluster
+        room = Room.after(cluster, [(pod, row)], priority=pod.priority)
+        for unit in units:
+            room.free(unit.pods, unit.rows)
+        short = room.short_columns()
+        if short:
+            return tuple(insufficient(cluster.resources.names[column]) for column in short)
+        return _candidate(row, judge_by_numbers(cluster, units, [(pod, row)], room))
+
+    def _refusal(self, diagnosis: Diagnosis, curable: npt.NDArray[np.int64], remembered: _Remembered) -> str:
+        reasons: dict[str, int] = {}
+        for row in curable:
+            answer = remembered.answers[int(row)]
+            if not isinstance(answer, Candidate):
+                for text in answer:
+                    reasons[text] = reasons.get(text, 0) + 1
+        hopeless = diagnosis.nodes - len(curable)
+        if hopeless:
+            reasons[NOT_HELPFUL] = reasons.get(NOT_HELPFUL, 0) + hopeless
+        return fit_error(diagnosis.nodes, reasons)
+
+
+def _candidate(row: int, verdicts: tuple[Verdict, ...]) -> Candidate | Misfit:
+    """The cost of evicting on a row; a node where nobody has to go is none (it failed for another reason)."""
+    evicted = [v for v in verdicts if v.evicted]
+    if not evicted:
+        return (NO_VICTIMS_POD,)
+    highest = max(v.unit.priority for v in evicted)
+    earliest = min(v.unit.start for v in evicted if v.unit.priority == highest)
+    cost = (
+        sum(1 for v in evicted if v.violates_pdb),
+        highest,
+        sum((v.unit.priority + _OFFSET) * len(v.unit.pods) for v in evicted),
+        sum(len(v.unit.pods) for v in evicted),
+        -earliest,
+    )
+    return Candidate(row, verdicts, cost)
+
+
+def _for_preemptor(verdicts: tuple[Verdict, ...], pod: PodRecord) -> tuple[Verdict, ...]:
+    """Remembered verdicts may name an identical pod as the one that would not fit; name this one."""
+    named = []
+    for verdict in verdicts:
+        reason = verdict.reason
+        if reason is not None and reason.pod is not pod:
+            verdict = replace(verdict, reason=replace(reason, pod=pod))
+        named.append(verdict)
+    return tuple(named)

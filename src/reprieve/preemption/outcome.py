@@ -1,0 +1,81 @@
+"""What a preemption decision consists of: plain data, nothing done yet."""
+
+from dataclasses import dataclass
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.preemption.units import PreemptionUnit
+
+CLUSTER_DOMAIN = "cluster"
+
+NO_VICTIMS_POD = "No preemption victims found for incoming pod"
+NO_VICTIMS_GROUP = "No preemption victims found for incoming preemptor"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NEVER = "not eligible due to preemptionPolicy=Never."
+TERMINATING = "not eligible due to a terminating pod on the nominated node."
+GROUP_MEMBER = "not eligible due to workload aware preemption enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a unit could not be spared: with it back, this pod would no longer fit on this row."""
+
+    pod: PodRecord
+    row: int
+    plugin: str
+    text: str
+    """As in a pod's condition, e.g. `Insufficient cpu`."""
+    resource: str = ""
+    short: int = 0
+    """How much of the resource would be missing, in the column's unit; 0 where it is not a matter of amounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A potential victim and what became of it; `reason` is None for a unit that was spared."""
+
+    unit: PreemptionUnit
+    violates_pdb: bool
+    reason: Reason | None
+
+    @property
+    def evicted(self) -> bool:
+        """It has to go."""
+        return self.reason is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """One decision to preempt. `verdicts` are in importance order; `nominations` in scheduling order."""
+
+    pod: PodRecord | None
+    group: GroupState | None
+    priority: int
+    domain: str
+    """`cluster`, or the node's name for a single pod."""
+    nominations: tuple[tuple[PodRecord, int], ...]
+    verdicts: tuple[Verdict, ...]
+    candidates: int = 1
+    """Domains that would have worked; this one was the cheapest."""
+
+    @property
+    def victims(self) -> list[Verdict]:
+        """Units to evict, most important first."""
+        return [v for v in self.verdicts if v.evicted]
+
+    @property
+    def reprieved(self) -> int:
+        """How many potential victims were spared."""
+        return sum(1 for v in self.verdicts if not v.evicted)
+
+    @property
+    def pdb_violations(self) -> int:
+        """How many evicted units violate a budget."""
+        return sum(1 for v in self.verdicts if v.evicted and v.violates_pdb)
+
+    @property
+    def key(self) -> str:
+        """`pod/<uid>` or `group/<namespace>/<name>`: as the queue calls the preemptor."""
+        if self.group is not None:
+            return f"group/{self.group.key}"
+        return f"pod/{self.pod.uid}" if self.pod is not None else ""

@@ -1,0 +1,143 @@
+"""Reprieve: spare every potential victim that can stay (preemption.md 3.3-3.5, 4.3).
+
+Called inside a trial in which all potential victims are displaced and the preemptor's pods are *not* placed.  Units
+are put back one by one - those that violate a budget first, each class from the most important down - and kept if every
+assigned pod still passes every filter on its row, in scheduling order, each seeing the assigned pods before it and
+none after.  A unit comes back whole or not at all.
+"""
+
+from collections.abc import Sequence
+
+from reprieve.cluster.budgets import violating
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import insufficient
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import CycleState
+from reprieve.framework.profile import Profile
+from reprieve.preemption.outcome import Reason, Verdict
+from reprieve.preemption.room import RESOURCES_PLUGIN, Room, only_resources
+from reprieve.preemption.units import PreemptionUnit
+
+
+def judge(
+    cluster: ClusterState,
+    profile: Profile,
+    evaluator: Evaluator,
+    units: Sequence[PreemptionUnit],
+    assigned: Sequence[tuple[PodRecord, int]],
+    priority: int,
+    *,
+    plain: bool = False,
+) -> tuple[Verdict, ...]:
+    """Decide every unit; the verdicts come back in importance order.
+
+    `plain` forces the path that asks the filters, which is also taken whenever more than resources is in play.
+    Afterwards the spared units' room is taken in the trial on the plain path only; callers leave the trial anyway.
+    """
+    states = [CycleState(cluster, pod) for pod, _ in assigned]
+    if not plain and only_resources(profile, states):
+        room = Room.after(cluster, assigned, priority=priority)
+        return judge_by_numbers(cluster, units, assigned, room)
+    ordered, violations, order = _in_order(cluster, units)
+    reasons = _by_filters(cluster, profile, evaluator, ordered, order, states, assigned)
+    return _verdicts(ordered, violations, reasons)
+
+
+def judge_by_numbers(
+    cluster: ClusterState,
+    units: Sequence[PreemptionUnit],
+    assigned: Sequence[tuple[PodRecord, int]],
+    room: Room,
+) -> tuple[Verdict, ...]:
+    """`judge` where only resources are in play; `room` is what is left with all units gone and all assigned placed."""
+    ordered, violations, order = _in_order(cluster, units)
+    return _verdicts(ordered, violations, _by_numbers(cluster, ordered, order, assigned, room))
+
+
+def _in_order(
+    cluster: ClusterState, units: Sequence[PreemptionUnit]
+) -> tuple[list[PreemptionUnit], list[bool], list[int]]:
+    """Units by importance, whether each violates a budget, and the order in which they are tried."""
+    ordered = sorted(units, key=lambda unit: unit.importance)
+    violations = violating([unit.pods for unit in ordered], list(cluster.budgets.values()))
+    return ordered, violations, sorted(range(len(ordered)), key=lambda i: not violations[i])
+
+
+def _verdicts(
+    units: Sequence[PreemptionUnit], violations: Sequence[bool], reasons: Sequence[Reason | None]
+) -> tuple[Verdict, ...]:
+    return tuple(Verdict(*each) for each in zip(units, violations, reasons, strict=True))
+
+
+def _by_numbers(
+    cluster: ClusterState,
+    units: Sequence[PreemptionUnit],
+    order: Sequence[int],
+    assigned: Sequence[tuple[PodRecord, int]],
+    room: Room,
+) -> list[Reason | None]:
+    last_asking = _last_asking(assigned)
+    reasons: list[Reason | None] = [None] * len(units)
+    names = cluster.resources.names
+    for index in order:
+        unit = units[index]
+        short = room.shortage(unit.pods, unit.rows)
+        if short is not None:
+            row, column, missing = short
+            name = names[column]
+            pod = last_asking[row, column]
+            reasons[index] = Reason(pod, row, RESOURCES_PLUGIN, insufficient(name), name, missing)
+    return reasons
+
+
+def _last_asking(assigned: Sequence[tuple[PodRecord, int]]) -> dict[tuple[int, int], PodRecord]:
+    """For each row and column the last assigned pod that asks for the resource: the one that would not fit."""
+    last = {}
+    for pod, row in assigned:
+        for column, _ in pod.signature.requests:
+            last[row, column] = pod
+    return last
+
+
+def _by_filters(
+    cluster: ClusterState,
+    profile: Profile,
+    evaluator: Evaluator,
+    units: Sequence[PreemptionUnit],
+    order: Sequence[int],
+    states: Sequence[CycleState],
+    assigned: Sequence[tuple[PodRecord, int]],
+) -> list[Reason | None]:
+    reasons: list[Reason | None] = [None] * len(units)
+    everywhere = bool(profile.cluster_filters)
+    for index in order:
+        unit = units[index]
+        for pod, row in zip(unit.pods, unit.rows, strict=True):
+            cluster.place(pod, row)
+        affected = None if everywhere else set(unit.rows)
+        reason = _first_misfit(cluster, evaluator, states, assigned, affected)
+        if reason is not None:
+            reasons[index] = reason
+            for pod in reversed(unit.pods):
+                cluster.displace(pod)
+    return reasons
+
+
+def _first_misfit(
+    cluster: ClusterState,
+    evaluator: Evaluator,
+    states: Sequence[CycleState],
+    assigned: Sequence[tuple[PodRecord, int]],
+    affected: set[int] | None,
+) -> Reason | None:
+    """The first assigned pod, in scheduling order, that no longer passes; only rows in `affected` if given."""
+    with cluster.trial():
+        for state, (pod, row) in zip(states, assigned, strict=True):
+            if affected is not None and row not in affected:
+                continue
+            if not evaluator.fits_row(state, row):
+                plugin, texts = evaluator.why_not(state, row)
+                return Reason(pod, row, plugin, ", ".join(texts))
+            cluster.place(pod, row)
+    return None

@@ -1,0 +1,80 @@
+"""Preemption units: what is disrupted as one (preemption.md 1, 5).
+
+A unit is a single pod, or all scheduled pods of a group with `disruptionMode: {all: {}}`.  Its priority is the group's
+wherever a group object exists, in either mode, else the pod's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+
+_NOT_STARTED = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionUnit:
+    """One unit with the rows its pods run on. `pods` are in UID order, `rows[i]` is where `pods[i]` runs."""
+
+    name: str
+    """`namespace/name` of the pod, or of the group for an `all` unit."""
+    pods: tuple[PodRecord, ...]
+    rows: tuple[int, ...]
+    priority: int
+    in_group: bool
+    """Belongs to a pod group whose object exists: more important than a plain pod (preemption.md 5.2)."""
+    group: GroupState | None
+    """The group, where it is disrupted as a whole."""
+
+    @property
+    def start(self) -> float:
+        """Earliest start of its pods in seconds; a pod without one counts as started now, after all others."""
+        return min(_NOT_STARTED if pod.start is None else pod.start for pod in self.pods)
+
+    @property
+    def importance(self) -> tuple[int, bool, int, float, str]:
+        """Sort key, most important first (preemption.md 5)."""
+        return (-self.priority, not self.in_group, -len(self.pods), self.start, self.pods[0].uid)
+
+
+def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
+    """A pod's priority as a potential victim: its group's if the object exists (preemption.md 1)."""
+    group = cluster.groups.get(pod.group) if pod.group is not None else None
+    return group.spec.priority if group is not None and group.spec is not None else pod.priority
+
+
+def units_below(cluster: ClusterState, priority: int, pods: Iterable[PodRecord]) -> list[PreemptionUnit]:
+    """The units with lower priority than given that have at least one of the scheduled pods, each whole.
+
+    In no particular order.
+    """
+    units: list[PreemptionUnit] = []
+    groups = cluster.groups
+    whole: set[str] = set()
+    for pod in pods:
+        group = groups.get(pod.group) if pod.group is not None else None
+        spec = group.spec if group is not None else None
+        if group is None or spec is None:
+            if pod.priority < priority:
+                units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), pod.priority, False, None))
+        elif spec.priority < priority:
+            if not spec.disrupt_all:
+                units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), spec.priority, True, None))
+            elif group.key not in whole:
+                whole.add(group.key)
+                members = tuple(sorted(group.running(), key=_uid))
+                rows = tuple(member.row for member in members)
+                units.append(PreemptionUnit(group.key, members, rows, spec.priority, True, group))
+    return units
+
+
+def scheduled_pods(cluster: ClusterState) -> Iterable[PodRecord]:
+    """Every bound or assumed pod."""
+    for there in cluster.nodes.pods:
+        yield from there.values()
+
+
+def _uid(pod: PodRecord) -> str:
+    return pod.uid

@@ -1,0 +1,82 @@
+"""What waits in the queue: a single pod, or a pod group with all its pending pods.
+
+Pods of a group are never queued alone (scheduling.md 1).
+"""
+
+from enum import Enum
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.events import ClusterEvent
+from reprieve.framework.status import SUCCESS, Status
+
+
+class Place(Enum):
+    """Where an entity is; every pending entity is in exactly one place (scheduling.md 7)."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_CYCLE = "in cycle"
+
+
+class Entity:
+    """One thing to schedule.
+
+    `timestamp` (seconds) is when it first arrived: it keeps its turn over failed attempts.  `ready` are the pods to
+    place now; `held` are pods a PreEnqueue plugin keeps back, with the reason.
+    """
+
+    __slots__ = (
+        "attempts",
+        "blocked",
+        "events",
+        "gate",
+        "group",
+        "held",
+        "key",
+        "last_attempt",
+        "place",
+        "priority",
+        "profile",
+        "ready",
+        "rejected_by",
+        "rejected_by_indexed",
+        "since",
+        "timestamp",
+        "wake",
+    )
+
+    def __init__(self, key: str, group: str | None, timestamp: float) -> None:
+        self.key = key
+        """`pod/<uid>` or `group/<namespace>/<name>`."""
+        self.group = group
+        self.timestamp = timestamp
+        self.priority = 0
+        self.profile = ""
+        self.ready: dict[str, PodRecord] = {}
+        self.held: dict[str, Status] = {}
+        self.attempts = 0
+        self.last_attempt = float("-inf")
+        self.place = Place.GATED
+        self.since = timestamp
+        """When it came to its present place."""
+        self.wake = 0.0
+        """When its backoff ends."""
+        self.gate: Status = SUCCESS
+        self.blocked: str | None = None
+        """Why it may not be tried although its pods are ready: its preemption is under way (preemption.md 7.3)."""
+        self.rejected_by: set[str] = set()
+        """Plugins whose rejection the last attempt ended with: their hints decide what wakes it."""
+        self.rejected_by_indexed: tuple[str, ...] = ()
+        """What the queue has filed it under."""
+        self.events: list[ClusterEvent] = []
+        """Events that came while it was in its cycle or blocked; replayed to it afterwards."""
+
+    def __repr__(self) -> str:
+        return f"<{self.key} {self.place.value} priority={self.priority} ready={len(self.ready)}>"
+
+    @property
+    def is_group(self) -> bool:
+        """A pod group, not a single pod."""
+        return self.group is not None

@@ -1,0 +1,430 @@
+"""The scheduling queue: active, backoff, unschedulable, gated (scheduling.md 1).
+
+Time comes in as an argument (seconds), so the same queue runs under a real and under a virtual clock.
+
+Invariants: every pending entity is in exactly one place; an event that could help an entity is never lost, whether it
+comes while the entity waits, is in its cycle, or is blocked by its own preemption; entities leave the active queue by
+(priority descending, first arrival), so neither a large gang nor a stream of small pods can starve the other.
+"""
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.framework.plugin import PreEnqueuePlugin
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import SUCCESS, Status
+from reprieve.queueing.entity import Entity, Place
+
+_REGATING = frozenset(
+    {
+        EventKind.POD_ADDED,
+        EventKind.GROUP_ADDED,
+        EventKind.GROUP_CHANGED,
+        EventKind.GROUP_REMOVED,
+        EventKind.GATES_REMOVED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds: first backoff, longest backoff, and after how long an unschedulable entity is tried again anyway."""
+
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+    flush_after: float = 300.0
+
+
+class SchedulingQueue:
+    """See the module docstring. `profiles` by schedulerName; pods of other schedulers never come here."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        profiles: Mapping[str, Profile],
+        timing: Timing | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._profiles = profiles
+        self._timing = timing or Timing()
+        self._entities: dict[str, Entity] = {}
+        self._active: list[tuple[tuple[float, ...], str]] = []
+        self._backoff: list[tuple[float, str]] = []
+        self._waiting: dict[str, Entity] = {}
+        """Unschedulable entities, longest waiting first."""
+        self._rejected: dict[str, dict[str, Entity]] = {}
+        """Unschedulable entities by the plugins that rejected them."""
+        self._listening: dict[str, Entity] = {}
+        """Entities in their cycle or blocked: events are kept for them."""
+        first = next(iter(profiles.values()))
+        self._sort_key = first.queue_sort.sort_key
+        self._hints: dict[str, Hints] = {}
+        self._pod_gates: dict[str, list[PreEnqueuePlugin]] = {}
+        self._group_gates: dict[str, list[PreEnqueuePlugin]] = {}
+        for name, profile in profiles.items():
+            self._pod_gates[name] = [p for p in profile.pre_enqueue if not p.concerns_group]
+            self._group_gates[name] = [p for p in profile.pre_enqueue if p.concerns_group]
+            for plugin in profile.plugins:
+                self._hints.setdefault(plugin.name, plugin.events())
+        self._interested: dict[EventKind, list[str]] = {
+            kind: [name for name, hints in self._hints.items() if kind in hints] for kind in EventKind
+        }
+
+    # -- what waits --------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def entities(self) -> Iterable[Entity]:
+        """All pending entities, in no particular order."""
+        return self._entities.values()
+
+    def find(self, pod: PodRecord) -> Entity | None:
+        """The entity a pending pod belongs to."""
+        return self._entities.get(_entity_key(pod))
+
+    def get(self, key: str) -> Entity | None:
+        """The entity of that key, if it is pending."""
+        return self._entities.get(key)
+
+    def counts(self) -> dict[Place, int]:
+        """How many entities are in each place."""
+        counts = dict.fromkeys(Place, 0)
+        for entity in self._entities.values():
+            counts[entity.place] += 1
+        return counts
+
+    # -- pods come and go --------------------------------------------------------------------------
+
+    def add_pod(self, pod: PodRecord, now: float) -> Entity:
+        """A pending pod appeared, or one that failed to bind comes back."""
+        key = _entity_key(pod)
+        entity = self._entities.get(key)
+        if entity is None:
+            entity = self._entities[key] = Entity(key, pod.group, pod.created)
+            entity.since = now
+        entity.timestamp = min(entity.timestamp, pod.created)
+        if not entity.profile or pod.scheduler_name in self._profiles:
+            entity.profile = pod.scheduler_name
+        entity.ready.pop(pod.uid, None)
+        entity.held.pop(pod.uid, None)
+        status = self._gate_pod(pod)
+        if status.ok:
+            entity.ready[pod.uid] = pod
+        else:
+            entity.held[pod.uid] = status
+        self._refresh_priority(entity)
+        if entity.place is Place.GATED:
+            self._regate(entity, now)
+        elif entity.place is Place.UNSCHEDULABLE:
+            # Whoever is new in a group has not been rejected by anything yet.
+            self._reactivate(entity, now)
+        return entity
+
+    def update_pod(self, pod: PodRecord, now: float) -> None:
+        """A pending pod changed: gates taken off, labels, requests. It may be tried again."""
+        if self.find(pod) is not None:
+            self.add_pod(pod, now)
+
+    def remove_pod(self, pod: PodRecord, now: float) -> None:
+        """A pending pod is gone, or was placed by somebody else."""
+        entity = self.find(pod)
+        if entity is None:
+            return
+        entity.ready.pop(pod.uid, None)
+        entity.held.pop(pod.uid, None)
+        if not entity.ready and not entity.held:
+            self._drop(entity)
+        elif entity.place in (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE):
+            gate = self._gate(entity)
+            if not gate.ok:
+                self._to_gated(entity, gate, now)
+
+    # -- a cycle -----------------------------------------------------------------------------------
+
+    def pop(self, now: float) -> Entity | None:
+        """The next entity to try; it is in its cycle until `done` or `requeue`."""
+        self.tick(now)
+        while self._active:
+            _, key = heapq.heappop(self._active)
+            entity = self._entities.get(key)
+            if entity is None or entity.place is not Place.ACTIVE:
+                continue
+            self._move(entity, Place.IN_CYCLE, now)
+            entity.attempts += 1
+            entity.last_attempt = now
+            entity.events.clear()
+            return entity
+        return None
+
+    def done(self, entity: Entity, placed: Iterable[PodRecord]) -> None:
+        """Some members were placed; with none left the entity is gone."""
+        for pod in placed:
+            entity.ready.pop(pod.uid, None)
+        if not entity.ready and not entity.held:
+            self._drop(entity)
+
+    def requeue(self, entity: Entity, now: float, rejected_by: Iterable[str]) -> None:
+        """The attempt failed: wait for an event that may help; events since the start of the cycle are replayed."""
+        entity.rejected_by = set(rejected_by)
+        gate = self._gate(entity)
+        if not gate.ok or entity.blocked is not None:
+            self._to_gated(entity, gate, now)
+        else:
+            self._move(entity, Place.UNSCHEDULABLE, now)
+            self._replay(entity, now)
+
+    def requeue_now(self, entity: Entity, now: float) -> None:
+        """Try again at once, without backoff and with the old timestamp (scheduling.md 3.3)."""
+        entity.rejected_by = set()
+        entity.attempts = 0
+        gate = self._gate(entity)
+        if gate.ok and entity.blocked is None:
+            self._to_active(entity, now)
+        else:
+            self._to_gated(entity, gate, now)
+
+    def retry_later(self, entity: Entity, now: float) -> None:
+        """Try again after backoff, whatever happens: the failure was trouble, not lack of room."""
+        entity.rejected_by = set()
+        gate = self._gate(entity)
+        if gate.ok:
+            self._reactivate(entity, now)
+        else:
+            self._to_gated(entity, gate, now)
+
+    def block(self, entity: Entity, why: str) -> None:
+        """Keep the entity gated while its preemption's API calls run (preemption.md 7.3)."""
+        entity.blocked = why
+        self._listening[entity.key] = entity
+
+    def unblock(self, key: str, now: float, *, retry: bool) -> None:
+        """The calls are done. Events that came meanwhile are replayed; with `retry` it is tried again at once."""
+        entity = self._entities.get(key)
+        if entity is None or entity.blocked is None:
+            return
+        entity.blocked = None
+        if entity.place is not Place.IN_CYCLE:
+            self._listening.pop(key, None)
+        if entity.place is not Place.GATED:
+            return
+        gate = self._gate(entity)
+        if not gate.ok:
+            self._to_gated(entity, gate, now)
+        elif retry:
+            self._to_active(entity, now)
+        else:
+            self._move(entity, Place.UNSCHEDULABLE, now)
+            self._replay(entity, now)
+
+    # -- events and time ---------------------------------------------------------------------------
+
+    def on_event(self, event: ClusterEvent, now: float) -> None:
+        """Let an event wake whoever it may help."""
+        cache: dict[tuple[str, int], bool] = {}
+        if event.kind in _REGATING and event.group is not None:
+            entity = self._entities.get(f"group/{event.group}")
+            if entity is not None:
+                self._refresh_priority(entity)
+                if entity.place is not Place.IN_CYCLE:
+                    self._recheck_gate(entity, now)
+        for entity in self._listening.values():
+            entity.events.append(event)
+        for plugin in self._interested[event.kind]:
+            for entity in list(self._rejected.get(plugin, {}).values()):
+                if self._helps(entity, (plugin,), event, cache):
+                    self._reactivate(entity, now)
+
+    def tick(self, now: float) -> None:
+        """Let time pass: backoffs end, and those that waited too long are tried again."""
+        while self._backoff and self._backoff[0][0] <= now:
+            wake, key = heapq.heappop(self._backoff)
+            entity = self._entities.get(key)
+            if entity is not None and entity.place is Place.BACKOFF and entity.wake == wake:
+                self._to_active(entity, now)
+        while self._waiting:
+            entity = next(iter(self._waiting.values()))
+            if now - entity.since < self._timing.flush_after:
+                return
+            self._reactivate(entity, now)
+
+    def next_wakeup(self, *, flush: bool = True, ignoring: Collection[str] = ()) -> float | None:
+        """When `tick` has something to do next, if nothing else happens.
+
+        Without `flush` only backoffs count; entities in `ignoring` (keys) do not.
+        """
+        while self._backoff and not self._waits_until(self._backoff[0][1], self._backoff[0][0]):
+            heapq.heappop(self._backoff)
+        if ignoring:
+            times = [wake for wake, key in self._backoff if key not in ignoring and self._waits_until(key, wake)]
+        else:
+            times = [self._backoff[0][0]] if self._backoff else []
+        if flush and self._waiting:
+            times.append(next(iter(self._waiting.values())).since + self._timing.flush_after)
+        return min(times, default=None)
+
+    @property
+    def has_active(self) -> bool:
+        """Whether `pop` would answer now."""
+        while self._active:
+            entity = self._entities.get(self._active[0][1])
+            if entity is not None and entity.place is Place.ACTIVE:
+                return True
+            heapq.heappop(self._active)
+        return False
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _helps(
+        self, entity: Entity, plugins: Iterable[str], event: ClusterEvent, cache: dict[tuple[str, int], bool]
+    ) -> bool:
+        for plugin in plugins:
+            hint = self._hints.get(plugin, {}).get(event.kind)
+            if hint is None:
+                continue
+            seen: set[int] = set()
+            for pod in entity.ready.values():
+                number = pod.signature.id
+                if number in seen:
+                    continue
+                seen.add(number)
+                # A hint that looks at the group is asked per entity; the others give one answer per signature.
+                where = (plugin, number if event.group is None else hash((number, entity.key)))
+                answer = cache.get(where)
+                if answer is None:
+                    answer = cache[where] = _ask(hint, self._cluster, pod, event)
+                if answer:
+                    return True
+        return False
+
+    def _replay(self, entity: Entity, now: float) -> None:
+        events, entity.events = entity.events, []
+        cache: dict[tuple[str, int], bool] = {}
+        for event in events:
+            if self._helps(entity, entity.rejected_by, event, cache):
+                self._reactivate(entity, now)
+                return
+            cache.clear()
+
+    def _reactivate(self, entity: Entity, now: float) -> None:
+        """To the active queue, or to backoff while the last failure is too recent."""
+        timing = self._timing
+        if entity.attempts:
+            wait = min(timing.initial_backoff * 2.0 ** min(entity.attempts - 1, 32), timing.max_backoff)
+            wake = entity.last_attempt + wait
+            if wake > now:
+                self._move(entity, Place.BACKOFF, now)
+                entity.wake = wake
+                heapq.heappush(self._backoff, (wake, entity.key))
+                return
+        self._to_active(entity, now)
+
+    def _to_active(self, entity: Entity, now: float) -> None:
+        self._move(entity, Place.ACTIVE, now)
+        entity.gate = SUCCESS
+        heapq.heappush(self._active, (self._order(entity), entity.key))
+
+    def _to_gated(self, entity: Entity, gate: Status, now: float) -> None:
+        self._move(entity, Place.GATED, now)
+        entity.gate = gate
+
+    def _move(self, entity: Entity, place: Place, now: float) -> None:
+        key = entity.key
+        if entity.place is Place.UNSCHEDULABLE:
+            del self._waiting[key]
+            for plugin in entity.rejected_by_indexed:
+                self._rejected[plugin].pop(key, None)
+        elif entity.place is Place.IN_CYCLE and entity.blocked is None:
+            self._listening.pop(key, None)
+        entity.place = place
+        entity.since = now
+        if place is Place.UNSCHEDULABLE:
+            self._waiting[key] = entity
+            entity.rejected_by_indexed = tuple(entity.rejected_by)
+            for plugin in entity.rejected_by_indexed:
+                self._rejected.setdefault(plugin, {})[key] = entity
+        elif place is Place.IN_CYCLE:
+            self._listening[key] = entity
+
+    def _order(self, entity: Entity) -> tuple[float, ...]:
+        return self._sort_key(entity.priority, entity.timestamp, entity.key)
+
+    def _regate(self, entity: Entity, now: float) -> None:
+        gate = self._gate(entity)
+        entity.gate = gate
+        if gate.ok and entity.blocked is None:
+            self._reactivate(entity, now)
+
+    def _recheck_gate(self, entity: Entity, now: float) -> None:
+        if entity.place is Place.GATED:
+            self._regate(entity, now)
+            return
+        gate = self._gate(entity)
+        if not gate.ok:
+            self._to_gated(entity, gate, now)
+
+    def _gate(self, entity: Entity) -> Status:
+        """Whether the entity as a whole may be tried."""
+        for plugin in self._group_gates.get(entity.profile, ()):
+            pod = next(iter(entity.ready.values()), None)
+            if pod is None:
+                break
+            status = plugin.pre_enqueue(self._cluster, pod)
+            if not status.ok:
+                return status
+        if not entity.ready:
+            return next(iter(entity.held.values()), SUCCESS)
+        if entity.held and entity.group is not None:
+            group = self._cluster.groups[entity.group]
+            if group.scheduled + len(entity.ready) < group.min_count:
+                return next(iter(entity.held.values()))
+        return SUCCESS
+
+    def _gate_pod(self, pod: PodRecord) -> Status:
+        for plugin in self._pod_gates.get(pod.scheduler_name, ()):
+            status = plugin.pre_enqueue(self._cluster, pod)
+            if not status.ok:
+                return status
+        return SUCCESS
+
+    def _refresh_priority(self, entity: Entity) -> None:
+        """A group queues with its own priority (scheduling.md 1), a pod with the pod's."""
+        if entity.group is not None:
+            group = self._cluster.groups.get(entity.group)
+            priority = group.spec.priority if group is not None and group.spec is not None else 0
+        else:
+            priority = next((pod.priority for pod in entity.ready.values()), entity.priority)
+        if priority != entity.priority:
+            entity.priority = priority
+            if entity.place is Place.ACTIVE:
+                heapq.heappush(self._active, (self._order(entity), entity.key))
+
+    def _drop(self, entity: Entity) -> None:
+        self._move(entity, Place.GATED, entity.since)
+        self._listening.pop(entity.key, None)
+        self._entities.pop(entity.key, None)
+
+    def _waits_until(self, key: str, wake: float) -> bool:
+        entity = self._entities.get(key)
+        return entity is not None and entity.place is Place.BACKOFF and entity.wake == wake
+
+
+def _entity_key(pod: PodRecord) -> str:
+    return f"group/{pod.group}" if pod.group is not None else f"pod/{pod.uid}"
+
+
+def _ask(
+    hint: Callable[[ClusterState, PodRecord, ClusterEvent], bool],
+    cluster: ClusterState,
+    pod: PodRecord,
+    event: ClusterEvent,
+) -> bool:
+    """A hint that raises is taken as yes, as upstream does: better one attempt too many than a lost wake-up."""
+    try:
+        return hint(cluster, pod, event)
+    except Exception:
+        return True

@@ -1,0 +1,75 @@
+"""What a cycle decides: plain data for whoever acts on it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.preemption.outcome import Preemption
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+SCHEDULING_GATED = "SchedulingGated"
+WAITING_FOR_GROUP_PREEMPTION = "pod group is waiting for podgroup preemption to complete"
+GROUP_UNSCHEDULABLE = "pod group is unschedulable"
+WAITING_FOR_QUORUM = (
+    "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+    "one or more plugins asked to wait and no plugin rejected pod"
+)
+
+
+class Result(Enum):
+    """How an attempt ended."""
+
+    SCHEDULED = "scheduled"
+    UNSCHEDULABLE = "unschedulable"
+    WAITING = "waiting for preemption"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A pod was assumed on a node and is to be bound there."""
+
+    pod: PodRecord
+    node: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A pod was not placed: the PodScheduled=False condition to write (observability.md)."""
+
+    pod: PodRecord
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """The PodGroupInitiallyScheduled condition to write."""
+
+    group: str
+    scheduled: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One attempt of one entity, decided and already reflected in the scheduler's own picture."""
+
+    key: str
+    result: Result
+    bindings: tuple[Binding, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    condition: GroupCondition | None = None
+    preemption: Preemption | None = None
+    nominations: tuple[tuple[PodRecord, str], ...] = ()
+    """`status.nominatedNodeName` to set."""
+    cleared: tuple[PodRecord, ...] = ()
+    """`status.nominatedNodeName` to clear."""
+    diagnosis: Diagnosis | None = None
+    """Why (the first member) did not fit."""
+    rejected_by: frozenset[str] = frozenset()
+    retry_now: bool = False

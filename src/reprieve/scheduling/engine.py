@@ -1,0 +1,359 @@
+"""The scheduler's core: events in, decisions out; no I/O and no clock.
+
+    engine.add_node(node); engine.add_pod(pod); ...
+    while (decision := engine.step(now)) is not None:
+        act(decision)                      # bind, evict, write conditions
+    engine.bound(uid, now); engine.pod_gone(uid, now); engine.preemption_done(key, now)
+
+`step` pops one entity, runs its cycle, and *assumes* the outcome in the picture at once, so the next cycle sees it;
+whoever acts reports back.  The same engine runs under the real clock, in virtual time and in benchmarks.
+"""
+
+from collections.abc import Mapping
+
+from reprieve.api import objects
+from reprieve.cluster.pods import PodRecord, record_of, was_preempted
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import PluginError
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.outcome import Preemption
+from reprieve.queueing.entity import Entity
+from reprieve.queueing.queue import SchedulingQueue, Timing
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.group_cycle import failed_group, schedule_group
+from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
+from reprieve.scheduling.profiles import default_profile
+from reprieve.scheduling.running import RunningProfile
+
+WAITING_POD = "waiting for the preemption for this pod to be finished"
+WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class Engine:
+    """See the module docstring. `validate` checks every invariant of the picture after every step (for tests)."""
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile] | None = None,
+        *,
+        gates: FeatureGates | None = None,
+        timing: Timing | None = None,
+        seed: int | None = None,
+        share: bool = True,
+        validate: bool = False,
+        any_scheduler: bool = False,
+    ) -> None:
+        self.gates = gates or FeatureGates()
+        self.cluster = ClusterState()
+        chosen = dict(profiles) if profiles else {p.name: p for p in (default_profile(self.gates),)}
+        self.running: dict[str, RunningProfile] = {}
+        for name, profile in chosen.items():
+            share_views = share and self.gates.opportunistic_batching
+            evaluator = Evaluator(self.cluster, profile, share=share_views, seed=seed)
+            self.running[name] = RunningProfile(self.cluster, profile, evaluator, self.gates)
+            for plugin in profile.plugins:
+                if isinstance(plugin, DefaultPreemption):
+                    plugin.attach(self.cluster, profile, evaluator)
+        self.queue = SchedulingQueue(self.cluster, chosen, timing)
+        self.attempts = 0
+        self._validate = validate
+        self._any_scheduler = any_scheduler
+        """Take pods of every schedulerName with the first profile (`plan`: what would happen, whoever is named)."""
+        self._under_way: dict[str, set[str]] = {}
+        """Preemptor key -> UIDs of its victims that are still there."""
+        self._preemptor_of: dict[str, str] = {}
+
+    # -- what the API says -------------------------------------------------------------------------------------------
+
+    def set_node(self, node: objects.Node, now: float) -> None:
+        """A node appeared or changed."""
+        known = node.metadata.name in self.cluster.nodes.row_of
+        if self.cluster.set_node(node):
+            row = self.cluster.nodes.row_of[node.metadata.name]
+            kind = EventKind.NODE_CHANGED if known else EventKind.NODE_ADDED
+            self.queue.on_event(ClusterEvent(kind, row=row), now)
+
+    def remove_node(self, name: str, now: float) -> None:
+        """A node is gone. Its pods stay until they are reported gone; nominations to it are void."""
+        row = self.cluster.nodes.row_of.get(name, -1)
+        if self.cluster.remove_node(name):
+            for pod in list(self.cluster.nodes.nominated.get(row, {}).values()):
+                self.cluster.clear_nomination(pod)
+            self.queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=row), now)
+
+    def set_pod(self, pod: objects.Pod, now: float, *, created: float | None = None) -> PodRecord | None:
+        """A pod appeared or changed; returns its record, None if it has ended.
+
+        `created` (seconds) stands in for a missing creationTimestamp.
+        """
+        uid = pod.metadata.uid or f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+        known = self.cluster.pods.get(uid)
+        if pod.status.phase in _ENDED:
+            if known is not None:
+                self.pod_gone(uid, now)
+            return None
+        if known is None:
+            return self._new_pod(pod, now, created)
+        self._changed_pod(known, pod, now)
+        return known
+
+    def pod_terminating(self, uid: str, now: float, *, preempted: bool = False) -> None:
+        """A pod got a deletionTimestamp; `preempted`: with the condition that says the scheduler did it."""
+        pod = self.cluster.pods.get(uid)
+        if pod is None:
+            return
+        pod.preempted = pod.preempted or preempted
+        if not pod.terminating:
+            self._terminating(pod, now)
+        self._check()
+
+    def pod_gone(self, uid: str, now: float) -> None:
+        """A pod was deleted or has ended: its room is free."""
+        pod = self.cluster.pods.get(uid)
+        if pod is None:
+            return
+        row = pod.row
+        nominated = pod.nominated
+        if row < 0:
+            self.queue.remove_pod(pod, now)
+        self.cluster.remove_pod(pod)
+        self._left(uid)
+        if row >= 0:
+            self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
+        elif nominated >= 0:
+            self._nomination_gone(pod, nominated, now)
+        self._check()
+
+    def set_group(self, group: objects.PodGroup, now: float, *, created: float = 0.0) -> None:
+        """A PodGroup appeared or changed."""
+        if not self.gates.generic_workload:
+            return
+        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
+        before = self.cluster.groups.get(key)
+        old = before.spec if before is not None else None
+        state = self.cluster.set_group(group, created=created)
+        if old is None:
+            self.queue.on_event(ClusterEvent(EventKind.GROUP_ADDED, group=key), now)
+        elif state.spec != old:
+            self.queue.on_event(ClusterEvent(EventKind.GROUP_CHANGED, group=key), now)
+
+    def remove_group(self, key: str, now: float) -> None:
+        """A PodGroup object is gone: pending members wait for it to appear again."""
+        if self.cluster.remove_group(key) is not None:
+            self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
+
+    def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
+        """A PodDisruptionBudget appeared or changed."""
+        self.cluster.set_budget(pdb)
+
+    def remove_budget(self, key: str) -> None:
+        """A PodDisruptionBudget is gone."""
+        self.cluster.remove_budget(key)
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def step(self, now: float) -> Decision | None:
+        """Run one cycle and assume its outcome; None when nothing is ready to be tried now."""
+        entity = self.queue.pop(now)
+        if entity is None:
+            return None
+        self.attempts += 1
+        decision = self._decide(entity)
+        self._apply(entity, decision, now)
+        self._check()
+        return decision
+
+    def _decide(self, entity: Entity) -> Decision:
+        pods = list(entity.ready.values())
+        running = self.running.get(pods[0].scheduler_name) or next(iter(self.running.values()))
+        under_way = bool(self._under_way.get(entity.key))
+        try:
+            if entity.group is None:
+                return schedule_pod(running, entity.key, pods[0], under_way=under_way)
+            group = self.cluster.groups[entity.group]
+            return schedule_group(running, entity.key, group, pods, under_way=under_way)
+        except PluginError as error:
+            if entity.group is None:
+                return failed_pod(entity.key, pods[0], str(error))
+            return failed_group(entity.key, self.cluster.groups[entity.group], pods, str(error))
+
+    def _apply(self, entity: Entity, decision: Decision, now: float) -> None:
+        cluster, queue = self.cluster, self.queue
+        for pod in decision.cleared:
+            cluster.clear_nomination(pod)
+        for binding in decision.bindings:
+            cluster.clear_nomination(binding.pod)
+            cluster.place(binding.pod, binding.row)
+        queue.done(entity, [binding.pod for binding in decision.bindings])
+        if decision.preemption is not None:
+            self._nominate(entity, decision.preemption, now)
+        if entity.ready or entity.held:
+            self._requeue(entity, decision, now)
+        for binding in decision.bindings:
+            event = ClusterEvent(EventKind.POD_PLACED, row=binding.row, pod=binding.pod, group=binding.pod.group)
+            queue.on_event(event, now)
+
+    def _requeue(self, entity: Entity, decision: Decision, now: float) -> None:
+        if not entity.ready:
+            self.queue.requeue(entity, now, ())
+        elif decision.retry_now:
+            self.queue.requeue_now(entity, now)
+        elif decision.result is Result.ERROR and not decision.rejected_by:
+            self.queue.retry_later(entity, now)
+        else:
+            self.queue.requeue(entity, now, decision.rejected_by)
+
+    def _nominate(self, entity: Entity, preemption: Preemption, now: float) -> None:
+        """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4)."""
+        cluster = self.cluster
+        for pod, row in preemption.nominations:
+            for other in list(cluster.nodes.nominated.get(row, {}).values()):
+                if other.priority < preemption.priority:
+                    cluster.clear_nomination(other)
+                    self._nomination_gone(other, row, now)
+            cluster.nominate(pod, row)
+        victims = {pod.uid for verdict in preemption.victims for pod in verdict.unit.pods}
+        if victims:
+            self._under_way[entity.key] = victims
+            for uid in victims:
+                self._preemptor_of[uid] = entity.key
+            self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
+
+    # -- what became of it -------------------------------------------------------------------------
+
+    def bound(self, uid: str) -> None:
+        """The API confirmed a binding."""
+        pod = self.cluster.pods.get(uid)
+        if pod is not None:
+            pod.bound = True
+
+    def bind_failed(self, uid: str, now: float) -> None:
+        """A binding failed for good: the pod gives its room back and waits its turn again."""
+        pod = self.cluster.pods.get(uid)
+        if pod is None or pod.row < 0 or pod.bound:
+            return
+        row = pod.row
+        self.cluster.displace(pod)
+        entity = self.queue.add_pod(pod, now)
+        entity.attempts = max(entity.attempts, 1)
+        entity.last_attempt = now
+        self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
+        self._check()
+
+    def preemption_done(self, key: str, now: float) -> None:
+        """All API calls of a preemption succeeded; the preemptor may be tried when its victims are gone."""
+        self.queue.unblock(key, now, retry=False)
+
+    def preempting(self, key: str) -> bool:
+        """Whether victims of this entity's last preemption are still there."""
+        return bool(self._under_way.get(key))
+
+    def preemption_failed(self, key: str, now: float) -> list[PodRecord]:
+        """An API call of a preemption failed: take the nominations back and try again at once (preemption.md 7.5).
+
+        Returns the pods whose nomination was taken back.
+        """
+        for uid in self._under_way.pop(key, ()):
+            self._preemptor_of.pop(uid, None)
+        reverted = []
+        entity = self.queue.get(key)
+        if entity is not None:
+            for pod in entity.ready.values():
+                if pod.nominated >= 0:
+                    row = pod.nominated
+                    self.cluster.clear_nomination(pod)
+                    self._nomination_gone(pod, row, now)
+                    reverted.append(pod)
+        self.queue.unblock(key, now, retry=True)
+        return reverted
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _new_pod(self, pod: objects.Pod, now: float, created: float | None) -> PodRecord:
+        stamp = pod.metadata.creation_timestamp
+        when = created if created is not None else stamp.timestamp() if stamp is not None else now
+        record = record_of(pod, self.cluster.signatures, created=when, groups_enabled=self.gates.generic_workload)
+        self.cluster.add_pod(record, pod.spec.node_name or None)
+        if record.row >= 0:
+            event = ClusterEvent(EventKind.POD_PLACED, row=record.row, pod=record, group=record.group)
+            self.queue.on_event(event, now)
+            return record
+        nominated = pod.status.nominated_node_name
+        if nominated and nominated in self.cluster.nodes.row_of:
+            self.cluster.nominate(record, self.cluster.nodes.row_of[nominated])
+        if self._ours(record) and not record.terminating:
+            self.queue.add_pod(record, now)
+        if record.group is not None:
+            self.queue.on_event(ClusterEvent(EventKind.POD_ADDED, pod=record, group=record.group), now)
+        self._check()
+        return record
+
+    def _changed_pod(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
+        known.labels = pod.metadata.labels or {}
+        known.preempted = was_preempted(pod)
+        if pod.status.start_time is not None:
+            known.start = pod.status.start_time.timestamp()
+        if pod.metadata.deletion_timestamp is not None and not known.terminating:
+            self._terminating(known, now)
+        node = pod.spec.node_name
+        if node and known.row >= 0:
+            here = self.cluster.nodes.row_for_pod(node)
+            if known.row != here:
+                # Somebody else bound it elsewhere: the API is right, our assumption was not.
+                self.cluster.displace(known)
+                self.cluster.place(known, here)
+            known.bound = True
+        elif node:
+            self.queue.remove_pod(known, now)
+            self.cluster.clear_nomination(known)
+            row = self.cluster.nodes.row_for_pod(node)
+            self.cluster.place(known, row)
+            known.bound = True
+            event = ClusterEvent(EventKind.POD_PLACED, row=row, pod=known, group=known.group)
+            self.queue.on_event(event, now)
+        elif known.row < 0:
+            gates = tuple(gate.name for gate in pod.spec.scheduling_gates or ())
+            if gates != known.gates:
+                known.gates = gates
+                self.queue.update_pod(known, now)
+                if known.group is not None:
+                    event = ClusterEvent(EventKind.GATES_REMOVED, pod=known, group=known.group)
+                    self.queue.on_event(event, now)
+        self._check()
+
+    def _terminating(self, pod: PodRecord, now: float) -> None:
+        self.cluster.set_terminating(pod)
+        if pod.row < 0:
+            self.queue.remove_pod(pod, now)
+            row = pod.nominated
+            if row >= 0:
+                self.cluster.clear_nomination(pod)
+                self._nomination_gone(pod, row, now)
+        else:
+            event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
+            self.queue.on_event(event, now)
+
+    def _nomination_gone(self, pod: PodRecord, row: int, now: float) -> None:
+        """Room held for somebody is free again: for others as if a pod had left."""
+        self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
+
+    def _left(self, uid: str) -> None:
+        key = self._preemptor_of.pop(uid, None)
+        if key is not None:
+            left = self._under_way.get(key)
+            if left is not None:
+                left.discard(uid)
+                if not left:
+                    del self._under_way[key]
+
+    def _ours(self, pod: PodRecord) -> bool:
+        return self._any_scheduler or pod.scheduler_name in self.running
+
+    def _check(self) -> None:
+        if self._validate:
+            self.cluster.check()

@@ -1,0 +1,103 @@
+"""Placing a whole group in one view (scheduling.md 3.1-3.2).
+
+Members are tried one after another, each seeing those before it; a member that does not fit is remembered and the
+walk goes on while minCount can still be reached.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord, queue_order
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import CycleState
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import SUCCESS, Code, Status
+
+
+@dataclass(slots=True)
+class GroupPlacement:
+    """Where members can go. `placed` is in scheduling order; `failed` says why for those that were tried in vain."""
+
+    placed: list[tuple[PodRecord, int]] = field(default_factory=list)
+    failed: dict[str, Diagnosis] = field(default_factory=dict)
+    """By UID. Members in neither were not tried any more."""
+    status: Status = SUCCESS
+    """SUCCESS: enough members have a place."""
+    rejected_by: set[str] = field(default_factory=set)
+
+    @property
+    def feasible(self) -> bool:
+        """Enough members have a place, and at least one of them got it now."""
+        return self.status.ok and bool(self.placed)
+
+
+def scheduling_order(pods: Sequence[PodRecord]) -> list[PodRecord]:
+    """Priority descending, then creation; identical pods next to each other, at the turn of the first of them."""
+    ordered = sorted(pods, key=queue_order)
+    turn: dict[tuple[int, int], int] = {}
+    for index, pod in enumerate(ordered):
+        turn.setdefault((pod.priority, pod.signature.id), index)
+    return sorted(ordered, key=lambda pod: turn[pod.priority, pod.signature.id])
+
+
+def place_group(
+    cluster: ClusterState,
+    profile: Profile,
+    evaluator: Evaluator,
+    group: GroupState,
+    pods: Sequence[PodRecord],
+    nominated: dict[str, int],
+    *,
+    diagnose: bool = True,
+) -> GroupPlacement:
+    """Find a place for every pod of the group, in the cluster's present view, which is left as it was.
+
+    `nominated` gives the rows members were nominated to, by UID; their nominations have been lifted in this view.
+    Without `diagnose` nobody is going to ask why a member failed.
+    """
+    result = GroupPlacement()
+    before = group.scheduled
+    hopeless: dict[tuple[int, int], Diagnosis | None] = {}
+    shared = not profile.cluster_filters
+    remaining = len(pods)
+    with cluster.trial():
+        for pod in pods:
+            remaining -= 1
+            identical = (pod.signature.id, pod.priority)
+            if shared and identical in hopeless:
+                known = hopeless[identical]
+                if known is not None:
+                    result.failed[pod.uid] = known
+            else:
+                state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, -1))
+                row = evaluator.best_row(state)
+                if row >= 0:
+                    cluster.place(pod, row)
+                    result.placed.append((pod, row))
+                    continue
+                diagnosis = evaluator.diagnose(state) if diagnose else None
+                hopeless[identical] = diagnosis
+                if diagnosis is not None:
+                    result.failed[pod.uid] = diagnosis
+                    result.rejected_by |= diagnosis.plugins
+            status = _progress(profile, group, before + len(result.placed), remaining)
+            if status.code is Code.UNSCHEDULABLE:
+                break
+    result.status = _progress(profile, group, before + len(result.placed), 0)
+    if not result.status.ok:
+        result.rejected_by.add(result.status.plugin)
+    return result
+
+
+def _progress(profile: Profile, group: GroupState, scheduled: int, remaining: int) -> Status:
+    status = SUCCESS
+    for plugin in profile.placement_feasible:
+        answer = plugin.feasible(group, scheduled=scheduled, remaining=remaining)
+        if answer.code is Code.UNSCHEDULABLE:
+            return answer
+        if not answer.ok:
+            status = answer
+    return status

@@ -1,0 +1,248 @@
+"""The pod-group cycle: all or nothing, in one consistent view (scheduling.md 3, preemption.md 4)."""
+
+from collections.abc import Sequence
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.plugin import PodGroupAssignment, PodGroupAttempt, PostFilterResult
+from reprieve.preemption.outcome import GROUP_MEMBER, Preemption
+from reprieve.scheduling.decision import (
+    GROUP_UNSCHEDULABLE,
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    WAITING_FOR_GROUP_PREEMPTION,
+    WAITING_FOR_QUORUM,
+    Binding,
+    Decision,
+    GroupCondition,
+    Rejection,
+    Result,
+)
+from reprieve.scheduling.group_algorithm import GroupPlacement, place_group, scheduling_order
+from reprieve.scheduling.running import RunningProfile
+
+_POST_FILTER_OF_MEMBERS = f"preemption: {GROUP_MEMBER}"
+
+
+class _Attempt(PodGroupAttempt):
+    """The handle a PodGroupPostFilter gets (KEP-5710, "Pod Group Post Filter")."""
+
+    def __init__(
+        self,
+        running: RunningProfile,
+        group: GroupState,
+        pods: Sequence[PodRecord],
+        nominated: dict[str, int],
+        placed: int,
+        under_way: bool,
+    ) -> None:
+        self.cluster = running.cluster
+        self.group = group
+        self.pods = pods
+        self.preemption_under_way = under_way
+        self._running = running
+        self._nominated = nominated
+        self._placed = placed
+
+    def run(self) -> PodGroupAssignment:
+        """See `PodGroupAttempt.run`."""
+        found = place_group(
+            self.cluster,
+            self._running.profile,
+            self._running.evaluator,
+            self.group,
+            self.pods,
+            self._nominated,
+            diagnose=False,
+        )
+        return PodGroupAssignment(tuple(found.placed), found.feasible, {})
+
+    @property
+    def placed_without_help(self) -> int:
+        """See `PodGroupAttempt.placed_without_help`."""
+        return self._placed
+
+    @property
+    def nominated_rows(self) -> Sequence[int]:
+        """See `PodGroupAttempt.nominated_rows`."""
+        return list(self._nominated.values())
+
+
+def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
+    """None, or why the members cannot be one group: mixed schedulers, priorities or policies (preemption.md 8).
+
+    `group_policy` says that the group's own preemptionPolicy counts where it is set; members may then differ in theirs.
+    """
+    spec = group.spec
+    first = pods[0]
+    for pod in pods:
+        if pod.scheduler_name != first.scheduler_name:
+            return (
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                f'got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
+            )
+    if spec is not None:
+        for pod in pods:
+            if pod.priority != spec.priority:
+                return (
+                    "all pods in a single pod group should match the priority of the pod group, "
+                    f"got: {pod.priority} and {spec.priority}"
+                )
+    if spec is None or spec.preemption_policy is None or not group_policy:
+        for pod in pods:
+            if pod.never_preempts != first.never_preempts:
+                return (
+                    "all pods in a single pod group should have the same .spec.preemptionPolicy set, "
+                    f'got: "{_policy(pod)}" and "{_policy(first)}"'
+                )
+    return None
+
+
+def _policy(pod: PodRecord) -> str:
+    return "Never" if pod.never_preempts else "PreemptLowerPriority"
+
+
+def schedule_group(
+    running: RunningProfile, key: str, group: GroupState, members: Sequence[PodRecord], *, under_way: bool
+) -> Decision:
+    """Decide for a whole group. The cluster is left as it was; the engine applies the decision."""
+    cluster = running.cluster
+    pods = scheduling_order(members)
+    error = divergence(group, pods, group_policy=running.gates.pod_group_preemption_policy)
+    if error is None and group.spec is not None and group.spec.topology_key is not None:
+        error = f'schedulingConstraints.topology (key "{group.spec.topology_key}") is not supported yet'
+    if error is not None:
+        return failed_group(key, group, pods, error)
+    nominated = {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}
+    first_attempt = group.scheduled == 0
+    with cluster.trial():
+        for pod in pods:
+            cluster.clear_nomination(pod)
+        found = place_group(cluster, running.profile, running.evaluator, group, pods, nominated)
+        complete = len(found.placed) == len(pods)
+        bind_first = first_attempt or not group.is_gang
+        if found.feasible and (complete or bind_first):
+            return _bind(running, key, group, pods, found, retry_now=not complete)
+        attempt = _Attempt(running, group, pods, nominated, len(found.placed), under_way)
+        outcome, texts = _post_filters(running, attempt)
+    if outcome is not None and isinstance(outcome.proposal, Preemption):
+        return _wait(running, key, group, pods, found, outcome.proposal)
+    if found.feasible:
+        return _bind(running, key, group, pods, found, retry_now=False)
+    clear = outcome is None or outcome.clear_nomination
+    return _reject(key, group, pods, found, texts, clear=clear)
+
+
+def _post_filters(running: RunningProfile, attempt: _Attempt) -> tuple[PostFilterResult | None, list[str]]:
+    """Run PodGroupPostFilter plugins in order; the first Success ends it."""
+    texts: list[str] = []
+    last = None
+    for plugin in running.profile.group_post_filters:
+        last = running.contained(plugin.name, "PodGroupPostFilter", plugin.pod_group_post_filter, attempt)
+        if last.status.ok:
+            return last, texts
+        texts.append(last.status.reason)
+    return last, texts
+
+
+def _bind(
+    running: RunningProfile,
+    key: str,
+    group: GroupState,
+    pods: Sequence[PodRecord],
+    found: GroupPlacement,
+    *,
+    retry_now: bool,
+) -> Decision:
+    names = running.cluster.nodes.names
+    return Decision(
+        key=key,
+        result=Result.SCHEDULED,
+        bindings=tuple(Binding(pod, names[row], row) for pod, row in found.placed),
+        rejections=_rejections(pods, found, group_failed=False),
+        condition=GroupCondition(group.key, True, "Scheduled", ""),
+        diagnosis=next(iter(found.failed.values()), None),
+        rejected_by=frozenset(found.rejected_by),
+        retry_now=retry_now,
+    )
+
+
+def _wait(
+    running: RunningProfile,
+    key: str,
+    group: GroupState,
+    pods: Sequence[PodRecord],
+    found: GroupPlacement,
+    preemption: Preemption,
+) -> Decision:
+    names = running.cluster.nodes.names
+    nominated = {pod.uid for pod, _ in preemption.nominations}
+    return Decision(
+        key=key,
+        result=Result.WAITING,
+        rejections=tuple(
+            Rejection(pod, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION)
+            if pod.uid in nominated
+            else Rejection(pod, UNSCHEDULABLE, GROUP_UNSCHEDULABLE)
+            for pod in pods
+        ),
+        condition=GroupCondition(group.key, False, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION),
+        preemption=preemption,
+        nominations=tuple((pod, names[row]) for pod, row in preemption.nominations),
+        cleared=tuple(pod for pod in pods if pod.nominated >= 0 and pod.uid not in nominated),
+        diagnosis=next(iter(found.failed.values()), None),
+        rejected_by=frozenset(found.rejected_by),
+        retry_now=not preemption.victims,
+    )
+
+
+def _reject(
+    key: str,
+    group: GroupState,
+    pods: Sequence[PodRecord],
+    found: GroupPlacement,
+    texts: Sequence[str],
+    *,
+    clear: bool,
+) -> Decision:
+    return Decision(
+        key=key,
+        result=Result.UNSCHEDULABLE,
+        rejections=_rejections(pods, found, group_failed=True),
+        condition=GroupCondition(group.key, False, UNSCHEDULABLE, ", ".join([GROUP_UNSCHEDULABLE, *texts])),
+        cleared=tuple(pod for pod in pods if pod.nominated >= 0) if clear else (),
+        diagnosis=next(iter(found.failed.values()), None),
+        rejected_by=frozenset(found.rejected_by),
+    )
+
+
+def failed_group(key: str, group: GroupState, pods: Sequence[PodRecord], error: str) -> Decision:
+    """SchedulerError for every member and the group (scheduling.md 3.7)."""
+    return Decision(
+        key=key,
+        result=Result.ERROR,
+        rejections=tuple(Rejection(pod, SCHEDULER_ERROR, error) for pod in pods),
+        condition=GroupCondition(group.key, False, SCHEDULER_ERROR, error),
+        cleared=tuple(pod for pod in pods if pod.nominated >= 0),
+        rejected_by=frozenset({"GangScheduling"}),
+    )
+
+
+def _rejections(pods: Sequence[PodRecord], found: GroupPlacement, *, group_failed: bool) -> tuple[Rejection, ...]:
+    placed = {pod.uid for pod, _ in found.placed}
+    messages: dict[int, str] = {}
+    rejections = []
+    for pod in pods:
+        diagnosis = found.failed.get(pod.uid)
+        if diagnosis is not None:
+            message = messages.get(id(diagnosis))
+            if message is None:
+                message = messages[id(diagnosis)] = diagnosis.message(_POST_FILTER_OF_MEMBERS)
+        elif pod.uid in placed:
+            if not group_failed:
+                continue
+            message = WAITING_FOR_QUORUM
+        else:
+            message = GROUP_UNSCHEDULABLE
+        rejections.append(Rejection(pod, UNSCHEDULABLE, message))
+    return tuple(rejections)

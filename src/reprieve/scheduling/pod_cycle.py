@@ -1,0 +1,69 @@
+"""The pod cycle (scheduling.md 2)."""
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.plugin import CycleState, PostFilterResult
+from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
+from reprieve.scheduling.running import RunningProfile
+
+
+def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way: bool) -> Decision:
+    """Decide for a single pod. The cluster is left as it was; the engine applies the decision."""
+    cluster, evaluator = running.cluster, running.evaluator
+    state = CycleState(cluster, pod, nominated=pod.nominated, preemption_under_way=under_way)
+    if pod.nominated < 0:
+        row = evaluator.best_row(state)
+        if row >= 0:
+            return _bind(running, key, pod, row)
+        diagnosis = evaluator.diagnose(state)
+        outcome, texts = _post_filters(running, state, diagnosis)
+    else:
+        with cluster.trial():
+            cluster.clear_nomination(pod)
+            row = evaluator.best_row(state)
+            if row >= 0:
+                return _bind(running, key, pod, row)
+            diagnosis = evaluator.diagnose(state)
+            outcome, texts = _post_filters(running, state, diagnosis)
+    preemption = outcome.proposal if outcome is not None and isinstance(outcome.proposal, Preemption) else None
+    clears = preemption is None and (outcome is None or outcome.clear_nomination)
+    return Decision(
+        key=key,
+        result=Result.WAITING if preemption is not None else Result.UNSCHEDULABLE,
+        rejections=(Rejection(pod, UNSCHEDULABLE, diagnosis.message(" ".join(texts))),),
+        preemption=preemption,
+        nominations=((pod, preemption.domain),) if preemption is not None else (),
+        cleared=(pod,) if clears and pod.nominated >= 0 else (),
+        diagnosis=diagnosis,
+        rejected_by=frozenset(diagnosis.plugins),
+    )
+
+
+def _bind(running: RunningProfile, key: str, pod: PodRecord, row: int) -> Decision:
+    return Decision(key=key, result=Result.SCHEDULED, bindings=(Binding(pod, running.cluster.nodes.names[row], row),))
+
+
+def _post_filters(
+    running: RunningProfile, state: CycleState, diagnosis: Diagnosis
+) -> tuple[PostFilterResult | None, list[str]]:
+    """Run PostFilter plugins in order; the first Success ends it."""
+    texts: list[str] = []
+    last = None
+    for plugin in running.profile.post_filters:
+        last = running.contained(plugin.name, "PostFilter", plugin.post_filter, state, diagnosis)
+        if last.status.ok:
+            return last, []
+        if last.status.reason:
+            texts.append(last.status.reason)
+    return last, texts
+
+
+def failed_pod(key: str, pod: PodRecord, error: str) -> Decision:
+    """SchedulerError (observability.md)."""
+    return Decision(
+        key=key,
+        result=Result.ERROR,
+        rejections=(Rejection(pod, SCHEDULER_ERROR, error),),
+        cleared=(pod,) if pod.nominated >= 0 else (),
+    )

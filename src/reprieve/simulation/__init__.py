@@ -1,0 +1,1 @@
+"""Virtual time: plans, scenarios, traces, benchmarks."""

@@ -1,0 +1,361 @@
+"""`reprieve plan`: what would happen, and why, without touching anything (interfaces.md).
+
+The input's cluster is rebuilt around an engine and run in virtual time until nothing changes, or to the first decision
+to preempt; a Scenario document lets things happen meanwhile.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reprieve.api import objects
+from reprieve.api.errors import InputError
+from reprieve.api.loading import Loaded, Manifests
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
+from reprieve.preemption.outcome import Verdict
+from reprieve.queueing.entity import Place
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE
+from reprieve.scheduling.engine import Engine
+from reprieve.simulation.report import (
+    Account,
+    Answer,
+    Plan,
+    PodGroupOutcome,
+    PodOutcome,
+    PreemptionAccount,
+    PreemptionOutcome,
+    Preemptor,
+    Stats,
+    UnitAccount,
+    Victim,
+)
+from reprieve.simulation.scenario import Scenario, read_scenarios
+from reprieve.simulation.virtual import Preempted, VirtualCluster, in_order
+
+_LATER = "is not supported yet: its rules would be ignored and the answer could be wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How to run a plan. Without profiles every pod is scheduled by the default one, whatever its schedulerName."""
+
+    first_decision: bool = False
+    """Stop at the first decision to preempt, victims still there; else run until nothing changes."""
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    profiles: tuple[Profile, ...] = ()
+    timing: Timing = field(default_factory=Timing)
+    seed: int | None = None
+    share: bool = True
+    """Share work between identical pods; off only to compare (the answer is the same)."""
+
+
+def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
+    """Run the input in virtual time. Raises InputError for what cannot be decided faithfully."""
+    options = options or PlanOptions()
+    began = time.perf_counter()
+    scenarios = read_scenarios(manifests)
+    for loaded in manifests.objects:
+        refuse_unsupported(loaded, options.gates)
+    engine = Engine(
+        {profile.name: profile for profile in options.profiles},
+        gates=options.gates,
+        timing=options.timing,
+        seed=options.seed,
+        share=options.share,
+        any_scheduler=not options.profiles,
+    )
+    start = _start(manifests.objects)
+    world = VirtualCluster(engine, start)
+    world.first_preemption = lambda _: options.first_decision
+    for item, created in in_order((loaded.object, loaded.created) for loaded in manifests.objects):
+        world.add(item, created)
+    running = sum(1 for pod in world.records.values() if pod.row >= 0)
+    asked = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
+    if scenarios:
+        for scenario in scenarios:
+            _play(scenario, world, asked, options.gates)
+    else:
+        world.settle()
+    return _answer(world, asked, running, manifests.warnings, time.perf_counter() - began)
+
+
+def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord], gates: FeatureGates) -> None:
+    """Run the steps of one scenario; a last step that waits for nothing is followed by settling."""
+    world.drain()
+    for step in scenario.steps:
+        for turn, loaded in enumerate(step.create):
+            refuse_unsupported(loaded, gates)
+            world.add(loaded.object, world.now + turn * 1e-6)
+            if isinstance(loaded.object, objects.Pod):
+                for pod in world.records.values():
+                    if pod.row < 0 and pod.key == _key(loaded.object):
+                        asked[pod.uid] = pod
+            if not step.together:
+                world.drain()
+        for kind, namespace, name in step.delete:
+            if not world.delete(kind, namespace, name):
+                raise InputError(
+                    scenario.origin,
+                    f"{kind} {namespace}/{name} does not exist at that time",
+                    path=step.path + ".delete",
+                )
+            if kind == "Pod":
+                for uid in [uid for uid, pod in asked.items() if pod.key == f"{namespace}/{name}"]:
+                    del asked[uid]
+        world.drain()
+        if step.wait == "settled":
+            world.settle()
+        elif step.wait == "victims-gone":
+            world.until_victims_are_gone()
+        elif step.wait is not None:
+            world.until(world.now + float(step.wait))
+        if world.stopped:
+            return
+    if not scenario.steps or scenario.steps[-1].wait is None:
+        world.settle()
+
+
+def _start(loaded: Sequence[Loaded]) -> float:
+    """When virtual time begins: after everything in the input was created and started."""
+    latest = 0.0
+    for entry in loaded:
+        latest = max(latest, entry.created)
+        item = entry.object
+        if isinstance(item, objects.Pod) and item.status.start_time is not None:
+            latest = max(latest, item.status.start_time.timestamp())
+    return latest + 1.0
+
+
+def refuse_unsupported(loaded: Loaded, gates: FeatureGates) -> None:
+    """Raise InputError where a rule is in play that no plugin decides yet: never a wrong answer instead."""
+    item, origin = loaded.object, loaded.origin
+    path = None
+    if isinstance(item, objects.PodGroup):
+        constraints = item.spec.scheduling_constraints
+        wanted = gates.generic_workload and gates.topology_aware_workload_scheduling
+        if wanted and constraints is not None and constraints.topology:
+            path = "spec.schedulingConstraints.topology"
+    elif isinstance(item, objects.Pod):
+        spec = item.spec
+        affinity = spec.affinity
+        # Terms of running pods count for others too (symmetry), the rest only for the pod itself.
+        if affinity is not None and affinity.pod_affinity is not None:
+            path = "spec.affinity.podAffinity"
+        elif affinity is not None and affinity.pod_anti_affinity is not None:
+            path = "spec.affinity.podAntiAffinity"
+        elif not spec.node_name and item.status.phase not in ("Succeeded", "Failed"):
+            if spec.topology_spread_constraints:
+                path = "spec.topologySpreadConstraints"
+            elif spec.resource_claims:
+                path = "spec.resourceClaims"
+            elif any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes):
+                path = "spec.volumes"
+    if path is not None:
+        raise InputError(origin, _LATER, path=path, subject=f'{type(item).__name__} "{_key(item)}"')
+
+
+# -- the answer ------------------------------------------------------------------------------------
+
+
+def _answer(
+    world: VirtualCluster,
+    asked: dict[str, PodRecord],
+    running: int,
+    warnings: Sequence[str],
+    seconds: float,
+) -> Answer:
+    engine = world.engine
+    pods = sorted((_pod_outcome(world, pod) for pod in asked.values()), key=lambda p: (p.namespace, p.name))
+    groups = [_group_outcome(world, key) for key, group in sorted(engine.cluster.groups.items()) if group.spec]
+    groups.sort(key=lambda g: (g.namespace, g.name))
+    document = Plan(
+        pods=tuple(pods),
+        pod_groups=tuple(groups),
+        preemptions=tuple(_preemption(world, made) for made in world.preemptions),
+        stats=Stats(
+            seconds=round(seconds, 6),
+            virtual_seconds=round(world.now - world.start, 6),
+            attempts=engine.attempts,
+        ),
+    )
+    account = Account(
+        nodes=engine.cluster.nodes.count,
+        running_before=running,
+        running_after=sum(1 for pod in engine.cluster.pods.values() if pod.row >= 0),
+        preemptions=tuple(_account(world, made) for made in world.preemptions),
+        warnings=tuple(warnings),
+        terminating=tuple(world.leaving),
+    )
+    return Answer(document, account)
+
+
+def _pod_outcome(world: VirtualCluster, pod: PodRecord) -> PodOutcome:
+    names = world.engine.cluster.nodes.names
+    here = world.engine.cluster.pods.get(pod.uid) is pod
+    outcome, reason, message = "Scheduled", None, None
+    if not here:
+        preemptor = world.evicted.get(pod.uid)
+        outcome, reason = "Unschedulable", "Preempted" if preemptor else "Deleted"
+        message = f"was placed and then preempted for {_readable(preemptor)}" if preemptor else None
+    elif pod.row < 0:
+        outcome, reason, message = _why_pending(world, pod)
+    return PodOutcome(
+        namespace=pod.namespace,
+        name=pod.name,
+        pod_group=_group_name(pod),
+        priority=pod.priority,
+        outcome=outcome,
+        node_name=names[pod.row] if here and pod.row >= 0 else None,
+        nominated_node_name=names[pod.nominated] if here and pod.nominated >= 0 else None,
+        reason=reason,
+        message=message,
+    )
+
+
+def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None, str | None]:
+    entity = world.engine.queue.find(pod)
+    if entity is not None:
+        held = entity.held.get(pod.uid)
+        if held is not None:
+            return "Gated", SCHEDULING_GATED, held.reason
+        if entity.place is Place.GATED and entity.blocked is None and not entity.gate.ok:
+            return "Gated", UNSCHEDULABLE, entity.gate.reason
+    rejection = world.rejections.get(pod.uid)
+    if rejection is None:
+        return "Unschedulable", None, None
+    if rejection.reason == SCHEDULER_ERROR:
+        return "Error", rejection.reason, rejection.message
+    waiting = entity is not None and world.engine.preempting(entity.key)
+    outcome = "Nominated" if waiting and pod.nominated >= 0 else "Unschedulable"
+    return outcome, rejection.reason, rejection.message
+
+
+def _group_outcome(world: VirtualCluster, key: str) -> PodGroupOutcome:
+    engine = world.engine
+    group = engine.cluster.groups[key]
+    spec = group.spec
+    assert spec is not None
+    condition = world.conditions.get(key)
+    entity = engine.queue.get(f"group/{key}")
+    outcome, reason, message = "Scheduled", None, None
+    gate = entity.gate if entity is not None and entity.place is Place.GATED and entity.blocked is None else None
+    if condition is not None and condition.scheduled:
+        pass
+    elif gate is not None and not gate.ok:
+        outcome, reason, message = "Gated", UNSCHEDULABLE, gate.reason
+    elif condition is not None:
+        reason, message = condition.reason, condition.message
+        outcome = "Error" if reason == SCHEDULER_ERROR else "Unschedulable"
+        if engine.preempting(f"group/{key}"):
+            outcome = "Nominated"
+    elif group.scheduled < max(group.min_count, 1):
+        outcome, reason = "Gated", UNSCHEDULABLE
+        message = "waiting for minCount pods from a gang to appear in scheduling queue" if group.is_gang else None
+    return PodGroupOutcome(
+        namespace=group.namespace,
+        name=group.name,
+        priority=spec.priority,
+        min_count=spec.min_count,
+        scheduled=group.scheduled,
+        outcome=outcome,
+        reason=reason,
+        message=message,
+    )
+
+
+def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
+    names = world.engine.cluster.nodes.names
+    preemption = made.preemption
+    kind, who = ("PodGroup", preemption.group) if preemption.group is not None else ("Pod", preemption.pod)
+    assert who is not None
+    return PreemptionOutcome(
+        preemptor=Preemptor(kind=kind, namespace=who.namespace, name=who.name, priority=preemption.priority),
+        domain=preemption.domain,
+        nominations={
+            pod.key: names[row]
+            for pod, row in sorted(preemption.nominations, key=lambda n: (n[0].namespace, n[0].name))
+        },
+        victims=tuple(
+            Victim(
+                namespace=pod.namespace,
+                name=pod.name,
+                pod_group=_group_name(pod),
+                node_name=names[row],
+                priority=verdict.unit.priority,
+                unit=verdict.unit.name,
+                violates_pdb=verdict.violates_pdb,
+            )
+            for verdict in preemption.victims
+            for pod, row in sorted(
+                zip(verdict.unit.pods, verdict.unit.rows, strict=True), key=lambda v: (v[0].namespace, v[0].name)
+            )
+        ),
+        reprieved=preemption.reprieved,
+        pdb_violations=preemption.pdb_violations,
+    )
+
+
+def _account(world: VirtualCluster, made: Preempted) -> PreemptionAccount:
+    names = world.engine.cluster.nodes.names
+    preemption = made.preemption
+    if preemption.group is not None:
+        preemptor = f"podgroup {preemption.group.key}"
+    else:
+        preemptor = f"pod {preemption.pod.key if preemption.pod is not None else ''}"
+    return PreemptionAccount(
+        preemptor=preemptor,
+        priority=preemption.priority,
+        domain=preemption.domain,
+        at=made.at - world.start,
+        nominations=tuple((pod.key, names[row]) for pod, row in preemption.nominations),
+        units=tuple(_unit(world, verdict, made.at) for verdict in preemption.verdicts),
+        candidates=preemption.candidates,
+    )
+
+
+def _unit(world: VirtualCluster, verdict: Verdict, now: float) -> UnitAccount:
+    names = world.engine.cluster.nodes.names
+    unit, reason = verdict.unit, verdict.reason
+    why = ""
+    if reason is not None:
+        why = f"with it back, {reason.pod.key} would not fit on {names[reason.row]}: {reason.text}"
+        if reason.short:
+            why += f" ({amount(reason.resource, reason.short)} short)"
+    started = [pod.start for pod in unit.pods if pod.start is not None]
+    return UnitAccount(
+        unit=unit.name,
+        whole_group=unit.group is not None,
+        pods=tuple(pod.key for pod in unit.pods),
+        nodes=tuple(sorted({names[row] for row in unit.rows})),
+        priority=unit.priority,
+        violates_pdb=verdict.violates_pdb,
+        evicted=verdict.evicted,
+        why=why,
+        running_seconds=max(0.0, now - min(started)) if started else None,
+    )
+
+
+def amount(resource: str, value: int) -> str:
+    """An amount of a resource as people write it: `1500m`, `2Gi`, `3`."""
+    if resource == "cpu":
+        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+            if value % size == 0:
+                return f"{value // size}{unit}"
+    return str(value)
+
+
+def _readable(key: str) -> str:
+    return key.replace("group/", "podgroup ", 1).replace("pod/", "pod ", 1)
+
+
+def _group_name(pod: PodRecord) -> str | None:
+    return pod.group.split("/", 1)[1] if pod.group is not None else None
+
+
+def _key(item: objects.KubernetesObject) -> str:
+    return f"{item.metadata.namespace or 'default'}/{item.metadata.name}"

@@ -1,0 +1,149 @@
+"""The answer of `reprieve plan`: what would happen, and why (interfaces.md, "`plan -o json`").
+
+`Plan` is the stable JSON document: every list sorted, so two runs compare equal byte for byte but for `stats.seconds`.
+`Account` carries what the text output tells beyond it: where running pods are, why a victim had to go and who was
+spared.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the parts of the document; every field is always written."""
+
+
+class PodOutcome(_Document):
+    """A pod that was pending in the input. `outcome`: Scheduled, Nominated, Unschedulable, Gated or Error."""
+
+    namespace: str
+    name: str
+    pod_group: str | None
+    priority: int
+    outcome: str
+    node_name: str | None = None
+    nominated_node_name: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class PodGroupOutcome(_Document):
+    """A PodGroup of the input. `min_count` is None for the basic policy; `scheduled` counts members with a node."""
+
+    namespace: str
+    name: str
+    priority: int
+    min_count: int | None
+    scheduled: int
+    outcome: str
+    reason: str | None = None
+    message: str | None = None
+
+
+class Preemptor(_Document):
+    """Who needed the room. `kind`: Pod or PodGroup."""
+
+    kind: str
+    namespace: str
+    name: str
+    priority: int
+
+
+class Victim(_Document):
+    """A pod that has to go; `unit` is what goes with it as one, `namespace/name`. `priority` is the unit's."""
+
+    namespace: str
+    name: str
+    pod_group: str | None
+    node_name: str
+    priority: int
+    unit: str
+    violates_pdb: bool = msgspec.field(name="violatesPDB")
+
+
+class PreemptionOutcome(_Document):
+    """One decision to preempt, in order of time. `domain`: cluster, or the node's name."""
+
+    preemptor: Preemptor
+    domain: str
+    nominations: dict[str, str]
+    victims: tuple[Victim, ...]
+    reprieved: int
+    pdb_violations: int
+
+
+class Stats(_Document):
+    """`seconds` of real time, `virtual_seconds` until nothing changed any more, attempts of the scheduler."""
+
+    seconds: float
+    virtual_seconds: float
+    attempts: int
+
+
+class Plan(_Document):
+    """The document."""
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "Plan"
+    pods: tuple[PodOutcome, ...] = ()
+    pod_groups: tuple[PodGroupOutcome, ...] = ()
+    preemptions: tuple[PreemptionOutcome, ...] = ()
+    stats: Stats = Stats(seconds=0.0, virtual_seconds=0.0, attempts=0)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitAccount:
+    """What became of one potential victim, in words for people."""
+
+    unit: str
+    """`namespace/name` of the pod, or of the group that goes as a whole."""
+    whole_group: bool
+    pods: tuple[str, ...]
+    """`namespace/name`, in UID order."""
+    nodes: tuple[str, ...]
+    """Distinct node names, sorted."""
+    priority: int
+    violates_pdb: bool
+    evicted: bool
+    why: str
+    """For an evicted unit: which pod on which node would not fit with it back, and what is missing; else empty."""
+    running_seconds: float | None
+    """How long its oldest pod has been running at the time of the decision; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionAccount:
+    """One preemption decision for people. `units` are in importance order, evicted and spared alike."""
+
+    preemptor: str
+    """`podgroup default/train` or `pod default/web`."""
+    priority: int
+    domain: str
+    at: float
+    """Virtual seconds since the start."""
+    nominations: tuple[tuple[str, str], ...]
+    """(pod, node), in scheduling order."""
+    units: tuple[UnitAccount, ...]
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the text output needs beyond the document."""
+
+    nodes: int
+    running_before: int
+    running_after: int
+    preemptions: tuple[PreemptionAccount, ...] = ()
+    warnings: tuple[str, ...] = ()
+    terminating: tuple[str, ...] = field(default=())
+    """Victims still running out their grace period at the end (`--first-decision`, or a scenario that stops early)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Document and account of one plan."""
+
+    plan: Plan
+    account: Account

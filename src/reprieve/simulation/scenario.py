@@ -1,0 +1,121 @@
+"""Scenario documents: things that happen while a plan runs.
+
+    apiVersion: reprieve.dev/v1alpha1
+    kind: Scenario
+    spec:
+      steps:
+      - create: [manifests]      # objects, in this order
+        together: true           # all at the same instant; else the scheduler runs after each
+        delete: [{kind, namespace, name}]
+        wait: settled            # or victims-gone, or {seconds: N}
+
+Manifests beside it are there at the start.  A last step that waits for nothing is followed by settling.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.loading import Loaded, Manifests
+
+_STEP_FIELDS = ("create", "together", "delete", "wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `wait`: None, `settled`, `victims-gone`, or seconds of virtual time."""
+
+    path: str
+    create: tuple[Loaded, ...]
+    together: bool
+    delete: tuple[tuple[str, str, str], ...]
+    """(kind, namespace, name)."""
+    wait: str | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One document with its steps in order."""
+
+    origin: Origin
+    steps: tuple[Step, ...]
+
+
+def read_scenarios(manifests: Manifests) -> list[Scenario]:
+    """The Scenario documents of the input. Raises InputError naming document and field for anything unknown."""
+    return [_read(document, origin, manifests) for document, origin in manifests.scenarios]
+
+
+def _read(document: Mapping[str, Any], origin: Origin, manifests: Manifests) -> Scenario:
+    spec = _mapping(document.get("spec"), "spec", origin)
+    _only(spec, ("steps",), "spec", origin)
+    steps = spec.get("steps")
+    if not isinstance(steps, list):
+        raise _error(origin, "spec.steps", "must be a list of steps")
+    return Scenario(origin, tuple(_step(s, f"spec.steps[{i}]", origin, manifests) for i, s in enumerate(steps)))
+
+
+def _step(step: object, path: str, origin: Origin, manifests: Manifests) -> Step:
+    step = _mapping(step, path, origin)
+    _only(step, _STEP_FIELDS, path, origin)
+    together = step.get("together", False)
+    if not isinstance(together, bool):
+        raise _error(origin, f"{path}.together", "must be true or false")
+    return Step(
+        path=path,
+        create=tuple(
+            manifests.decode(_mapping(item, f"{path}.create[{i}]", origin), origin, f"{path}.create[{i}]")
+            for i, item in enumerate(_items(step, "create", path, origin))
+        ),
+        together=together,
+        delete=tuple(
+            _deletion(item, f"{path}.delete[{i}]", origin)
+            for i, item in enumerate(_items(step, "delete", path, origin))
+        ),
+        wait=_wait(step.get("wait"), f"{path}.wait", origin),
+    )
+
+
+def _deletion(item: object, path: str, origin: Origin) -> tuple[str, str, str]:
+    item = _mapping(item, path, origin)
+    _only(item, ("kind", "namespace", "name"), path, origin)
+    kind, name = item.get("kind"), item.get("name")
+    if not isinstance(kind, str) or kind not in ("Pod", "Node", "PodGroup", "PodDisruptionBudget"):
+        raise _error(origin, f"{path}.kind", f"{kind!r}: want Pod, Node, PodGroup or PodDisruptionBudget")
+    if not isinstance(name, str) or not name:
+        raise _error(origin, f"{path}.name", "is required")
+    return kind, str(item.get("namespace") or "default"), name
+
+
+def _wait(value: object, path: str, origin: Origin) -> str | float | None:
+    if value is None or value in ("settled", "victims-gone"):
+        return value if isinstance(value, str) else None
+    if isinstance(value, Mapping) and set(value) == {"seconds"}:
+        seconds = value["seconds"]
+        if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= 1e9:
+            return float(seconds)
+    raise _error(origin, path, f"{value!r}: want settled, victims-gone or {{seconds: N}}")
+
+
+def _items(step: Mapping[str, Any], name: str, path: str, origin: Origin) -> list[object]:
+    items = step.get(name) or []
+    if not isinstance(items, list):
+        raise _error(origin, f"{path}.{name}", "must be a list")
+    return items
+
+
+def _mapping(value: object, path: str, origin: Origin) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _error(origin, path, "must be a mapping")
+    return value
+
+
+def _only(value: Mapping[str, Any], known: tuple[str, ...], path: str, origin: Origin) -> None:
+    for name in value:
+        if name not in known:
+            raise _error(origin, f"{path}.{name}", f"unknown field; known: {', '.join(known)}")
+
+
+def _error(origin: Origin, path: str, message: str) -> InputError:
+    return InputError(origin, message, path=path)

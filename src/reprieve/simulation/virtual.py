@@ -1,0 +1,255 @@
+"""A cluster in virtual time around the engine.
+
+It does what an API server, kubelets and the scheduler's own shell would do to the objects - bind, evict, let grace
+periods run out, delete - and reports back to the engine, at virtual times.  Nothing sleeps: when nothing is ready, time
+jumps to the next thing that will happen.  The same input gives the same run.
+
+Rules of this world, where the API leaves room:
+- A binding is confirmed at once; the pod counts as started then.
+- A victim goes when its grace period is over.  A pod that was already terminating in the input stays: when it goes is
+  not the scheduler's to predict; made a victim (again), it goes after its grace period like the others.
+- A PodGroup that is deleted stays while pods that have not ended reference it (the protection finalizer, api.md).
+- A deleted node takes its pods along after 40 s, as the pod garbage collector does.
+- A PodDisruptionBudget without a status gets the one the disruption controller would write.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from reprieve.api import objects
+from reprieve.cluster.pods import PodRecord
+from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.decision import Decision, GroupCondition, Rejection, Result
+from reprieve.scheduling.engine import Engine
+from reprieve.simulation.budgets import with_status
+
+_ORPHANED = 40.0
+_HOPELESS = 3
+"""An entity that ended in SchedulerError this often in a row is not waited for any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """A decision to preempt and when it was made (seconds of virtual time)."""
+
+    at: float
+    decision: Decision
+    preemption: Preemption
+
+
+class VirtualCluster:
+    """See the module docstring. `now` is in seconds since the epoch; `start` is where it began."""
+
+    def __init__(self, engine: Engine, start: float) -> None:
+        self.engine = engine
+        self.start = start
+        self.now = start
+        self.preemptions: list[Preempted] = []
+        self.rejections: dict[str, Rejection] = {}
+        """UID -> the last PodScheduled=False condition of a pod that is not placed."""
+        self.conditions: dict[str, GroupCondition] = {}
+        self.evicted: dict[str, str] = {}
+        """UID of a pod that went or is going -> who needed its room (preemptor key)."""
+        self.records: dict[str, PodRecord] = {}
+        self.first_preemption: Callable[[Preempted], bool] = lambda _: False
+        """Asked at every decision to preempt; True stops the run with the victims still there."""
+        self.stopped = False
+        self._future: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self._leaving: set[str] = set()
+        self._errors: dict[str, int] = {}
+        self._budgets: dict[str, objects.PodDisruptionBudget] = {}
+        self._budgets_stale = False
+        self._doomed_groups: set[str] = set()
+
+    # -- objects come and go -----------------------------------------------------------------------
+
+    def add(self, item: objects.KubernetesObject, created: float) -> None:
+        """Create an object; kinds the scheduler does not read are ignored."""
+        engine, now = self.engine, self.now
+        if isinstance(item, objects.Node):
+            engine.set_node(item, now)
+        elif isinstance(item, objects.PodGroup):
+            engine.set_group(item, now, created=created)
+        elif isinstance(item, objects.PodDisruptionBudget):
+            if item.status is None:
+                self._budgets[_key(item)] = item
+                self._budgets_stale = True
+            else:
+                engine.set_budget(item)
+        elif isinstance(item, objects.Pod):
+            record = engine.set_pod(item, now, created=created)
+            if record is not None:
+                self.records[record.uid] = record
+                self._budgets_stale = True
+
+    def delete(self, kind: str, namespace: str, name: str) -> bool:
+        """Delete an object; returns whether it was there."""
+        key = f"{namespace}/{name}"
+        if kind == "Pod":
+            pod = next((p for p in self.engine.cluster.pods.values() if p.key == key), None)
+            if pod is None:
+                return False
+            self._delete_pod(pod)
+        elif kind == "Node":
+            row = self.engine.cluster.nodes.row_of.get(name)
+            if row is None:
+                return False
+            orphans = list(self.engine.cluster.nodes.pods[row].values())
+            self.engine.remove_node(name, self.now)
+            for pod in orphans:
+                self._leave_at(pod, self.now + _ORPHANED)
+        elif kind == "PodGroup":
+            group = self.engine.cluster.groups.get(key)
+            if group is None or group.spec is None:
+                return False
+            self._doomed_groups.add(key)
+            self._finish_groups()
+        elif kind == "PodDisruptionBudget":
+            self._budgets.pop(key, None)
+            self.engine.remove_budget(key)
+        else:
+            return False
+        return True
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Run cycles until nothing is ready, without letting time pass."""
+        while not self.stopped:
+            if self._budgets_stale:
+                self._refresh_budgets()
+            decision = self.engine.step(self.now)
+            if decision is None:
+                return
+            self._act(decision)
+
+    def settle(self) -> None:
+        """Run until nothing changes any more."""
+        self._run(lambda: True)
+
+    def until(self, when: float) -> None:
+        """Run to a point in time."""
+        self._run(lambda: True, deadline=when)
+        if not self.stopped:
+            self.now = max(self.now, when)
+
+    def until_victims_are_gone(self) -> None:
+        """Run until no pod is on its way out any more."""
+        self._run(lambda: bool(self._leaving))
+
+    def _run(self, wanted: Callable[[], bool], deadline: float | None = None) -> None:
+        self.drain()
+        while not self.stopped and wanted():
+            hopeless = [key for key, count in self._errors.items() if count >= _HOPELESS]
+            times = [
+                t
+                for t in (self._next(), self.engine.queue.next_wakeup(flush=False, ignoring=hopeless))
+                if t is not None
+            ]
+            if not times or (deadline is not None and min(times) > deadline):
+                return
+            self.now = max(self.now, min(times))
+            while self._future and self._future[0][0] <= self.now:
+                heapq.heappop(self._future)[2]()
+            self.drain()
+
+    def _next(self) -> float | None:
+        return self._future[0][0] if self._future else None
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    def _act(self, decision: Decision) -> None:
+        engine = self.engine
+        for binding in decision.bindings:
+            engine.bound(binding.pod.uid)
+            binding.pod.start = self.now
+            self.rejections.pop(binding.pod.uid, None)
+            self._budgets_stale = bool(self._budgets)
+        for rejection in decision.rejections:
+            self.rejections[rejection.pod.uid] = rejection
+        self._note_condition(decision.condition)
+        self._errors[decision.key] = self._errors.get(decision.key, 0) + 1 if decision.result is Result.ERROR else 0
+        if decision.preemption is not None and decision.preemption.victims:
+            made = Preempted(self.now, decision, decision.preemption)
+            self.preemptions.append(made)
+            if self.first_preemption(made):
+                self.stopped = True
+                return
+            self._evict(decision.preemption)
+
+    def _note_condition(self, condition: GroupCondition | None) -> None:
+        """Once True the condition never goes back to False (observability.md)."""
+        if condition is not None:
+            known = self.conditions.get(condition.group)
+            if known is None or condition.scheduled or not known.scheduled:
+                self.conditions[condition.group] = condition
+
+    def _evict(self, preemption: Preemption) -> None:
+        """What the asynchronous executor does, in no time: conditions and deletions, then the gate opens."""
+        victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
+        for pod in victims:
+            self.evicted[pod.uid] = preemption.key
+            self.engine.pod_terminating(pod.uid, self.now, preempted=True)
+            self._leave_at(pod, self.now + pod.grace)
+        self.engine.preemption_done(preemption.key, self.now)
+
+    def _delete_pod(self, pod: PodRecord) -> None:
+        if pod.row < 0:
+            self.engine.pod_terminating(pod.uid, self.now)
+            self._gone(pod.uid)
+        else:
+            self.engine.pod_terminating(pod.uid, self.now)
+            self._leave_at(pod, self.now + pod.grace)
+
+    def _leave_at(self, pod: PodRecord, when: float) -> None:
+        if pod.uid in self._leaving:
+            return
+        self._leaving.add(pod.uid)
+        self._sequence += 1
+        heapq.heappush(self._future, (when, self._sequence, lambda uid=pod.uid: self._gone(uid)))  # type: ignore[misc]
+
+    def _gone(self, uid: str) -> None:
+        self._leaving.discard(uid)
+        self.rejections.pop(uid, None)
+        self.engine.pod_gone(uid, self.now)
+        self._budgets_stale = bool(self._budgets)
+        if self._doomed_groups:
+            self._finish_groups()
+
+    def _finish_groups(self) -> None:
+        for key in sorted(self._doomed_groups):
+            group = self.engine.cluster.groups.get(key)
+            if group is None or not group.members:
+                self._doomed_groups.discard(key)
+                self.engine.remove_group(key, self.now)
+
+    def _refresh_budgets(self) -> None:
+        self._budgets_stale = False
+        for pdb in self._budgets.values():
+            self.engine.set_budget(with_status(pdb, self.engine.cluster.pods.values()))
+
+    @property
+    def leaving(self) -> list[str]:
+        """`namespace/name` of pods on their way out, sorted."""
+        return sorted(self.records[uid].key for uid in self._leaving if uid in self.records)
+
+
+def _key(item: objects.KubernetesObject) -> str:
+    return f"{item.metadata.namespace or 'default'}/{item.metadata.name}"
+
+
+def in_order(items: Iterable[tuple[objects.KubernetesObject, float]]) -> list[tuple[objects.KubernetesObject, float]]:
+    """Objects in the order a scheduler that starts up would learn of them.
+
+    Nodes, budgets, groups, bound pods, pending pods; within a kind by creation.  The decisions do not
+    depend on it but for the first-come order of pending pods.
+    """
+    return sorted(items, key=lambda entry: (_turn(entry[0]), entry[1]))
+
+
+def _turn(item: objects.KubernetesObject) -> int:
+    if isinstance(item, objects.Pod):
+        return 4 if item.spec.node_name else 5
+    return {"Node": 0, "PodDisruptionBudget": 1, "PodGroup": 2}.get(type(item).__name__, 3)
