@@ -65,8 +65,7 @@ def resource_list(resources: Mapping[str, QuantityText]) -> RequestVector:
     resource.
     """
     return {
-        name: milli_value_of(quantity) if name == "cpu" else value_of(quantity)
-        for name, quantity in resources.items()
+        name: milli_value_of(quantity) if name == "cpu" else value_of(quantity) for name, quantity in resources.items()
     }
 
 
@@ -75,9 +74,7 @@ def pod_requests(pod: Pod) -> RequestVector:
     requests = _plain_requests(pod)
     if requests is not None:
         return {
-            name: amount
-            for name, amount in resource_list(requests).items()
-            if amount and is_schedulable_resource(name)
+            name: amount for name, amount in resource_list(requests).items() if amount and is_schedulable_resource(name)
         }
     return {
         name: amount
@@ -200,9 +197,7 @@ def _spec_requests(container: Container, _status: ContainerStatus | None, _no: b
     return container.resources.requests
 
 
-def _allocated_requests(
-    container: Container, status: ContainerStatus | None, infeasible: bool
-) -> _Quantities:
+def _allocated_requests(container: Container, status: ContainerStatus | None, infeasible: bool) -> _Quantities:
     if status is not None and status.allocated_resources:
         return status.allocated_resources
     return None if infeasible else container.resources.requests
@@ -216,8 +211,7 @@ def _actuated_requests(container: Container, status: ContainerStatus | None, inf
 
 def _resize_infeasible(pod: Pod) -> bool:
     return any(
-        condition.type == "PodResizePending" and condition.reason == "Infeasible"
-        for condition in pod.status.conditions
+        condition.type == "PodResizePending" and condition.reason == "Infeasible" for condition in pod.status.conditions
     )
 
 

@@ -125,8 +125,7 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
         return NOTHING
     requirements = [Requirement(key, IN, (value,)) for key, value in sorted(selector.match_labels.items())]
     requirements.extend(
-        _requirement(e.key, e.operator, e.values, LABEL_SELECTOR_OPERATORS)
-        for e in selector.match_expressions
+        _requirement(e.key, e.operator, e.values, LABEL_SELECTOR_OPERATORS) for e in selector.match_expressions
     )
     return Selector(tuple(requirements))
 

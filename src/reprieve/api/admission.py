@@ -1,0 +1,106 @@
+"""Priorities: what the API server's priority admission makes of class names (preemption.md 8).
+
+Terms: a class has a value and a preemption policy. System classes exist in every cluster.
+
+Invariant: an object that comes out has `priority` and `preemption_policy` set. A manifest that has a
+priority but no class keeps it, because that is what objects read from a cluster without their classes look
+like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from reprieve.api.errors import FieldError
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.objects import Pod, PodGroup, PodGroupSpec, PodGroupTemplate, PodSpec, PriorityClass, Workload
+
+DEFAULT_PRIORITY: Final = 0
+PREEMPT_LOWER: Final = "PreemptLowerPriority"
+NEVER: Final = "Never"
+HIGHEST_USER_PRIORITY: Final = 1_000_000_000
+SYSTEM_CLASSES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+_SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, PodGroupTemplate)
+
+
+class _Resolved(NamedTuple):
+    name: str
+    value: int
+    policy: str
+
+
+class PriorityAdmission:
+    """Resolves class names against the classes of one cluster."""
+
+    def __init__(self, classes: Iterable[PriorityClass] = ()) -> None:
+        self._classes = {name: _Resolved(name, priority, PREEMPT_LOWER) for name, priority in SYSTEM_CLASSES.items()}
+        self._default: _Resolved | None = None
+        for found in classes:
+            resolved = _Resolved(found.name, found.value, found.preemption_policy or PREEMPT_LOWER)
+            self._classes[found.name] = resolved
+            if found.global_default and (self._default is None or resolved.value < self._default.value):
+                self._default = resolved  # of several defaults the API server takes the lowest value
+
+    def resolve(self, found: ObjectT) -> ObjectT:
+        """The object with its priority and preemption policy; kinds without a priority come back unchanged.
+
+        Raises `FieldError` for an unknown class and for a priority or policy that differs from the class.
+        Objects that an API server has already stored (they have a uid or resource version) keep the
+        priority they have: deleting or replacing a class changes nothing that exists.
+        """
+        stored = bool(found.metadata.uid or found.metadata.resource_version)
+        if isinstance(found, Pod):
+            spec = self._spec(found.spec, "spec", "pod spec", stored)
+            return found if spec is found.spec else replace(found, spec=spec)
+        if isinstance(found, PodGroup):
+            group = self._spec(found.spec, "spec", "pod group", stored)
+            return found if group is found.spec else replace(found, spec=group)
+        if isinstance(found, Workload):
+            templates = tuple(
+                self._spec(template, f"spec.podGroupTemplates[{index}]", "pod group template", stored)
+                for index, template in enumerate(found.spec.pod_group_templates)
+            )
+            return replace(found, spec=replace(found.spec, pod_group_templates=templates))
+        return found
+
+    def _spec(self, spec: _SpecT, path: str, where: str, stored: bool) -> _SpecT:
+        name = spec.priority_class_name
+        if spec.priority is not None and (stored or not name):
+            if spec.preemption_policy is not None:
+                return spec
+            known = self._classes.get(name) if name else None
+            return replace(spec, preemption_policy=known.policy if known else PREEMPT_LOWER)
+        resolved = self._find(name, path)
+        if spec.priority is not None and spec.priority != resolved.value:
+            raise FieldError(
+                f"{path}.priority",
+                f"Forbidden: the integer value of priority ({spec.priority}) must not be provided in {where}; "
+                f"priority admission controller computed {resolved.value} from the given PriorityClass name",
+            )
+        if name and spec.preemption_policy not in (None, resolved.policy):
+            raise FieldError(
+                f"{path}.preemptionPolicy",
+                f"Forbidden: the string value of PreemptionPolicy ({spec.preemption_policy}) must not be provided in "
+                f"{where}; priority admission controller computed {resolved.policy} from the given PriorityClass name",
+            )
+        return replace(
+            spec,
+            priority=resolved.value,
+            priority_class_name=resolved.name,
+            preemption_policy=spec.preemption_policy or resolved.policy,
+        )
+
+    def _find(self, name: str, path: str) -> _Resolved:
+        if not name:
+            return self._default or _Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
+        found = self._classes.get(name)
+        if found is None:
+            raise FieldError(
+                f"{path}.priorityClassName", f'Invalid value: "{name}": no PriorityClass with name {name} was found'
+            )
+        return found

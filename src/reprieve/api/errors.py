@@ -1,0 +1,110 @@
+"""Where an object came from, and the one error bad input gives.
+
+Invariant: an `InputError` says in one line which file, which document and which field is wrong, what was
+found and what is allowed (api.md "Errors").
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_LONGEST = 700
+
+
+class Origin(NamedTuple):
+    """The place an object was read from: file (or `<stdin>`), document (counted from 1), line and `items[]` index."""
+
+    file: str = "<input>"
+    document: int = 0
+    line: int | None = None
+    item: int | None = None
+
+    def __str__(self) -> str:
+        parts = [self.file]
+        if self.document:
+            line = f" (line {self.line})" if self.line is not None else ""
+            parts.append(f"document {self.document}{line}")
+        if self.item is not None:
+            parts.append(f"items[{self.item}]")
+        return ": ".join(parts)
+
+
+class FieldError(ValueError):
+    """A field that breaks a rule: `path` in Kubernetes notation and what an API server would say about it."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+        self.message = message
+
+
+class InputError(ValueError):
+    """Input that cannot be used; `str()` is one line naming file, document, object, field path and reason.
+
+    `path` is the field path in Kubernetes notation, empty when the text itself is broken; `subject` names the
+    object (`Pod "default/web"`) where it is known.
+    """
+
+    def __init__(self, origin: Origin, message: str, *, path: str = "", subject: str = "") -> None:
+        self.origin = origin
+        self.path = path
+        self.subject = subject
+        self.message = _one_line(message)
+        super().__init__(": ".join(filter(None, (str(origin), subject, path, self.message))))
+
+    @property
+    def file(self) -> str:
+        """The file (or `<stdin>`) at fault."""
+        return self.origin.file
+
+    @property
+    def document(self) -> int:
+        """The document in that file, counted from 1; 0 if the file as a whole is at fault."""
+        return self.origin.document
+
+
+def _one_line(message: str) -> str:
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+def invalid(path: str, found: object, reason: str) -> FieldError:
+    """`path: Invalid value: found: reason`."""
+    return FieldError(path, f"Invalid value: {quote(found)}: {reason}")
+
+
+def required(path: str, reason: str = "") -> FieldError:
+    """`path: Required value: reason`."""
+    return FieldError(path, f"Required value: {reason}" if reason else "Required value")
+
+
+def forbidden(path: str, reason: str) -> FieldError:
+    """`path: Forbidden: reason`."""
+    return FieldError(path, f"Forbidden: {reason}")
+
+
+def unsupported(path: str, found: object, supported: tuple[str, ...]) -> FieldError:
+    """`path: Unsupported value: found: supported values: ...`."""
+    values = ", ".join(f'"{value}"' for value in supported)
+    return FieldError(path, f"Unsupported value: {quote(found)}: supported values: {values}")
+
+
+def duplicate(path: str, found: object) -> FieldError:
+    """`path: Duplicate value: found`."""
+    return FieldError(path, f"Duplicate value: {quote(found)}")
+
+
+def too_many(path: str, found: int, allowed: int) -> FieldError:
+    """`path: Too many: found: must have at most N items`."""
+    return FieldError(path, f"Too many: {found}: must have at most {allowed} item{'s' if allowed > 1 else ''}")
+
+
+def quote(found: object) -> str:
+    """A value as an API server shows it: strings quoted and shortened, the rest as JSON would have it."""
+    if isinstance(found, str):
+        return f'"{found[:128]}..."' if len(found) > 128 else f'"{found}"'
+    if found is None:
+        return "null"
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return str(found)
