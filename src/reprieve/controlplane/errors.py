@@ -151,9 +151,7 @@ def bad_request(message: str) -> StatusError:
 
 def method_not_allowed() -> StatusError:
     """405 as the API server words it."""
-    return StatusError(
-        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {}
-    )
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def internal(message: str) -> StatusError:

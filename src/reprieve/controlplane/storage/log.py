@@ -134,9 +134,7 @@ def _verify_header(path: Path) -> None:
     if application != APPLICATION_ID:
         raise StorageError(f"{path}: a SQLite database, but not one of this program")
     if version > FORMAT:
-        raise StorageError(
-            f"{path}: written by a newer version (format {version}, this one reads up to {FORMAT})"
-        )
+        raise StorageError(f"{path}: written by a newer version (format {version}, this one reads up to {FORMAT})")
 
 
 def _verify_rows(path: Path) -> None:
@@ -149,8 +147,7 @@ def _verify_rows(path: Path) -> None:
         for revision, crc, body in connection.execute("SELECT revision, crc, body FROM changes"):
             if zlib.crc32(body) != crc:
                 raise StorageError(
-                    f"{path}: the data file is damaged (checksum of revision {revision}); "
-                    "it was left as it is"
+                    f"{path}: the data file is damaged (checksum of revision {revision}); it was left as it is"
                 )
     except sqlite3.Error as error:
         raise StorageError(f"{path}: the data file is damaged ({error}); it was left as it is") from error
@@ -268,9 +265,7 @@ class SqliteLog:
         run = self._connection.execute
         try:
             run("BEGIN IMMEDIATE")
-            self._connection.executemany(
-                "DELETE FROM changes WHERE revision = ?", [(number,) for number in superseded]
-            )
+            self._connection.executemany("DELETE FROM changes WHERE revision = ?", [(number,) for number in superseded])
             run("UPDATE meta SET value = ? WHERE key = 'compacted'", (str(revision),))
             run("COMMIT")
         except sqlite3.Error as error:

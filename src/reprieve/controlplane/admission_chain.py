@@ -1,0 +1,116 @@
+"""The chain every write passes: steps that may change an object, then steps that may only refuse it.
+
+Steps are synchronous on purpose: between reading the newest state and staging the write nothing else runs,
+so admission sees exactly what the write builds on. A step refuses by raising ``StatusError``. Mutating runs
+after decoding and defaulting and before the server's own bookkeeping; validating runs last, after
+validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from reprieve.controlplane.kinds import Kind
+
+if TYPE_CHECKING:
+    from reprieve.controlplane.registry import Registry
+
+Json = dict[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks: the name and groups that authorisation decides on."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+
+
+SYSTEM = User("system:apiserver", ("system:masters", "system:authenticated"))
+
+
+@dataclass
+class Request:
+    """One write on its way through admission.
+
+    ``object`` and ``old`` are in the storage form of ``kind`` (which is its storage row); ``object`` is
+    None for DELETE, ``old`` is None for CREATE. Mutating steps may change ``object`` in place; nobody may
+    change ``old``. ``warnings`` are sent to the client as Warning headers.
+    """
+
+    operation: Operation
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str
+    object: Json | None
+    old: Json | None
+    user: User
+    dry_run: bool
+    registry: Registry
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def new(self) -> Json:
+        """The object of a CREATE or UPDATE."""
+        if self.object is None:
+            raise ValueError("a DELETE has no new object")
+        return self.object
+
+
+class Step:
+    """One admission plugin; override what it needs. ``kinds`` limits it to plurals with group (None: all)."""
+
+    kinds: frozenset[str] | None = None
+
+    def mutate(self, request: Request) -> None:
+        """Change ``request.object`` in place or refuse by raising StatusError."""
+
+    def validate(self, request: Request) -> None:
+        """Refuse by raising StatusError."""
+
+    def committed(self, request: Request) -> None:
+        """Called right after the write was staged, in the same turn; not for dry runs."""
+
+
+class Chain:
+    """Steps in order, looked up by the resource they concern."""
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self._steps: list[Step] = []
+        self._by_resource: dict[str, tuple[Step, ...]] = {}
+        for step in steps:
+            self.add(step)
+
+    def add(self, step: Step) -> None:
+        """Append a step."""
+        self._steps.append(step)
+        self._by_resource.clear()
+
+    def steps(self, kind: Kind) -> tuple[Step, ...]:
+        """Return the steps that concern ``kind``, in order."""
+        resource = kind.resource
+        found = self._by_resource.get(resource)
+        if found is None:
+            found = tuple(step for step in self._steps if step.kinds is None or resource in step.kinds)
+            self._by_resource[resource] = found
+        return found
+
+    def mutate(self, request: Request) -> None:
+        """Run the mutating half."""
+        for step in self.steps(request.kind):
+            step.mutate(request)
+
+    def validate(self, request: Request) -> None:
+        """Run the validating half."""
+        for step in self.steps(request.kind):
+            step.validate(request)
+
+    def committed(self, request: Request) -> None:
+        """Tell the steps that the write is staged."""
+        for step in self.steps(request.kind):
+            step.committed(request)

@@ -1,0 +1,237 @@
+"""Who may do what: a fixed model for the server's own users, RBAC objects for everybody else.
+
+``system:masters`` may everything; ``reprieve:readers`` may read everything; every authenticated user may
+discover the API and ask about himself; anonymous users (if let in at all) see health and version. Beyond
+that ClusterRoles and Roles count as bound. Rules and texts: kube-apiserver 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reprieve.controlplane.admission_chain import Request, Step, User
+from reprieve.controlplane.errors import StatusError, forbidden
+from reprieve.controlplane.kinds import Kind
+
+if TYPE_CHECKING:
+    from reprieve.controlplane.registry import Registry
+
+Json = dict[str, Any]
+
+MASTERS = "system:masters"
+READERS = "reprieve:readers"
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+
+_RBAC = "rbac.authorization.k8s.io"
+_READ_VERBS = frozenset(("get", "list", "watch"))
+_PUBLIC = frozenset(("/healthz", "/livez", "/readyz", "/version", "/version/"))
+_DISCOVERY = ("/api", "/apis", "/openapi", "/.well-known")
+_SELF = frozenset(
+    (
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """One question to the authoriser; ``path`` is set for requests that concern no resource."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        """``pods`` or ``pods/binding``."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Allowed or not, and why (empty where there is nothing to say)."""
+
+    allowed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Grant:
+    """What one subject gets by one binding."""
+
+    reason: str
+    rules: tuple[Json, ...]
+    namespace: str | None
+
+
+class Authorizer(Step):
+    """Decides from the fixed model and the RBAC objects; as an admission step it notices when those
+    change.
+    """
+
+    kinds = frozenset(f"{name}.{_RBAC}" for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"))
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._grants: dict[tuple[str, str], list[_Grant]] | None = None
+
+    def committed(self, request: Request) -> None:
+        """Forget what was derived from RBAC objects."""
+        self._grants = None
+
+    def decide(self, user: User, asked: Attributes) -> Decision:
+        """Answer one question."""
+        if MASTERS in user.groups:
+            return Decision(True)
+        if asked.path:
+            return self._decide_path(user, asked)
+        if READERS in user.groups and asked.verb in _READ_VERBS:
+            return Decision(True, "reprieve: read-only token")
+        if AUTHENTICATED in user.groups and asked.verb == "create" and (asked.group, asked.resource) in _SELF:
+            return Decision(True, "reprieve: every user may ask about himself")
+        for grant in self._granted(user):
+            if grant.namespace is not None and grant.namespace != asked.namespace:
+                continue
+            if any(_rule_allows(rule, asked) for rule in grant.rules):
+                return Decision(True, grant.reason)
+        return Decision(False)
+
+    def _decide_path(self, user: User, asked: Attributes) -> Decision:
+        if asked.verb in ("get", "head"):
+            if asked.path in _PUBLIC or asked.path.startswith(("/livez/", "/readyz/", "/healthz/")):
+                return Decision(True)
+            discovery = asked.path == "/" or any(
+                asked.path == root or asked.path.startswith(root + "/") for root in _DISCOVERY
+            )
+            if discovery and AUTHENTICATED in user.groups:
+                return Decision(True)
+        for grant in self._granted(user):
+            if grant.namespace is None and any(_rule_allows_path(rule, asked) for rule in grant.rules):
+                return Decision(True, grant.reason)
+        return Decision(False)
+
+    def check(self, user: User, asked: Attributes) -> None:
+        """Raise 403 unless allowed."""
+        if self.decide(user, asked).allowed:
+            return
+        if asked.path:
+            raise StatusError(
+                403,
+                "Forbidden",
+                f'forbidden: User "{user.name}" cannot {asked.verb} path "{asked.path}"',
+                {},
+            )
+        where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        raise forbidden(
+            asked.resource,
+            asked.group,
+            asked.name,
+            f'User "{user.name}" cannot {asked.verb} resource "{asked.full_resource}" in API group '
+            f'"{asked.group}" {where}',
+        )
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[Json], list[Json]]:
+        """Return the resource rules and path rules ``user`` has in ``namespace`` (SelfSubjectRulesReview)."""
+        if MASTERS in user.groups:
+            everything = ["*"]
+            return (
+                [{"verbs": everything, "apiGroups": everything, "resources": everything}],
+                [{"verbs": everything, "nonResourceURLs": everything}],
+            )
+        resources: list[Json] = []
+        if READERS in user.groups:
+            resources.append({"verbs": sorted(_READ_VERBS), "apiGroups": ["*"], "resources": ["*"]})
+        paths: list[Json] = [{"verbs": ["get"], "nonResourceURLs": sorted(_PUBLIC)}]
+        for grant in self._granted(user):
+            if grant.namespace in (None, namespace):
+                for rule in grant.rules:
+                    (paths if rule.get("nonResourceURLs") else resources).append(rule)
+        return resources, paths
+
+    def _granted(self, user: User) -> Iterator[_Grant]:
+        if self._grants is None:
+            self._grants = self._read()
+        yield from self._grants.get(("User", user.name), ())
+        for group in user.groups:
+            yield from self._grants.get(("Group", group), ())
+
+    def _read(self) -> dict[tuple[str, str], list[_Grant]]:
+        registry = self._registry
+        grants: dict[tuple[str, str], list[_Grant]] = {}
+        for name, namespaced in (("ClusterRoleBinding", False), ("RoleBinding", True)):
+            kind = registry.kind(f"{_RBAC}/v1", name)
+            for state in registry.store.heads(kind.storage_key):
+                binding = state.decode()
+                role = self._role(kind, binding)
+                if role is None:
+                    continue
+                rules = tuple(role.get("rules") or ())
+                reference = binding["roleRef"]
+                for subject in binding.get("subjects") or ():
+                    key = _subject(subject, state.namespace)
+                    shown = binding["metadata"]["name"]
+                    if namespaced:
+                        shown = f"{shown}/{state.namespace}"
+                    reason = (
+                        f'RBAC: allowed by {name} "{shown}" of {reference["kind"]} "{reference["name"]}" '
+                        f'to {subject["kind"]} "{_shown(subject)}"'
+                    )
+                    grant = _Grant(reason, rules, state.namespace if namespaced else None)
+                    grants.setdefault(key, []).append(grant)
+        return grants
+
+    def _role(self, binding_kind: Kind, binding: Json) -> Json | None:
+        reference = binding.get("roleRef") or {}
+        name = reference.get("kind", "")
+        if name not in ("ClusterRole", "Role"):
+            return None
+        kind = self._registry.kind(f"{_RBAC}/v1", name)
+        return self._registry.find(kind, binding["metadata"].get("namespace", ""), reference.get("name", ""))
+
+
+def _subject(subject: Json, namespace: str) -> tuple[str, str]:
+    if subject.get("kind") == "ServiceAccount":
+        return ("User", f"system:serviceaccount:{subject.get('namespace') or namespace}:{subject.get('name')}")
+    return (subject.get("kind", ""), subject.get("name", ""))
+
+
+def _shown(subject: Json) -> str:
+    if subject.get("kind") == "ServiceAccount":
+        return f"{subject.get('name')}/{subject.get('namespace', '')}"
+    return str(subject.get("name", ""))
+
+
+def _has(values: Any, *wanted: str) -> bool:
+    return bool(values) and ("*" in values or any(value in values for value in wanted))
+
+
+def _rule_allows(rule: Json, asked: Attributes) -> bool:
+    names = rule.get("resourceNames")
+    wanted = [asked.full_resource]
+    if asked.subresource:
+        wanted.append(f"*/{asked.subresource}")
+    return (
+        _has(rule.get("verbs"), asked.verb)
+        and _has(rule.get("apiGroups"), asked.group)
+        and _has(rule.get("resources"), *wanted)
+        and (not names or asked.name in names)
+    )
+
+
+def _rule_allows_path(rule: Json, asked: Attributes) -> bool:
+    if not _has(rule.get("verbs"), asked.verb):
+        return False
+    return any(
+        pattern in ("*", asked.path) or (pattern.endswith("*") and asked.path.startswith(pattern[:-1]))
+        for pattern in rule.get("nonResourceURLs") or ()
+    )

@@ -1,0 +1,89 @@
+"""What a server has before its first request: namespaces, system priority classes; and the two base
+admission steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reprieve.controlplane import errors
+from reprieve.controlplane.admission_chain import Request, Step
+from reprieve.controlplane.errors import Cause
+from reprieve.controlplane.registry import Registry, WriteOptions
+
+Json = dict[str, Any]
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
+_SYSTEM_CLASSES = (
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+)
+
+
+class NamespaceLifecycle(Step):
+    """Nothing is created in a namespace that is missing or terminating; some namespaces may not be
+    deleted.
+    """
+
+    def mutate(self, request: Request) -> None:
+        """Check the namespace before anything else is done about a create."""
+        if request.operation != "CREATE" or not request.kind.namespaced or not request.kind.stored:
+            return
+        state = request.registry.store.head("namespaces", "", request.namespace)
+        if state is None:
+            raise errors.not_found("namespaces", "", request.namespace)
+        if b'"deletionTimestamp"' not in state.raw:
+            return
+        if state.decode()["metadata"].get("deletionTimestamp"):
+            name, kind = request.namespace, request.kind
+            cause = Cause("NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace")
+            raise errors.forbidden(
+                kind.plural,
+                kind.group,
+                request.name,
+                f"unable to create new content in namespace {name} because it is being terminated",
+                [cause],
+            )
+
+    def validate(self, request: Request) -> None:
+        """Keep the namespaces the cluster cannot do without."""
+        is_namespace = request.kind.kind == "Namespace" and request.kind.group == ""
+        if request.operation == "DELETE" and is_namespace and request.name in IMMORTAL:
+            raise errors.forbidden("namespaces", "", request.name, "this namespace may not be deleted")
+
+
+class SystemClasses(Step):
+    """The system priority classes may not be deleted."""
+
+    kinds = frozenset(("priorityclasses.scheduling.k8s.io",))
+
+    def validate(self, request: Request) -> None:
+        """Refuse their DELETE."""
+        if request.operation == "DELETE" and request.name in {name for name, _, _ in _SYSTEM_CLASSES}:
+            kind = request.kind
+            why = "this is a system priority class and cannot be deleted"
+            raise errors.forbidden(kind.plural, kind.group, request.name, why)
+
+
+def ensure_base(registry: Registry) -> None:
+    """Stage the objects every cluster has; what exists is left as it is."""
+    options = WriteOptions()
+    namespace = registry.kind("v1", "Namespace")
+    for name in NAMESPACES:
+        if registry.head(namespace, "", name) is None:
+            obj: Json = {"metadata": {"name": name}}
+            registry.create_now(namespace, "", registry.decoder.decode(namespace, obj, "Ignore", []), options)
+    classes = registry.kind("scheduling.k8s.io/v1", "PriorityClass")
+    for name, value, description in _SYSTEM_CLASSES:
+        if registry.head(classes, "", name) is None:
+            obj = {"metadata": {"name": name}, "value": value, "description": description}
+            registry.create_now(classes, "", registry.decoder.decode(classes, obj, "Ignore", []), options)

@@ -1,0 +1,40 @@
+"""Time and randomness of the control plane, in one place so that tests can set them."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from datetime import UTC, datetime
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""What generated names end in: no vowels, so that no words appear (as upstream)."""
+
+
+class Clock:
+    """The real clock; ``now`` is in UTC."""
+
+    def now(self) -> datetime:
+        """Return the present moment."""
+        return datetime.now(UTC)
+
+    def stamp(self) -> str:
+        """Return now as metadata times are written: seconds, ``Z``."""
+        return stamp(self.now())
+
+    def uid(self) -> str:
+        """Return a fresh uid."""
+        return str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
+
+    def suffix(self) -> str:
+        """Return five random characters for a generated name."""
+        return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in secrets.token_bytes(5))
+
+
+def stamp(moment: datetime) -> str:
+    """Write a moment as RFC 3339 with seconds: ``2026-01-01T00:00:00Z``."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_stamp(text: str) -> datetime:
+    """Read an RFC 3339 time; raises ValueError."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

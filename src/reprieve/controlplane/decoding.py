@@ -1,0 +1,128 @@
+"""From a parsed body to an object of the kind the path names: types, unknown fields, defaults.
+
+What does not fit is refused with the decoder's texts of kube-apiserver 1.36: 400 on create and update, 422
+on a patch under Strict validation or with a wrong type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from reprieve.controlplane import errors
+from reprieve.controlplane.defaulting import apply_defaults
+from reprieve.controlplane.errors import Cause, StatusError
+from reprieve.controlplane.kinds import Kind, KindTable
+from reprieve.controlplane.schema import Schema, schema_for
+
+Json = dict[str, Any]
+Validation = Literal["Ignore", "Warn", "Strict"]
+_SHOWN = 4096
+"""How much of an object a 422 for a patch quotes."""
+
+
+class Decoder:
+    """Decoding against the schemas of one table of kinds."""
+
+    def __init__(self, kinds: KindTable) -> None:
+        self._kinds = kinds
+        self._custom: dict[tuple[str, str, str], tuple[Kind, Schema]] = {}
+
+    def schema(self, kind: Kind) -> Schema:
+        """Return the schema of ``kind``; custom ones are compiled once per definition."""
+        if not kind.custom:
+            return schema_for(kind.api_version, kind.kind)
+        found = self._custom.get(kind.gvk)
+        if found is not None and found[0].definition is kind.definition:
+            return found[1]
+        definition = kind.definition or {}
+        openapi = (definition.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
+        schema = Schema.from_structural(openapi, api_version=kind.api_version, kind=kind.kind)
+        self._custom[kind.gvk] = (kind, schema)
+        return schema
+
+    def decode(
+        self, kind: Kind, obj: Json, validation: Validation, warnings: list[str], duplicates: Sequence[str] = ()
+    ) -> Json:
+        """Return ``obj`` as a defaulted object of ``kind``; raises 400."""
+        self._check_identity(kind, obj)
+        schema = self.schema(kind)
+        pruned, unknown, problems = schema.check(obj, collect_unknown=validation != "Ignore")
+        if problems:
+            raise self.unfit(kind, kind.kind, problems[0].message)
+        if validation != "Ignore" and (unknown or duplicates):
+            texts = [f'duplicate field "{path}"' for path in duplicates]
+            texts.extend(f'unknown field "{field.path}"' for field in unknown)
+            if validation == "Strict":
+                raise self.unfit(kind, kind.kind, f"strict decoding error: {', '.join(texts)}")
+            warnings.extend(texts)
+        if pruned is obj:
+            pruned = dict(obj)
+        self._default(kind, schema, pruned)
+        return pruned
+
+    def patched(self, kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> Json:
+        """Return the result of a patch as a defaulted object; raises 422 as upstream does for patches."""
+        schema = self.schema(kind)
+        pruned, unknown, problems = schema.check(obj, collect_unknown=validation != "Ignore")
+        if problems:
+            raise self._unfit_patch(obj, problems[0].message)
+        if unknown and validation != "Ignore":
+            texts = [f'unknown field "{field.path}"' for field in unknown]
+            if validation == "Strict":
+                raise self._unfit_patch(obj, f"strict decoding error: {', '.join(texts)}")
+            warnings.extend(texts)
+        if pruned is obj:
+            pruned = dict(obj)
+        self._default(kind, schema, pruned)
+        return pruned
+
+    @staticmethod
+    def _default(kind: Kind, schema: Schema, obj: Json) -> None:
+        if schema.structural is not None:
+            schema.structural.default(obj)
+        else:
+            apply_defaults(kind, obj)
+
+    def check_applied(self, kind: Kind, obj: Json) -> None:
+        """Refuse an apply body that does not say what it is."""
+        api_version, name = obj.get("apiVersion") or "", obj.get("kind") or ""
+        group, _, version = api_version.rpartition("/")
+        if not api_version or not name:
+            raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={name}")
+        if (api_version, name) != (kind.api_version, kind.kind):
+            raise errors.bad_request(
+                f"incorrect kind or version: {api_version}, Kind={name}, expected {kind.api_version}, Kind={kind.kind}"
+            )
+
+    def _check_identity(self, kind: Kind, obj: Json) -> None:
+        api_version = obj.get("apiVersion") or kind.api_version
+        name = obj.get("kind") or kind.kind
+        if not isinstance(api_version, str) or not isinstance(name, str):
+            raise errors.bad_request("kind and apiVersion must be strings")
+        obj["apiVersion"], obj["kind"] = api_version, name
+        if (api_version, name) == (kind.api_version, kind.kind):
+            return
+        if self._kinds.of(api_version, name) is None and name != kind.kind:
+            why = (
+                f'no kind "{name}" is registered for version "{api_version}" in scheme '
+                '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+            )
+        else:
+            own, asked = kind.group.split(".")[0] or "core", api_version.replace("/", ".")
+            why = f"converting ({asked}.{name}) to ({own}.{kind.kind}): unknown conversion"
+        raise errors.bad_request(
+            f'{name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind.kind}: {why}'
+        )
+
+    @staticmethod
+    def unfit(kind: Kind, name: str, why: str) -> StatusError:
+        """400: the body cannot be decoded into the kind."""
+        return errors.bad_request(f'{name} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+
+    @staticmethod
+    def _unfit_patch(obj: Json, why: str) -> StatusError:
+        import msgspec
+
+        shown = msgspec.json.encode(obj).decode()[:_SHOWN].replace("\\", "\\\\").replace('"', '\\"')
+        return errors.invalid("", "", "", [Cause("FieldValueInvalid", f'Invalid value: "{shown}": {why}', "patch")])

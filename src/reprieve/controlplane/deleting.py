@@ -1,0 +1,269 @@
+"""DELETE: preconditions, grace, finalizers, propagation; and when an object is finally gone.
+
+Rules: kube-apiserver's generic registry (BeforeDelete, updateForGracefulDeletionAndFinalizers) and pod
+strategy. Terms: an object is *terminating* once it has a deletionTimestamp; it goes when its grace is over
+(0, or the kind has none) and no finalizer is left. Namespaces also wait for ``spec.finalizers``, CRDs for
+their instances.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from reprieve.controlplane import errors
+from reprieve.controlplane.admission_chain import SYSTEM, User
+from reprieve.controlplane.clock import parse_stamp, stamp
+from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.storage import Stored
+
+if TYPE_CHECKING:
+    from reprieve.controlplane.registry import Outcome, Registry
+
+Json = dict[str, Any]
+Propagation = Literal["Orphan", "Background", "Foreground"]
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+DEFAULT_GRACE = 30
+
+
+@dataclass(frozen=True)
+class DeleteOptions:
+    """What a DELETE asks for; None means not said."""
+
+    grace: int | None = None
+    propagation: Propagation | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    dry_run: bool = False
+    user: User = SYSTEM
+
+
+class Deletion:
+    """Deleting over one registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def completes(self, kind: Kind, obj: Json) -> bool:
+        """Whether ``obj`` (a new state) has nothing left to wait for."""
+        metadata = obj["metadata"]
+        if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+            return False
+        if kind.kind == "Namespace" and kind.group == "":
+            return not (obj.get("spec") or {}).get("finalizers")
+        return not metadata.get("deletionGracePeriodSeconds")
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+        """Stage the DELETE of one object; raises 404, 409, or what admission says."""
+        from reprieve.controlplane.registry import Outcome, WriteOptions
+
+        registry = self._registry
+        state = registry.head(kind, namespace, name)
+        if state is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        old = registry.view(kind, state)
+        self._check_preconditions(kind, name, old["metadata"], options)
+        request = registry._request(
+            "DELETE",
+            kind,
+            namespace,
+            name,
+            "",
+            None,
+            old,
+            WriteOptions(user=options.user, dry_run=options.dry_run),
+        )
+        registry.chain.validate(request)
+        new = copy.deepcopy(old)
+        if not self._mark(kind, new, options):
+            return Outcome(old)
+        gone = self.completes(kind, new)
+        if not options.dry_run:
+            self._write(kind, state, old, new, gone)
+            registry.chain.committed(request)
+        return Outcome(new, deleted=gone)
+
+    def _write(self, kind: Kind, state: Stored, old: Json, new: Json, gone: bool) -> None:
+        """Stage the terminating state and, where nothing is left to wait for, the end."""
+        store = self._registry.store
+        # Kinds without grace go in one step: watchers see the last living state. Pods show their last
+        # terminating state first (MODIFIED, then DELETED with one more revision).
+        two_steps = not gone or (kind.graceful and new != old)
+        stored_form = self._stored(kind, new)
+        if two_steps:
+            if new == old:
+                return
+            state = store.put(state.resource, state.namespace, state.name, copy.deepcopy(stored_form), state)
+            new["metadata"]["resourceVersion"] = str(state.revision)
+        if gone:
+            store.delete(state)
+
+    @staticmethod
+    def _stored(kind: Kind, obj: Json) -> Json:
+        from reprieve.controlplane.conversion import to_storage
+
+        return to_storage(kind, obj)
+
+    def _check_preconditions(self, kind: Kind, name: str, metadata: Json, options: DeleteOptions) -> None:
+        pairs = (
+            ("UID", options.uid, metadata["uid"]),
+            ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
+        )
+        for what, asked, found in pairs:
+            if asked is not None and asked != found:
+                raise errors.conflict(
+                    kind.kind,
+                    kind.group,
+                    name,
+                    f"the {what} in the precondition ({asked}) does not match the {what} in record ({found}). "
+                    "The object might have been deleted and then recreated",
+                )
+
+    def _mark(self, kind: Kind, new: Json, options: DeleteOptions) -> bool:
+        """Make ``new`` a terminating state; False if the request changes nothing."""
+        if kind.group == "" and kind.kind == "Namespace":
+            return self._mark_namespace(new)
+        metadata = new["metadata"]
+        if kind.kind == "CustomResourceDefinition":
+            return self._mark_definition(new)
+        before = copy.deepcopy(metadata)
+        if kind.graceful and not self._grace(new, options):
+            return False
+        self._propagate(metadata, options.propagation)
+        if metadata.get("finalizers") and not kind.graceful and not metadata.get("deletionTimestamp"):
+            metadata["deletionTimestamp"] = self._registry.clock.stamp()
+            metadata["deletionGracePeriodSeconds"] = 0
+            if metadata.get("generation"):
+                metadata["generation"] += 1
+        elif not metadata.get("finalizers") and not kind.graceful:
+            metadata.setdefault("deletionTimestamp", self._registry.clock.stamp())
+            metadata["deletionGracePeriodSeconds"] = 0
+        return bool(metadata != before) or self.completes(kind, new)
+
+    def _grace(self, new: Json, options: DeleteOptions) -> bool:
+        """Set a pod's deletionTimestamp from its grace; False if it already terminates at least as soon."""
+        metadata, spec, status = new["metadata"], new.get("spec") or {}, new.get("status") or {}
+        running = metadata.get("deletionTimestamp")
+        if running and options.grace is None:
+            return False
+        grace = options.grace
+        if grace is None:
+            grace = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)
+        if grace < 0:
+            grace = 1
+        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+            grace = 0
+        now = self._registry.clock.now()
+        if running:
+            present = metadata.get("deletionGracePeriodSeconds") or 0
+            if grace >= present and present > 0:
+                return False
+            started = parse_stamp(running) - timedelta(seconds=present)
+            metadata["deletionTimestamp"] = stamp(max(started + timedelta(seconds=grace), min(now, started)))
+            metadata["deletionGracePeriodSeconds"] = grace
+            return True
+        metadata["deletionTimestamp"] = stamp(now + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+        return True
+
+    @staticmethod
+    def _propagate(metadata: Json, propagation: Propagation | None) -> None:
+        """Put the finalizers that make the garbage collector orphan or delete dependents first."""
+        if propagation is None:
+            return
+        wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
+        finalizers = [name for name in metadata.get("finalizers") or () if name not in (ORPHAN, FOREGROUND)]
+        if wanted is not None:
+            finalizers.append(wanted)
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        else:
+            metadata.pop("finalizers", None)
+
+    def _mark_namespace(self, new: Json) -> bool:
+        metadata = new["metadata"]
+        if metadata.get("deletionTimestamp"):
+            return self.completes_namespace(new)
+        metadata["deletionTimestamp"] = self._registry.clock.stamp()
+        new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
+        return True
+
+    @staticmethod
+    def completes_namespace(new: Json) -> bool:
+        """Whether a terminating namespace has no finalizer of either sort left."""
+        return not new["metadata"].get("finalizers") and not (new.get("spec") or {}).get("finalizers")
+
+    def _mark_definition(self, new: Json) -> bool:
+        """A CRD waits, held by a finalizer, until its instances are gone."""
+        metadata = new["metadata"]
+        if metadata.get("deletionTimestamp"):
+            return not metadata.get("finalizers")
+        now = self._registry.clock.stamp()
+        metadata["deletionTimestamp"] = now
+        finalizers = metadata.setdefault("finalizers", [])
+        if CRD_CLEANUP not in finalizers:
+            finalizers.append(CRD_CLEANUP)
+        conditions = new.setdefault("status", {}).setdefault("conditions", [])
+        conditions[:] = [condition for condition in conditions if condition["type"] != "Terminating"]
+        conditions.append(
+            {
+                "type": "Terminating",
+                "status": "True",
+                "lastTransitionTime": now,
+                "reason": "InstanceDeletionPending",
+                "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+            }
+        )
+        return True
+
+
+def options_from(body: Json, query: dict[str, str], user: User) -> DeleteOptions:
+    """Read DeleteOptions from a body and the query (the query fills in what the body leaves out); raises
+    422.
+    """
+    grace = body.get("gracePeriodSeconds")
+    if grace is None and "gracePeriodSeconds" in query:
+        grace = int(query["gracePeriodSeconds"])
+    propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or None
+    orphan = body.get("orphanDependents")
+    if orphan is None and "orphanDependents" in query:
+        orphan = query["orphanDependents"] == "true"
+    if orphan is not None and propagation is not None:
+        raise _refused(
+            f'Invalid value: "{propagation}": orphanDependents and deletionPropagation cannot be both set',
+            "FieldValueInvalid",
+            "propagationPolicy",
+        )
+    if propagation not in (None, "Orphan", "Background", "Foreground"):
+        raise _refused(
+            f'Unsupported value: "{propagation}": supported values: "Foreground", "Background", "Orphan", "nil"',
+            "FieldValueNotSupported",
+            "propagationPolicy",
+        )
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
+    preconditions = body.get("preconditions") or {}
+    dry = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
+    if dry not in ([], ["All"]):
+        shown = ", ".join(f'"{value}"' for value in dry)
+        raise _refused(f'Unsupported value: [{shown}]: supported values: "All"', "FieldValueNotSupported", "dryRun")
+    return DeleteOptions(
+        grace=grace,
+        propagation=cast("Propagation | None", propagation),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        dry_run=bool(dry),
+        user=user,
+    )
+
+
+def _refused(message: str, reason: str, path: str) -> StatusError:
+    return errors.invalid("DeleteOptions", "meta.k8s.io", "", [errors.Cause(reason, message, path)])

@@ -1,0 +1,158 @@
+"""POST .../pods/NAME/eviction: delete a pod unless its disruption budget forbids it.
+
+Rules and texts: kube-apiserver 1.36 (registry/core/pod/storage/eviction). Pods that do not run (Pending,
+finished, terminating) bypass budgets; a success takes one disruption from the budget and notes the pod in
+disruptedPods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from reprieve.api.objects import LabelSelector
+from reprieve.api.selectors import compile_label_selector
+from reprieve.controlplane import errors
+from reprieve.controlplane.binding import set_condition
+from reprieve.controlplane.deleting import options_from
+from reprieve.controlplane.errors import Cause, StatusError
+from reprieve.controlplane.registry import Registry, WriteOptions, internal_options
+
+Json = dict[str, Any]
+
+_RETRY_SECONDS = 10
+_MOST_DISRUPTED = 2000
+_REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+_DONE: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Json:
+    """Stage an eviction and return the Status to answer; raises 429 if the budget says no."""
+    if (eviction.get("metadata") or {}).get("name", "") != name:
+        raise errors.bad_request("name in URL does not match name in Eviction object")
+    query = {"dryRun": "All"} if options.dry_run else {}
+    deletion = options_from(eviction.get("deleteOptions") or {}, query, options.user)
+    kind = registry.kind("v1", "Pod")
+    state = registry.head(kind, namespace, name)
+    if state is None:
+        raise errors.not_found("pods", "", name)
+    pod = state.decode()
+    if not _bypasses_budgets(pod):
+        budgets = _budgets_of(registry, namespace, state.labels)
+        if len(budgets) > 1:
+            raise errors.internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            )
+        if budgets and not _tolerated_unhealthy(pod, budgets[0]):
+            _take_disruption(registry, budgets[0], name, options, dry_run=deletion.dry_run)
+    # The preconditions of the delete have to hold before the pod is marked.
+    registry._deletion._check_preconditions(kind, name, pod["metadata"], deletion)
+    if not deletion.dry_run:
+        _mark(registry, pod)
+        pod_state = registry.store.put(state.resource, namespace, name, pod, state)
+        if deletion.resource_version is not None:
+            deletion = replace(deletion, resource_version=str(pod_state.revision))
+    registry.delete_now(kind, namespace, name, deletion)
+    return _DONE
+
+
+def _bypasses_budgets(pod: Json) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _budgets_of(registry: Registry, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+    kind = registry.kind("policy/v1", "PodDisruptionBudget")
+    found: list[Json] = []
+    for state in registry.store.heads(kind.storage_key, namespace):
+        budget = state.decode()
+        selector = (budget.get("spec") or {}).get("selector")
+        if selector is None:
+            continue
+        compiled = compile_label_selector(msgspec.convert(selector, LabelSelector))
+        if compiled.matches(labels):
+            found.append(registry.view(kind, state))
+    return found
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _tolerated_unhealthy(pod: Json, budget: Json) -> bool:
+    """Whether an unready pod may go without asking the budget (unhealthyPodEvictionPolicy)."""
+    if _is_ready(pod):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy", 0)
+    return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
+
+
+def _too_many(message: str, retry: int | None = None) -> StatusError:
+    details = {} if retry is None else {"retryAfterSeconds": retry}
+    headers = {} if retry is None else {"Retry-After": str(retry)}
+    return StatusError(
+        429, "TooManyRequests", _REFUSED, details, (Cause("DisruptionBudget", message),), headers=headers
+    )
+
+
+def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteOptions, *, dry_run: bool) -> None:
+    """Check the budget and write down that ``pod`` uses one of its disruptions."""
+    metadata, status = budget["metadata"], budget.get("status") or {}
+    name, group = metadata["name"], "policy"
+    if status.get("observedGeneration", 0) < metadata.get("generation", 0):
+        raise _too_many(f"The disruption budget {name} is still being processed by the server.", _RETRY_SECONDS)
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 0:
+        raise errors.forbidden("poddisruptionbudgets", group, name, "pdb disruptions allowed is negative")
+    if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
+        raise errors.forbidden(
+            "poddisruptionbudgets",
+            group,
+            name,
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        )
+    if allowed == 0:
+        desired, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        if healthy <= desired:
+            raise _too_many(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
+        raise _too_many(f"The disruption budget {name} does not allow evicting pods currently")
+    if dry_run:
+        return
+    stamp = registry.clock.stamp()
+
+    def take(current: Json) -> None:
+        now = current.setdefault("status", {})
+        now["disruptionsAllowed"] = allowed - 1
+        if allowed == 1:
+            insufficient = {
+                "type": "DisruptionAllowed",
+                "status": "False",
+                "observedGeneration": now.get("observedGeneration", 0),
+                "lastTransitionTime": stamp,
+                "reason": "InsufficientPods",
+                "message": "",
+            }
+            set_condition(now, insufficient)
+        now["disruptedPods"] = {**(now.get("disruptedPods") or {}), pod: stamp}
+
+    kind = registry.kind("policy/v1", "PodDisruptionBudget")
+    registry.modify_now(kind, metadata["namespace"], name, take, internal_options(options, "kube-apiserver"), "status")
+
+
+def _mark(registry: Registry, pod: Json) -> None:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": registry.clock.stamp(),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    set_condition(pod.setdefault("status", {}), condition)

@@ -1,0 +1,633 @@
+"""The verbs: what happens between a decoded request and the store, the same for HTTP and for controllers.
+
+The walk of a write: decode (types, unknown fields) -> default -> field ownership -> mutating admission ->
+the server's bookkeeping (``preparing``) -> validation -> validating admission -> staged in the store. All
+of it is synchronous, so no other write can come in between and no lock or retry is needed; the ``async``
+methods then wait until the write is durable. Invariant: nothing is answered that is not durable, nothing is
+stored that was not validated.
+
+In-process callers use the async methods with plain dicts (``get``, ``list``, ``create``, ``update``,
+``modify``, ``patch``, ``delete``, ``watch``); admission steps use the ``*_now`` forms, which only stage.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from reprieve.api.errors import FieldError
+from reprieve.controlplane import errors, patching, rules
+from reprieve.controlplane.admission_chain import SYSTEM, Chain, Operation, Request, User
+from reprieve.controlplane.clock import Clock
+from reprieve.controlplane.conversion import differs, from_storage, to_storage
+from reprieve.controlplane.decoding import Decoder
+from reprieve.controlplane.defaulting import apply_identity
+from reprieve.controlplane.deleting import DeleteOptions, Deletion
+from reprieve.controlplane.errors import Cause, StatusError
+from reprieve.controlplane.kinds import Kind, KindTable
+from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, restrict
+from reprieve.controlplane.schema import Schema
+from reprieve.controlplane.selectors import Selection, select
+from reprieve.controlplane.storage import CompactedError, Store, Stored
+from reprieve.controlplane.storage.store import as_object
+
+Json = dict[str, Any]
+PatchType = Literal["json", "merge", "strategic", "apply"]
+_NAME_ATTEMPTS = 8
+_LONGEST_PREFIX = 58
+
+
+@dataclass
+class WriteOptions:
+    """How a write is to be done; ``warnings`` collects what the client should be told.
+
+    ``manager`` owns the fields written. ``validation`` says what unknown and duplicate fields lead to.
+    """
+
+    user: User = SYSTEM
+    manager: str = "kube-apiserver"
+    dry_run: bool = False
+    validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
+    force: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The object a write led to, in the version of the request; ``created`` tells 201 from 200.
+
+    ``deleted``: the write removed the last finalizer (or was a DELETE) and the object is gone.
+    """
+
+    object: Json
+    created: bool = False
+    deleted: bool = False
+
+
+class Registry:
+    """All verbs over the kinds of ``kinds``; see the module."""
+
+    def __init__(
+        self, store: Store, *, kinds: KindTable | None = None, chain: Chain | None = None, clock: Clock | None = None
+    ) -> None:
+        self.store = store
+        self.kinds = kinds if kinds is not None else KindTable()
+        self.chain = chain if chain is not None else Chain()
+        self.clock = clock if clock is not None else Clock()
+        self.decoder = Decoder(self.kinds)
+        self._deletion = Deletion(self)
+        for kind in self.kinds:
+            self.declare(kind)
+
+    # -- look-ups ------------------------------------------------------------------------------------------
+
+    def declare(self, kind: Kind) -> None:
+        """Tell the store which fields selectors of ``kind`` may ask for (also after adding a custom kind)."""
+        if kind.stored:
+            self.store.declare(kind.storage_key, tuple(dict.fromkeys(kind.fields.values())))
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        """Return the row of an object's apiVersion and kind; raises KeyError."""
+        found = self.kinds.of(api_version, kind)
+        if found is None:
+            raise KeyError(f"{api_version} {kind}")
+        return found
+
+    def schema(self, kind: Kind) -> Schema:
+        """Return the schema of ``kind``."""
+        return self.decoder.schema(kind)
+
+    def view(self, kind: Kind, state: Stored) -> Json:
+        """Decode a stored state into the version of ``kind``; the caller may change the result."""
+        if not differs(kind):
+            return as_object(kind.kind, kind.api_version, state)
+        return from_storage(kind, as_object(kind.kind, kind.storage_version, state))
+
+    def head(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+        """Return the newest state of an object, staged ones included."""
+        return self.store.head(kind.storage_key, namespace if kind.namespaced else "", name)
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return the newest state as an object or None (for admission and writes; readers use
+        :meth:`get`).
+        """
+        state = self.head(kind, namespace, name)
+        return None if state is None else self.view(kind, state)
+
+    # -- reading
+
+    def get_state(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Return the committed state; raises 404."""
+        state = self.store.get(kind.storage_key, namespace if kind.namespaced else "", name)
+        if state is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        return state
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Json:
+        """Return one object; raises 404."""
+        return self.view(kind, self.get_state(kind, namespace, name))
+
+    async def list(
+        self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> tuple[list[Json], int]:
+        """Return the selected objects in key order and the revision they show; raises 400 for bad
+        selectors.
+        """
+        page = self.store.page(kind.storage_key, namespace, match=select(kind, labels, fields).match)
+        return [self.view(kind, state) for state in page.states], page.revision
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        since: int | None = None,
+        selection: Selection | None = None,
+    ) -> AsyncIterator[tuple[str, Json]]:
+        """Yield (type, object) for every change after ``since`` (None: from now on), until cancelled.
+
+        Raises 410 if ``since`` is too old or the caller fell too far behind: list again, then watch from
+        there.
+        """
+        chosen = selection if selection is not None else select(kind, labels, fields)
+        try:
+            subscription = self.store.subscribe(kind.storage_key, namespace, match=chosen.match, since=since)
+        except CompactedError as error:
+            raise errors.expired(str(error)) from error
+        try:
+            while not subscription.closed:
+                await subscription.wait()
+                for event in subscription.take():
+                    yield event.type, self.view(kind, event.state)
+                if subscription.overflowed:
+                    raise errors.expired("the watcher fell too far behind")
+        finally:
+            self.store.unsubscribe(subscription)
+
+    # -- writing: async forms ------------------------------------------------------------------------------
+
+    async def create(self, kind: Kind, obj: Json, *, namespace: str = "", options: WriteOptions | None = None) -> Json:
+        """Create ``obj`` (consumed) and return it as stored, once it is durable."""
+        outcome = self.create_now(kind, namespace, obj, options or WriteOptions())
+        await self.store.settled()
+        return outcome.object
+
+    async def update(
+        self, kind: Kind, obj: Json, *, subresource: str = "", options: WriteOptions | None = None
+    ) -> Json:
+        """Replace an object by ``obj`` (consumed; its resourceVersion is checked if set) and return the
+        result.
+        """
+        metadata = obj["metadata"]
+        outcome = self.update_now(
+            kind, metadata.get("namespace", ""), metadata["name"], obj, options or WriteOptions(), subresource
+        )
+        await self.store.settled()
+        return outcome.object
+
+    async def modify(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[Json], None],
+        *,
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> Json:
+        """Apply ``change`` to the newest state in place and write it: a read-modify-write that cannot
+        conflict.
+        """
+        outcome = self.modify_now(kind, namespace, name, change, options or WriteOptions(), subresource)
+        await self.store.settled()
+        return outcome.object
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch_type: PatchType,
+        patch: Any,
+        *,
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> Json:
+        """Patch an object and return the result."""
+        outcome = self.patch_now(kind, namespace, name, patch_type, patch, options or WriteOptions(), subresource)
+        await self.store.settled()
+        return outcome.object
+
+    async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions | None = None) -> Outcome:
+        """Delete an object; the outcome tells whether it is gone or waits for grace or finalizers."""
+        outcome = self.delete_now(kind, namespace, name, options or DeleteOptions())
+        await self.store.settled()
+        return outcome
+
+    # -- writing: staged -----------------------------------------------------------------------------------
+
+    def create_now(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
+        """Stage a create of a decoded object."""
+        metadata = obj.setdefault("metadata", {})
+        self._place(kind, namespace, metadata)
+        drop_foreign_status(kind, obj)
+        if options.manager:
+            obj = patching.track_update(
+                self.schema(kind),
+                None,
+                obj,
+                manager=options.manager,
+                subresource="",
+                now=self.clock.stamp(),
+                api_version=kind.api_version,
+            )
+        return self._admit_create(kind, namespace, obj, options)
+
+    def _admit_create(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
+        """Stage a create whose field ownership is settled."""
+        metadata = obj["metadata"]
+        request = self._request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
+        obj = self._mutated(kind, request)
+        metadata = obj["metadata"]
+        version = metadata.pop("resourceVersion", "")
+        stamp = self.clock.stamp()
+        self._new_identity(metadata, stamp)
+        before_create(kind, obj, stamp)
+        generated = self._generate_name(metadata)
+        apply_identity(kind, obj)
+        name = metadata.get("name", "")
+        self._refuse(kind, name, self._problems(kind, obj))
+        stored_form = to_storage(kind, obj)
+        request.object, request.name = stored_form, name
+        self.chain.validate(request)
+        if version:
+            raise errors.internal("resourceVersion should not be set on objects to be created")
+        key_namespace = namespace if kind.namespaced else ""
+        for _ in range(_NAME_ATTEMPTS):
+            if not generated or self.store.head(kind.storage_key, key_namespace, metadata["name"]) is None:
+                break
+            metadata["name"] = generated + self.clock.suffix()
+            stored_form["metadata"]["name"] = metadata["name"]
+        name = metadata["name"]
+        if self.store.head(kind.storage_key, key_namespace, name) is not None:
+            raise errors.already_exists(kind.plural, kind.group, name)
+        if not options.dry_run:
+            if kind.stored:
+                state = self.store.put(kind.storage_key, key_namespace, name, stored_form, None)
+                obj["metadata"]["resourceVersion"] = str(state.revision)
+            self.chain.committed(request)
+        return Outcome(self._headed(kind, obj), created=True)
+
+    def update_now(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        obj: Json,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Outcome:
+        """Stage a PUT of a decoded object."""
+        metadata = obj.setdefault("metadata", {})
+        state = self.head(kind, namespace, name)
+        self._check_name(metadata, name)
+        self._place(kind, namespace, metadata)
+        if state is None:
+            if not kind.create_on_update or subresource:
+                raise errors.not_found(kind.plural, kind.group, name)
+            metadata["name"] = name
+            metadata.pop("resourceVersion", None)
+            return self.create_now(kind, namespace, obj, options)
+        old = self.view(kind, state)
+        self._check_version(kind, name, metadata, old["metadata"], unconditional=kind.unconditional_update)
+        uid = metadata.get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            raise self.precondition_failed(kind, namespace, name, uid, old["metadata"]["uid"])
+        return self._replace(kind, state, old, obj, options, subresource)
+
+    def modify_now(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[Json], None],
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Outcome:
+        """Stage a change of the newest state; ``change`` works in place."""
+        state = self.head(kind, namespace, name)
+        if state is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        new = self.view(kind, state)
+        change(new)
+        return self._replace(kind, state, self.view(kind, state), new, options, subresource)
+
+    def patch_now(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Outcome:
+        """Stage a patch (``patch`` is the decoded body: a list of operations for JSON patch, else a dict)."""
+        state = self.head(kind, namespace, name)
+        old = None if state is None else self.view(kind, state)
+        if patch_type == "apply":
+            return self._apply(kind, namespace, name, state, old, patch, options, subresource)
+        if state is None or old is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        try:
+            if patch_type == "json":
+                patched = patching.json_patch(old, patch)
+            elif patch_type == "merge":
+                patched = patching.merge_patch(old, patch)
+            else:
+                patched = patching.strategic_merge(self.schema(kind), old, patch)
+        except patching.PatchError as error:
+            raise _patch_refused(error) from error
+        new = self.decoder.patched(kind, patched, options.validation, options.warnings)
+        metadata = new.setdefault("metadata", {})
+        self._check_name(metadata, name)
+        self._place(kind, namespace, metadata)
+        self._check_version(kind, name, metadata, old["metadata"], unconditional=True)
+        uid = metadata.get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            text = f'Invalid value: "{uid}": field is immutable'
+            cause = Cause("FieldValueInvalid", text, "metadata.uid")
+            raise errors.invalid(kind.kind, kind.group, name, [cause, cause])
+        return self._replace(kind, state, old, new, options, subresource)
+
+    def _apply(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        state: Stored | None,
+        old: Json | None,
+        applied: Json,
+        options: WriteOptions,
+        subresource: str,
+    ) -> Outcome:
+        """Server-side apply: merge what the manager states with what others own."""
+        self.decoder.check_applied(kind, applied)
+        metadata = applied.setdefault("metadata", {})
+        if "managedFields" in metadata and metadata["managedFields"] is not None:
+            raise errors.bad_request("metadata.managedFields must be nil")
+        self._check_name(metadata, name)
+        metadata["name"] = name
+        self._place(kind, namespace, metadata)
+        if old is not None:
+            self._check_version(kind, name, metadata, old["metadata"], unconditional=True)
+        elif subresource:
+            raise errors.not_found(kind.plural, kind.group, name)
+        elif metadata.get("uid"):
+            why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+            raise errors.conflict(kind.plural, kind.group, name, why)
+        else:
+            self._namespace_must_exist(kind, namespace)
+        try:
+            merged = patching.apply(
+                self.schema(kind),
+                old,
+                applied,
+                manager=options.manager,
+                force=options.force,
+                subresource=subresource,
+                now=self.clock.stamp(),
+                api_version=kind.api_version,
+            )
+        except patching.ApplyConflict as error:
+            causes = tuple(Cause(c.reason, c.message, c.field) for c in error.causes)
+            raise StatusError(409, "Conflict", str(error), None, causes) from error
+        except patching.PatchError as error:
+            raise _patch_refused(error) from error
+        new = self.decoder.patched(kind, merged, options.validation, options.warnings)
+        if state is None or old is None:
+            drop_foreign_status(kind, new)
+            return self._admit_create(kind, namespace, new, options)
+        # A resourceVersion or uid in the applied body was a precondition, not a value.
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        return self._replace(kind, state, old, new, options, subresource, track=False)
+
+    def _namespace_must_exist(self, kind: Kind, namespace: str) -> None:
+        if kind.namespaced and self.store.head("namespaces", "", namespace) is None:
+            raise errors.not_found("namespaces", "", namespace)
+
+    def _replace(
+        self,
+        kind: Kind,
+        state: Stored,
+        old: Json,
+        new: Json,
+        options: WriteOptions,
+        subresource: str,
+        *,
+        track: bool = True,
+    ) -> Outcome:
+        """Stage the step from ``old`` to ``new``: the common end of update, patch, apply and modify."""
+        name, namespace = state.name, state.namespace
+        before, metadata = old["metadata"], new["metadata"]
+        for key in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"):
+            if key in before:
+                metadata[key] = before[key]
+            elif key != "generateName":
+                metadata.pop(key, None)
+        metadata["resourceVersion"] = before["resourceVersion"]
+        restrict(kind, new, old, subresource)
+        if track and options.manager:
+            new = patching.track_update(
+                self.schema(kind),
+                old,
+                new,
+                manager=options.manager,
+                subresource=subresource,
+                now=self.clock.stamp(),
+                api_version=kind.api_version,
+            )
+        request = self._request("UPDATE", kind, namespace, name, subresource, new, old, options)
+        new = self._mutated(kind, request)
+        # Admission has no say in what this door may not touch.
+        restrict(kind, new, old, subresource)
+        count_generation(kind, new, old, subresource)
+        self._refuse(kind, name, self._problems(kind, new, old, subresource))
+        stored_form = to_storage(kind, new)
+        request.object = stored_form
+        self.chain.validate(request)
+        gone = self._deletion.completes(kind, new)
+        if not gone and new == old:
+            return Outcome(self._headed(kind, new))
+        if not options.dry_run:
+            if gone:
+                self.store.delete(state, copy.deepcopy(stored_form))
+            else:
+                written = self.store.put(state.resource, namespace, name, stored_form, state)
+                new["metadata"]["resourceVersion"] = str(written.revision)
+            self.chain.committed(request)
+        return Outcome(self._headed(kind, new), deleted=gone)
+
+    def create_review(self, kind: Kind, namespace: str, review: Json, options: WriteOptions) -> Json:
+        """Return a review object with its bookkeeping done; reviews are answered, never stored."""
+        metadata = review.setdefault("metadata", {})
+        self._place(kind, namespace, metadata)
+        review.pop("status", None)
+        if options.manager and review.get("spec"):
+            review = patching.track_update(
+                self.schema(kind),
+                None,
+                review,
+                manager=options.manager,
+                subresource="",
+                now=self.clock.stamp(),
+                api_version=kind.api_version,
+            )
+        if kind.kind == "SelfSubjectReview":
+            review["metadata"]["creationTimestamp"] = self.clock.stamp()
+        self._refuse(kind, "", rules.validate_create(kind, review))
+        return self._headed(kind, review)
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+        """Stage a DELETE."""
+        return self._deletion.delete(kind, namespace, name, options)
+
+    # -- parts
+
+    def _request(
+        self,
+        operation: Operation,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        subresource: str,
+        obj: Json | None,
+        old: Json | None,
+        options: WriteOptions,
+    ) -> Request:
+        return Request(
+            operation,
+            self.kinds.storage_kind(kind),
+            namespace if kind.namespaced else "",
+            name,
+            subresource,
+            None if obj is None else self._storable(kind, name, obj, old, subresource),
+            None if old is None else to_storage(kind, old),
+            options.user,
+            options.dry_run,
+            self,
+            options.warnings,
+        )
+
+    def _storable(self, kind: Kind, name: str, obj: Json, old: Json | None, subresource: str) -> Json:
+        """Return ``obj`` in its storage form; a value without one is refused as validation words it."""
+        try:
+            return to_storage(kind, obj)
+        except FieldError as error:
+            self._refuse(kind, name, self._problems(kind, obj, old, subresource))
+            cause = Cause("FieldValueInvalid", error.message, error.path)
+            raise errors.invalid(kind.kind, kind.group, name, [cause]) from error
+
+    def _mutated(self, kind: Kind, request: Request) -> Json:
+        """Run mutating admission on the storage form and return the object in the request's version."""
+        self.chain.mutate(request)
+        return from_storage(kind, request.new)
+
+    @staticmethod
+    def _headed(kind: Kind, obj: Json) -> Json:
+        """Return the object with kind and apiVersion first (the store takes them off what it writes)."""
+        return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
+
+    @staticmethod
+    def _place(kind: Kind, namespace: str, metadata: Json) -> None:
+        """Bring the namespace of the object in line with that of the request; raises 400."""
+        if not kind.namespaced:
+            metadata.pop("namespace", None)
+        elif metadata.get("namespace", "") in ("", namespace):
+            metadata["namespace"] = namespace
+        else:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+
+    @staticmethod
+    def _check_name(metadata: Json, name: str) -> None:
+        given = metadata.get("name", "")
+        if given and given != name:
+            raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        metadata["name"] = name
+
+    @staticmethod
+    def _check_version(kind: Kind, name: str, metadata: Json, before: Json, *, unconditional: bool) -> None:
+        """Optimistic concurrency: a resourceVersion in the new object must be the present one."""
+        version = metadata.get("resourceVersion", "")
+        if version in ("", "0"):
+            if unconditional:
+                return
+            cause = Cause(
+                "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
+            )
+            raise errors.invalid(kind.plural, kind.group, name, [cause])
+        if not version.isascii() or not version.isdigit():
+            raise errors.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        if version != before["resourceVersion"]:
+            raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
+
+    def _new_identity(self, metadata: Json, stamp: str) -> None:
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(key, None)
+        metadata["uid"] = self.clock.uid()
+        metadata["creationTimestamp"] = stamp
+
+    def _generate_name(self, metadata: Json) -> str:
+        """Fill the name from generateName if it is absent; returns the prefix it was made from, or ""."""
+        prefix: str = metadata.get("generateName", "")
+        if metadata.get("name") or not prefix:
+            return ""
+        prefix = prefix[:_LONGEST_PREFIX]
+        metadata["name"] = prefix + self.clock.suffix()
+        return prefix
+
+    def _problems(self, kind: Kind, new: Json, old: Json | None = None, subresource: str = "") -> Sequence[Any]:
+        """Validate by the rules of the kind, custom resources also by their schema."""
+        if old is None:
+            problems = [*rules.validate_create(kind, new)]
+        else:
+            problems = [*rules.validate_update(kind, new, old, subresource or None)]
+        structural = self.schema(kind).structural
+        if structural is not None:
+            problems.extend(structural.validate(new, old))
+        return problems
+
+    @staticmethod
+    def _refuse(kind: Kind, name: str, problems: Sequence[Any]) -> None:
+        if problems:
+            causes = [Cause(problem.reason, problem.message, problem.field) for problem in problems]
+            raise errors.invalid(kind.kind, kind.group, name, causes)
+
+    @staticmethod
+    def precondition_failed(
+        kind: Kind, namespace: str, name: str, asked: str, found: str, what: str = "UID"
+    ) -> StatusError:
+        """409 as storage words a uid or resourceVersion that is not the one of the object."""
+        path = "/".join(part for part in ("/registry", kind.plural, namespace, name) if part)
+        return errors.conflict(
+            kind.plural,
+            kind.group,
+            name,
+            f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}",
+        )
+
+
+def _patch_refused(error: Any) -> StatusError:
+    return StatusError(error.code, error.reason, error.message, {} if error.code == 422 else None)
+
+
+def internal_options(options: WriteOptions, manager: str) -> WriteOptions:
+    """Return ``options`` for a write the server does on behalf of a request (binding, quota use, budgets)."""
+    return replace(options, manager=manager, validation="Ignore")

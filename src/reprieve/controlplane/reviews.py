@@ -1,0 +1,64 @@
+"""Reviews: questions that are answered and not stored (who am I, may I, what may I, is this token good)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.authorization import Attributes, Authorizer
+from reprieve.controlplane.kinds import Kind
+
+if TYPE_CHECKING:
+    from reprieve.controlplane.security import Tokens
+
+Json = dict[str, Any]
+
+
+def _info(user: User) -> Json:
+    out: Json = {"username": user.name}
+    if user.uid:
+        out["uid"] = user.uid
+    out["groups"] = list(user.groups)
+    return out
+
+
+def _attributes(spec: Json) -> Attributes:
+    path = spec.get("nonResourceAttributes")
+    if path:
+        return Attributes(path.get("verb", ""), path=path.get("path", "") or "/")
+    asked = spec.get("resourceAttributes") or {}
+    return Attributes(
+        asked.get("verb", ""),
+        asked.get("group", ""),
+        asked.get("resource", ""),
+        asked.get("subresource", ""),
+        asked.get("namespace", ""),
+        asked.get("name", ""),
+    )
+
+
+def _decision(authorizer: Authorizer, user: User, spec: Json) -> Json:
+    decision = authorizer.decide(user, _attributes(spec))
+    status: Json = {"allowed": decision.allowed}
+    if decision.reason:
+        status["reason"] = decision.reason
+    return status
+
+
+def answer(kind: Kind, review: Json, user: User, authorizer: Authorizer, tokens: Tokens) -> Json:
+    """Return the status that answers ``review`` (a decoded object of a review kind) asked by ``user``."""
+    spec = review.get("spec") or {}
+    match kind.kind:
+        case "SelfSubjectReview":
+            return {"userInfo": _info(user)}
+        case "SelfSubjectAccessReview":
+            return _decision(authorizer, user, spec)
+        case "SelfSubjectRulesReview":
+            resources, paths = authorizer.rules_for(user, spec.get("namespace", ""))
+            return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
+        case "TokenReview":
+            found = tokens.user(spec.get("token", ""))
+            return {"authenticated": False} if found is None else {"authenticated": True, "user": _info(found)}
+        case _:
+            asked = User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
+            return _decision(authorizer, asked, spec)

@@ -1,0 +1,102 @@
+"""The scale subresource: replicas of a workload as an autoscaling/v1 Scale, read and written.
+
+Built-in kinds keep replicas in ``spec.replicas``; a custom resource says in its definition where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from reprieve.api.objects import LabelSelector
+from reprieve.api.selectors import compile_label_selector
+from reprieve.controlplane import errors
+from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
+
+Json = dict[str, Any]
+
+_BUILTIN: Mapping[str, str] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+
+def _paths(kind: Kind) -> Mapping[str, str]:
+    if not kind.custom:
+        return _BUILTIN
+    subresources = (kind.definition or {}).get("subresources") or {}
+    return subresources.get("scale") or _BUILTIN
+
+
+def _read(obj: Any, path: str) -> Any:
+    for step in path.strip(".").split("."):
+        obj = obj.get(step) if isinstance(obj, dict) else None
+    return obj
+
+
+def _selector(kind: Kind, obj: Json) -> str:
+    paths = _paths(kind)
+    if "labelSelectorPath" in paths:
+        return str(_read(obj, paths["labelSelectorPath"]) or "")
+    selector = (obj.get("spec") or {}).get("selector")
+    if kind.kind == "ReplicationController":
+        return ",".join(f"{key}={value}" for key, value in sorted((selector or {}).items()))
+    if kind.custom or not selector:
+        return ""
+    text = str(compile_label_selector(msgspec.convert(selector, LabelSelector)))
+    plain = selector.get("matchLabels") or {}
+    if not selector.get("matchExpressions"):
+        return ",".join(f"{key}={value}" for key, value in sorted(plain.items()))
+    return text
+
+
+def scale_of(kind: Kind, obj: Json) -> Json:
+    """Return the Scale of an object."""
+    paths, metadata = _paths(kind), obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: Json = {"replicas": _read(obj, paths["statusReplicasPath"]) or 0}
+    selector = _selector(kind, obj)
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"replicas": _read(obj, paths["specReplicasPath"]) or 0},
+        "status": status,
+    }
+
+
+def write_scale_now(
+    registry: Registry, kind: Kind, namespace: str, name: str, scale: Json, options: WriteOptions
+) -> Outcome:
+    """Stage new replicas from a Scale (its resourceVersion and uid, if set, must be the present ones)."""
+    metadata = scale.get("metadata") or {}
+    if metadata.get("name", name) != name:
+        raise errors.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        )
+    old = registry.find(kind, namespace, name)
+    if old is None:
+        raise errors.not_found(kind.plural, kind.group, name)
+    version = metadata.get("resourceVersion")
+    if version and version != old["metadata"]["resourceVersion"]:
+        raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        cause = errors.Cause(
+            "FieldValueInvalid",
+            f"Invalid value: {replicas}: must be greater than or equal to 0",
+            "spec.replicas",
+        )
+        raise errors.invalid("Scale", "autoscaling", name, [cause])
+    steps = _paths(kind)["specReplicasPath"].strip(".").split(".")
+
+    def change(obj: Json) -> None:
+        holder = obj
+        for step in steps[:-1]:
+            holder = holder.setdefault(step, {})
+        holder[steps[-1]] = replicas
+
+    outcome = registry.modify_now(kind, namespace, name, change, options, "scale")
+    return Outcome(scale_of(kind, outcome.object))

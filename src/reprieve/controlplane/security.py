@@ -1,0 +1,282 @@
+"""Certificates, tokens and kubeconfigs: all secrets of a server, made once and kept in its data directory.
+
+Invariants: a file with a secret is created with mode 0600 and replaced in one step; tokens are kept in
+memory as hashes; no secret is logged. Service account tokens are signed statements (HMAC-SHA-256) that any
+start of the same data directory can check.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import secrets
+import ssl
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.authorization import AUTHENTICATED, MASTERS, READERS
+
+_CA_YEARS = 10
+_SERVER_DAYS = 365
+_RENEW_DAYS = 30
+_DEFAULT_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
+ADMIN = User("admin", (MASTERS, AUTHENTICATED), "admin")
+READER = User("reader", (READERS, AUTHENTICATED), "reader")
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Create or replace a file only its owner may read, in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(draft, 0o600)
+        os.replace(draft, path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Where the PEM files are: the CA, and the server's certificate with its key."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context of the server."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.certificate, self.key)
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+
+def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{path}: not an elliptic-curve key")
+    return key
+
+
+def _subject(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _make_ca(directory: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    name = _subject("reprieve local CA")
+    public = key.public_key()
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=365 * _CA_YEARS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.KeyUsage(True, False, False, False, False, True, True, False, False), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    write_secret(directory / "ca.key", _pem_key(key))
+    write_secret(directory / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _make_server(directory: Path, names: Iterable[str]) -> None:
+    ca_key = _load_key(directory / "ca.key")
+    ca = x509.load_pem_x509_certificate((directory / "ca.crt").read_bytes())
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(_subject("reprieve-apiserver"))
+        .issuer_name(ca.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=_SERVER_DAYS))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(True, False, False, False, False, False, False, False, False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    write_secret(directory / "server.key", _pem_key(key))
+    write_secret(directory / "server.crt", certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _still_good(path: Path, names: tuple[str, ...]) -> bool:
+    if not path.exists():
+        return False
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    if certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=_RENEW_DAYS):
+        return False
+    have = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {_alternative(name) for name in names} <= set(have)
+
+
+def certificates(directory: Path, extra_names: Iterable[str] = ()) -> Certificates:
+    """Return the certificates in ``directory``, made or renewed as needed; ``extra_names`` are hosts or
+    addresses.
+    """
+    names = tuple(dict.fromkeys((*_DEFAULT_NAMES, *extra_names)))
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not (directory / "ca.crt").exists() or not (directory / "ca.key").exists():
+        _make_ca(directory)
+        (directory / "server.crt").unlink(missing_ok=True)
+    if not _still_good(directory / "server.crt", names) or not (directory / "server.key").exists():
+        _make_server(directory, names)
+    return Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unb64(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+class Tokens:
+    """Bearer tokens: fixed ones by hash, and signed ones for service accounts."""
+
+    def __init__(self, signing_key: bytes) -> None:
+        self._key = signing_key
+        self._users: dict[bytes, User] = {}
+
+    def add(self, token: str, user: User) -> None:
+        """Let ``token`` stand for ``user``."""
+        self._users[_digest(token)] = user
+
+    def user(self, token: str) -> User | None:
+        """Return whom a token stands for, or None."""
+        found = self._users.get(_digest(token))
+        return found if found is not None else self._service_account(token)
+
+    def issue(self, namespace: str, name: str, uid: str, seconds: int, audiences: list[str]) -> tuple[str, int]:
+        """Return a signed token for a service account and when it ends (seconds since 1970)."""
+        ends = int(time.time()) + seconds
+        claims = {
+            "aud": audiences,
+            "exp": ends,
+            "iat": ends - seconds,
+            "iss": "https://kubernetes.default.svc",
+            "jti": secrets.token_hex(8),
+            "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}},
+            "sub": f"system:serviceaccount:{namespace}:{name}",
+        }
+        head = _b64(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
+        signed = f"{head}.{_b64(json.dumps(claims).encode())}"
+        return f"{signed}.{_b64(self._sign(signed))}", ends
+
+    def _sign(self, text: str) -> bytes:
+        return hmac.digest(self._key, text.encode(), "sha256")
+
+    def _service_account(self, token: str) -> User | None:
+        signed, dot, signature = token.rpartition(".")
+        if not dot or signed.count(".") != 1 or len(token) > 8192:
+            return None
+        try:
+            if not hmac.compare_digest(_unb64(signature), self._sign(signed)):
+                return None
+            claims: dict[str, Any] = json.loads(_unb64(signed.partition(".")[2]))
+        except ValueError:
+            return None
+        if claims.get("exp", 0) < time.time():
+            return None
+        account = claims["kubernetes.io"]
+        namespace = account["namespace"]
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+        return User(claims["sub"], groups, account["serviceaccount"]["uid"])
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What a data directory keeps besides objects: the two fixed tokens and the key for signed ones."""
+
+    admin_token: str
+    reader_token: str
+    signing_key: bytes
+
+    def tokens(self) -> Tokens:
+        """Return the table of tokens that go with these secrets."""
+        tokens = Tokens(self.signing_key)
+        tokens.add(self.admin_token, ADMIN)
+        tokens.add(self.reader_token, READER)
+        return tokens
+
+
+def load_secrets(directory: Path) -> Secrets:
+    """Return the secrets kept in ``directory``, made at the first start; raises ValueError for a broken
+    file.
+    """
+    path = directory / "tokens.json"
+    if not path.exists():
+        made = {
+            "admin": secrets.token_urlsafe(32),
+            "reader": secrets.token_urlsafe(32),
+            "signingKey": _b64(secrets.token_bytes(32)),
+        }
+        write_secret(path, json.dumps(made).encode())
+    try:
+        kept = json.loads(path.read_bytes())
+        return Secrets(str(kept["admin"]), str(kept["reader"]), _unb64(kept["signingKey"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a token file of this program; delete it to get new tokens") from error
+
+
+def write_kubeconfig(path: Path, *, server: str, ca: Path | None, token: str, name: str = "reprieve") -> None:
+    """Write a kubeconfig (mode 0600) with the CA inside, so that it works from anywhere on the machine."""
+    cluster: dict[str, Any] = {"server": server}
+    if ca is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(ca.read_bytes()).decode()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "current-context": name,
+        "preferences": {},
+    }
+    write_secret(path, yaml.safe_dump(config, sort_keys=False).encode())

@@ -1,0 +1,292 @@
+"""The ASGI application: who asks, what for, may he; then the resource, discovery, or a plain path.
+
+One function per request, no framework routing in between: the paths of the API follow from the table of
+kinds. Invariant: every request gets exactly one answer; an unexpected error is logged and answered as a 500
+Status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from reprieve.controlplane import errors, openapi
+from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.authorization import ANONYMOUS, AUTHENTICATED, MASTERS, Authorizer
+from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.registry import Registry
+from reprieve.controlplane.security import Tokens
+from reprieve.controlplane.server.bodies import Disconnected, Receive, read_body
+from reprieve.controlplane.server.discovery import VERSION_INFO, Discovery, wants_aggregated
+from reprieve.controlplane.server.negotiation import negotiate
+from reprieve.controlplane.server.query import watch_options
+from reprieve.controlplane.server.rendering import Renderer, Reply, Send, encode, error_reply, send_reply
+from reprieve.controlplane.server.resources import Call, PlainNotFound, Resources, resolve
+from reprieve.controlplane.server.target import Target, read_target
+from reprieve.controlplane.server.watching import WatchStream, WatchTimes
+from reprieve.controlplane.storage import StorageError
+
+Json = dict[str, Any]
+Scope = MutableMapping[str, Any]
+
+log = logging.getLogger("reprieve.apiserver")
+
+_OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers", "shutdown")
+
+
+@dataclass
+class AppOptions:
+    """How requests are treated. ``future_wait``: seconds to wait for a resourceVersion ahead of us."""
+
+    anonymous: bool = False
+    future_wait: float = 3.0
+    server_address: str = ""
+    times: WatchTimes = field(default_factory=WatchTimes)
+
+
+class App:
+    """The application over one registry."""
+
+    def __init__(
+        self, registry: Registry, authorizer: Authorizer, tokens: Tokens, options: AppOptions | None = None
+    ) -> None:
+        self.registry = registry
+        self.authorizer = authorizer
+        self.tokens = tokens
+        self.options = options or AppOptions()
+        self.renderer = Renderer(registry)
+        self.resources = Resources(registry, self.renderer, authorizer, tokens, future_wait=self.options.future_wait)
+        self.discovery = Discovery(registry.kinds, self.options.server_address)
+        self.stopping = False
+        self._documents: dict[str, tuple[int, bytes]] = {}
+        self._plain: dict[str, Callable[[Target, Mapping[str, str]], Reply]] = {
+            "": self._root,
+            "/": self._root,
+            "/version": self._version,
+            "/healthz": self._health,
+            "/livez": self._health,
+            "/readyz": self._health,
+            "/api": self._api,
+            "/apis": self._apis,
+            "/openapi/v2": self._openapi_v2,
+            "/openapi/v3": self._openapi_v3_index,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one connection event of ASGI."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        gzip = "gzip" in headers.get("accept-encoding", "")
+        try:
+            reply = await self._answer(scope, headers, receive, send)
+        except StatusError as error:
+            reply = error_reply(error)
+        except PlainNotFound:
+            reply = Reply(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        except Disconnected:
+            return
+        except StorageError as error:
+            log.error("storage: %s", error)
+            reply = error_reply(StatusError(500, "InternalError", f"Internal error occurred: {error}"))
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            reply = error_reply(StatusError(500, "InternalError", "Internal error occurred; see the server's log"))
+        if reply is not None:
+            await send_reply(send, reply, gzip=gzip, head=scope["method"] == "HEAD")
+
+    @staticmethod
+    async def _lifespan(receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Reply | None:
+        user = self._impersonated(self._authenticate(headers), headers)
+        target = read_target(scope["method"], scope["path"], scope["query_string"])
+        self.authorizer.check(user, target.attributes)
+        if not target.resource:
+            return self._plain_path(target, headers)
+        kind = resolve(self.registry, target)
+        if target.watch:
+            answer = negotiate(headers.get("accept", ""))
+            namespace = target.namespace if kind.namespaced and target.namespace else None
+            query = dict(target.query)
+            if target.name:  # the old /watch/ path of one object
+                query["fieldSelector"] = f"metadata.name={target.name}"
+            options = watch_options(query)
+            stream = WatchStream(
+                self.registry, self.renderer, kind, namespace, options, answer, query, self.options.times
+            )
+            await self._stream(stream, receive, send)
+            return None
+        body = b""
+        if target.verb not in ("get", "list"):
+            length = headers.get("content-length")
+            body = await read_body(receive, int(length) if length and length.isdigit() else None)
+        return await self.resources.handle(Call(target, kind, user, headers, body))
+
+    @staticmethod
+    async def _stream(stream: WatchStream, receive: Receive, send: Send) -> None:
+        disconnected = asyncio.Event()
+
+        async def listen() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            disconnected.set()
+
+        listener = asyncio.ensure_future(listen())
+        try:
+            await stream.run(send, disconnected)
+        finally:
+            listener.cancel()
+
+    # -- who -----------------------------------------------------------------------------------------------
+
+    def _authenticate(self, headers: Headers) -> User:
+        header = headers.get("authorization", "")
+        if not header:
+            if self.options.anonymous:
+                return ANONYMOUS
+            raise _unauthorized()
+        scheme, _, token = header.partition(" ")
+        user = self.tokens.user(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise _unauthorized()
+        return user
+
+    def _impersonated(self, user: User, headers: Headers) -> User:
+        """Let system:masters act as somebody else (kubectl --as)."""
+        name = headers.get("impersonate-user")
+        if not name:
+            return user
+        if MASTERS not in user.groups:
+            raise errors.forbidden(
+                "users", "", name, f'User "{user.name}" cannot impersonate resource "users" in API group "" at the '
+                "cluster scope"
+            )  # fmt: skip
+        return User(name, (*headers.getlist("impersonate-group"), AUTHENTICATED))
+
+    # -- paths that are no resource ------------------------------------------------------------------------
+
+    def _plain_path(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        path = target.path.rstrip("/") or "/"
+        if target.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        found = self._plain.get(path)
+        if found is not None:
+            return found(target, headers)
+        parts = path.split("/")[1:]
+        if parts[0] == "openapi" and len(parts) >= 3 and parts[1] == "v3":
+            return self._openapi_v3("/".join(parts[2:]))
+        if parts[0] in ("healthz", "livez", "readyz") and len(parts) > 1 and "/".join(parts[1:]) in _CHECKS:
+            return Reply(200, b"ok", "text/plain; charset=utf-8")
+        if parts[0] == "api" and len(parts) == 2:
+            return self._resource_list("", parts[1])
+        if parts[0] == "apis" and len(parts) == 2:
+            group = self.discovery.group(parts[1])
+            if group is None:
+                raise PlainNotFound
+            return Reply(200, encode(group))
+        if parts[0] == "apis" and len(parts) == 3:
+            if parts[1] not in self.registry.kinds.groups():
+                raise PlainNotFound
+            return self._resource_list(parts[1], parts[2])
+        raise PlainNotFound
+
+    def _resource_list(self, group: str, version: str) -> Reply:
+        found = self.discovery.resources(group, version)
+        if found is None:
+            raise errors.unknown_resource()
+        return Reply(200, encode(found))
+
+    def _root(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        paths = {"/.well-known/openid-configuration", "/api", "/apis", "/openapi/v2", "/openapi/v3"} - {
+            "/.well-known/openid-configuration"
+        }
+        paths |= {"/healthz", "/livez", "/readyz", "/version"}
+        for group, versions in self.registry.kinds.groups().items():
+            base = f"/apis/{group}" if group else "/api"
+            paths.add(base)
+            paths.update(f"{base}/{version}" for version in versions)
+        return Reply(200, encode({"paths": sorted(paths)}))
+
+    @staticmethod
+    def _version(target: Target, headers: Mapping[str, str]) -> Reply:
+        return Reply(200, encode(VERSION_INFO))
+
+    def _health(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        if self.stopping and target.path.startswith("/readyz"):
+            return Reply(500, b"[-]shutdown failed: shutting down\n", "text/plain; charset=utf-8")
+        if "verbose" not in target.query:
+            return Reply(200, b"ok", "text/plain; charset=utf-8")
+        name = target.path.strip("/").split("/")[0]
+        lines = [f"[+]{check} ok" for check in _CHECKS]
+        return Reply(200, "\n".join([*lines, f"{name} check passed\n"]).encode(), "text/plain; charset=utf-8")
+
+    def _api(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        version = wants_aggregated(headers.get("accept", ""))
+        if version is None:
+            return Reply(200, encode(self.discovery.core_versions()))
+        return self._aggregated(version, core=True)
+
+    def _apis(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        version = wants_aggregated(headers.get("accept", ""))
+        if version is None:
+            return Reply(200, encode(self.discovery.groups()))
+        return self._aggregated(version, core=False)
+
+    def _aggregated(self, version: str, *, core: bool) -> Reply:
+        body = self._remembered(f"{core}{version}", lambda: encode(self.discovery.aggregated(core, version)))
+        media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+        return Reply(200, body, media, {"Vary": "Accept"})
+
+    def _remembered(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return a document, made once per state of the table of kinds."""
+        generation = self.registry.kinds.generation
+        found = self._documents.get(name)
+        if found is None or found[0] != generation:
+            found = self._documents[name] = (generation, make())
+        return found[1]
+
+    def _openapi_v2(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        kinds = list(self.registry.kinds)
+        if _OPENAPI_PROTOBUF in headers.get("accept", "").replace(" ", ""):
+            packed = self._remembered("v2proto", lambda: openapi.v2_protobuf(kinds) or b"")
+            if packed:
+                return Reply(200, packed, "application/octet-stream")
+        return Reply(200, self._remembered("v2", lambda: encode(openapi.v2_document(kinds))))
+
+    def _openapi_v3_index(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        kinds = list(self.registry.kinds)
+        return Reply(200, self._remembered("v3", lambda: encode(openapi.v3_index(kinds))))
+
+    def _openapi_v3(self, path: str) -> Reply:
+        parts = path.split("/")
+        group_version = parts[-1] if parts[0] == "api" else "/".join(parts[1:])
+        group, _, version = group_version.rpartition("/")
+        if version not in self.registry.kinds.groups().get(group, ()):
+            raise PlainNotFound
+        kinds = list(self.registry.kinds)
+        body = self._remembered(f"v3/{path}", lambda: encode(openapi.v3_document(group_version, kinds)))
+        return Reply(200, body)
+
+
+def _unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized", headers={"WWW-Authenticate": "Bearer"})
+
+
+__all__ = ["App", "AppOptions"]

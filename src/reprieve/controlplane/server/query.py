@@ -1,0 +1,231 @@
+"""Query parameters of the verbs, checked as kube-apiserver 1.36 checks them, with its texts and codes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from reprieve.controlplane import errors
+from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.errors import Cause, StatusError
+from reprieve.controlplane.registry import WriteOptions
+from reprieve.controlplane.storage.model import Key
+
+_META = "meta.k8s.io"
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_LONGEST_MANAGER = 128
+Validation = Literal["Ignore", "Warn", "Strict"]
+
+
+def _refused(kind: str, field: str, reason: str, message: str) -> StatusError:
+    return errors.invalid(kind, _META, "", [Cause(reason, message, field)])
+
+
+def _unsupported(kind: str, field: str, value: str, allowed: str) -> StatusError:
+    return _refused(kind, field, "FieldValueNotSupported", f"Unsupported value: {value}: supported values: {allowed}")
+
+
+def manager_of(query: Mapping[str, str], user_agent: str) -> str:
+    """Return the field manager: the parameter, else the part of the User-Agent before the first slash."""
+    given = query.get("fieldManager", "")
+    if given:
+        return given
+    return (user_agent.split("/")[0] or "unknown")[:_LONGEST_MANAGER]
+
+
+def write_options(
+    verb: str, query: Mapping[str, str], user: User, user_agent: str, *, apply: bool = False
+) -> WriteOptions:
+    """Read the parameters of create, update and patch; raises 422."""
+    kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[verb]
+    dry = query.get("dryRun", "")
+    if dry not in ("", "All"):
+        raise _unsupported(kind, "dryRun", f'["{dry}"]', '"All"')
+    validation = query.get("fieldValidation", "")
+    if validation not in _VALIDATIONS:
+        raise _unsupported(kind, "fieldValidation", f'"{validation}"', '"", "Ignore", "Strict", "Warn"')
+    manager = query.get("fieldManager", "")
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        text = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
+        raise _refused(kind, "fieldManager", "FieldValueTooLong", text)
+    if not manager.isprintable():
+        text = f'Invalid value: "{manager}": should only contain printable characters'
+        raise _refused(kind, "fieldManager", "FieldValueInvalid", text)
+    if verb == "patch":
+        if apply and not manager:
+            text = "Required value: is required for apply patch"
+            raise _refused(kind, "fieldManager", "FieldValueRequired", text)
+        if not apply and "force" in query:
+            text = "Forbidden: may not be specified for non-apply patch"
+            raise _refused(kind, "force", "FieldValueForbidden", text)
+    chosen = cast("Validation", validation or "Warn")
+    return WriteOptions(
+        user=user,
+        manager=manager_of(query, user_agent),
+        dry_run=bool(dry),
+        validation=chosen,
+        force=query.get("force", "") in ("true", "1", "True"),
+    )
+
+
+def parse_revision(text: str) -> int:
+    """Read a resourceVersion parameter; raises ValueError with the text of upstream's parser."""
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return int(text)
+    raise ValueError(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+
+
+def _parse_int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+@dataclass(frozen=True)
+class ContinueToken:
+    """Where a list goes on: behind ``after``, at ``revision`` (-1: at whatever is current)."""
+
+    revision: int
+    after: Key
+
+    def encode(self) -> str:
+        """Return the opaque text handed to clients."""
+        content = {"v": "meta.k8s.io/v1", "rv": self.revision, "start": f"{self.after[0]}/{self.after[1]}"}
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> ContinueToken:
+        """Read a token; raises 400."""
+        try:
+            content = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+            namespace, slash, name = content["start"].partition("/")
+            if content["v"] != "meta.k8s.io/v1" or not slash or not isinstance(content["rv"], int):
+                raise ValueError("unknown form")
+            return cls(content["rv"], (namespace, name))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """Parameters of a list: ``at`` is the exact revision asked for, ``at_least`` the lowest acceptable
+    one.
+    """
+
+    labels: str = ""
+    fields: str = ""
+    limit: int | None = None
+    token: ContinueToken | None = None
+    at: int | None = None
+    at_least: int = 0
+
+
+def list_options(query: Mapping[str, str]) -> ListOptions:
+    """Read the parameters of a list; raises 400 and 422."""
+    limit = _parse_int(query["limit"]) if query.get("limit") else 0
+    if limit < 0:
+        text = f"Invalid value: {limit}: must be greater than or equal to 0"
+        raise _refused("ListOptions", "limit", "FieldValueInvalid", text)
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    if "sendInitialEvents" in query:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        raise _refused("ListOptions", "sendInitialEvents", "FieldValueForbidden", text)
+    continued = query.get("continue", "")
+    _check_match(version, match, continued)
+    token = None
+    if continued:
+        if version not in ("", "0"):
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        token = ContinueToken.decode(continued)
+    at, at_least = None, 0
+    if version not in ("", "0"):
+        try:
+            revision = parse_revision(version)
+        except ValueError as error:
+            raise errors.bad_request(f"invalid resource version: {error}") from error
+        # A limit without a match is the legacy form of "exactly this version".
+        exact = match == "Exact" or (not match and limit > 0)
+        at, at_least = (revision, revision) if exact else (None, revision)
+    if version == "0" and match != "Exact":
+        limit = 0
+    return ListOptions(
+        query.get("labelSelector", ""), query.get("fieldSelector", ""), limit or None, token, at, at_least
+    )
+
+
+def _check_match(version: str, match: str, continued: str) -> None:
+    field, kind = "resourceVersionMatch", "ListOptions"
+    if not match:
+        return
+    if continued:
+        text = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+        raise _refused(kind, field, "FieldValueForbidden", text)
+    if not version:
+        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise _refused(kind, field, "FieldValueForbidden", text)
+    if match not in ("Exact", "NotOlderThan"):
+        raise _unsupported(kind, field, f'"{match}"', '"Exact", "NotOlderThan", ""')
+    if match == "Exact" and version == "0":
+        text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise _refused(kind, field, "FieldValueForbidden", text)
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Parameters of a watch. ``since`` None: begin with the present state as ADDED events.
+
+    ``initial``: True sends the present state and marks its end with a bookmark, False sends none of it,
+    None leaves it to ``since``.
+    """
+
+    labels: str = ""
+    fields: str = ""
+    since: int | None = None
+    initial: bool | None = None
+    bookmarks: bool = False
+    timeout: float | None = None
+
+
+def watch_options(query: Mapping[str, str]) -> WatchOptions:
+    """Read the parameters of a watch; raises 422, and 500 for a resourceVersion that is no number (as
+    upstream).
+    """
+    match = query.get("resourceVersionMatch", "")
+    initial = None
+    if query.get("sendInitialEvents"):
+        initial = query["sendInitialEvents"].lower() in ("true", "1")
+    causes: list[Cause] = []
+    field = "resourceVersionMatch"
+    if initial is None and match:
+        text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        causes.append(Cause("FieldValueForbidden", text, field))
+    if initial is not None and match != "NotOlderThan":
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        causes.append(Cause("FieldValueForbidden", text, field))
+        if match:
+            text = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
+            causes.append(Cause("FieldValueNotSupported", text, field))
+    if causes:
+        raise errors.invalid("ListOptions", _META, "", causes)
+    since = None
+    version = query.get("resourceVersion", "")
+    if version:
+        try:
+            since = parse_revision(version) or None
+        except ValueError as error:
+            raise errors.internal(str(error)) from error
+    timeout = None
+    if query.get("timeoutSeconds"):
+        timeout = float(max(_parse_int(query["timeoutSeconds"]), 0)) or None
+    return WatchOptions(
+        query.get("labelSelector", ""),
+        query.get("fieldSelector", ""),
+        since,
+        initial,
+        query.get("allowWatchBookmarks", "").lower() in ("true", "1"),
+        timeout,
+    )

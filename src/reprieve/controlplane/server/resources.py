@@ -1,0 +1,284 @@
+"""The verbs over HTTP: from a target and a body to an answer.
+
+Order of checks as in kube-apiserver: the resource exists, the verb is allowed on it, the Accept header can
+be met, then parameters, then the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reprieve.controlplane import errors, patching
+from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.authorization import Authorizer
+from reprieve.controlplane.binding import bind_now
+from reprieve.controlplane.deleting import options_from
+from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.eviction import evict_now
+from reprieve.controlplane.kinds import Kind, subresource
+from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
+from reprieve.controlplane.reviews import answer as answer_review
+from reprieve.controlplane.scaling import scale_of, write_scale_now
+from reprieve.controlplane.security import Tokens
+from reprieve.controlplane.selectors import select
+from reprieve.controlplane.server.bodies import decode_body, decode_patch, media_type
+from reprieve.controlplane.server.listing import list_page, reach
+from reprieve.controlplane.server.negotiation import Answer, negotiate
+from reprieve.controlplane.server.query import list_options, parse_revision, write_options
+from reprieve.controlplane.server.rendering import Renderer, Reply
+from reprieve.controlplane.server.target import Target
+from reprieve.controlplane.tokens import issue_now
+
+Json = dict[str, Any]
+
+
+class PlainNotFound(Exception):  # noqa: N818 - an answer, not a failure
+    """404 as plain text: a group that is not served at all."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to a resource, with its body read."""
+
+    target: Target
+    kind: Kind
+    user: User
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type header, "" if there is none."""
+        return self.headers.get("content-type", "")
+
+    @property
+    def user_agent(self) -> str:
+        """The User-Agent header."""
+        return self.headers.get("user-agent", "")
+
+
+def resolve(registry: Registry, target: Target) -> Kind:
+    """Return the kind a target names; raises the right sort of 404, or 405."""
+    kind = registry.kinds.at(target.group, target.version, target.resource)
+    if kind is None:
+        if target.group not in registry.kinds.groups():
+            raise PlainNotFound
+        raise errors.unknown_resource()
+    if target.namespace and not kind.namespaced and kind.plural != "namespaces":
+        raise errors.unknown_resource()
+    if target.subresource and target.subresource not in kind.subresources:
+        if kind.custom and target.subresource in ("scale", "status"):
+            raise errors.not_found(kind.plural, kind.group, target.name)
+        raise errors.unknown_resource()
+    _check_verb(kind, target)
+    return kind
+
+
+def _check_verb(kind: Kind, target: Target) -> None:
+    verb = target.verb
+    if target.method in ("HEAD", "OPTIONS"):
+        raise errors.method_not_allowed()
+    if target.subresource:
+        allowed = verb in subresource(kind, target.subresource).verbs
+    else:
+        allowed = verb in kind.verbs and (verb != "create" or not target.name)
+        if verb in ("update", "patch") and not target.name:
+            allowed = False
+    cluster_wide = kind.namespaced and not target.namespace
+    if not allowed or (cluster_wide and verb not in ("list", "watch")):
+        raise errors.method_not_allowed()
+
+
+class Resources:
+    """The verbs of one registry over HTTP."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        renderer: Renderer,
+        authorizer: Authorizer,
+        tokens: Tokens,
+        *,
+        future_wait: float,
+    ) -> None:
+        self._registry = registry
+        self._renderer = renderer
+        self._authorizer = authorizer
+        self._tokens = tokens
+        self._future_wait = future_wait
+
+    async def handle(self, call: Call) -> Reply:
+        """Run one request; raises StatusError."""
+        answer = negotiate(call.headers.get("accept", ""))
+        if not call.kind.stored and call.kind.kind != "Binding":
+            return self._review(call, answer)
+        match call.target.verb:
+            case "get":
+                return await self._get(call, answer)
+            case "list":
+                return await self._list(call, answer)
+            case "create":
+                return await self._create(call, answer)
+            case "update":
+                return await self._update(call, answer)
+            case "patch":
+                return await self._patch(call, answer)
+            case "delete":
+                return await self._delete(call, answer)
+            case "deletecollection":
+                return await self._delete_collection(call, answer)
+            case _:
+                raise errors.method_not_allowed()
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def _get(self, call: Call, answer: Answer) -> Reply:
+        target, kind = call.target, call.kind
+        version = target.query.get("resourceVersion", "")
+        if version not in ("", "0"):
+            try:
+                revision = parse_revision(version)
+            except ValueError as error:
+                raise errors.internal(str(error)) from error
+            await reach(self._registry, revision, self._future_wait)
+        state = self._registry.get_state(kind, target.namespace, target.name)
+        if target.subresource == "scale":
+            return self._renderer.document(scale_of(kind, self._registry.view(kind, state)), answer, target.query)
+        return self._renderer.stored(kind, state, answer, target.query)
+
+    async def _list(self, call: Call, answer: Answer) -> Reply:
+        target, kind = call.target, call.kind
+        options = list_options(target.query)
+        namespace = target.namespace if kind.namespaced and target.namespace else None
+        page, metadata = await list_page(self._registry, kind, namespace, options, self._future_wait)
+        return self._renderer.many(kind, page.states, metadata, answer, target.query)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def _options(self, call: Call, *, apply: bool = False) -> WriteOptions:
+        return write_options(call.target.verb, call.target.query, call.user, call.user_agent, apply=apply)
+
+    def _decoded(self, call: Call, options: WriteOptions) -> Json:
+        obj, duplicates = decode_body(call.body, call.content_type, call.kind.kind)
+        return self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, duplicates)
+
+    async def _finish(self, call: Call, outcome: Outcome, options: WriteOptions, answer: Answer) -> Reply:
+        await self._registry.store.settled()
+        status = 201 if outcome.created else 200
+        reply = self._renderer.one(call.kind, outcome.object, answer, call.target.query, status)
+        reply.warnings = options.warnings
+        return reply
+
+    async def _status(self, status: Json, answer: Answer, code: int) -> Reply:
+        await self._registry.store.settled()
+        return self._renderer.document(status, Answer(yaml=answer.yaml), {}, code)
+
+    async def _create(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = self._options(call)
+        door = target.subresource or ("binding" if kind.kind == "Binding" else "")
+        if door in ("binding", "eviction", "token"):
+            body, _ = decode_body(call.body, call.content_type, subresource(kind, door).kind)
+            if door == "binding":
+                status = bind_now(registry, target.namespace, target.name, body, options)
+                return await self._status(status, answer, 201)
+            if door == "eviction":
+                status = evict_now(registry, target.namespace, target.name, body, options)
+                return await self._status(status, answer, 201)
+            review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)
+            return await self._status(review, answer, 201)
+        obj = self._decoded(call, options)
+        outcome = registry.create_now(kind, target.namespace, obj, options)
+        return await self._finish(call, outcome, options, answer)
+
+    def _review(self, call: Call, answer: Answer) -> Reply:
+        options = self._options(call)
+        review = self._decoded(call, options)
+        outcome = self._registry.create_review(call.kind, call.target.namespace, review, options)
+        outcome["status"] = answer_review(call.kind, outcome, call.user, self._authorizer, self._tokens)
+        reply = self._renderer.document(outcome, Answer(yaml=answer.yaml), call.target.query, 201)
+        reply.warnings = options.warnings
+        return reply
+
+    async def _update(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = self._options(call)
+        if target.subresource == "scale":
+            scale, _ = decode_body(call.body, call.content_type, "Scale")
+            outcome = write_scale_now(registry, kind, target.namespace, target.name, scale, options)
+            return await self._status(outcome.object, answer, 200)
+        obj = self._decoded(call, options)
+        outcome = registry.update_now(kind, target.namespace, target.name, obj, options, target.subresource)
+        return await self._finish(call, outcome, options, answer)
+
+    async def _patch(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        apply = media_type(call.content_type) == "application/apply-patch+yaml"
+        options = self._options(call, apply=apply)
+        patch_type, patch = decode_patch(call.body, call.content_type or "application/json", kind)
+        if target.subresource == "scale":
+            if patch_type == "apply":
+                raise errors.method_not_allowed()
+            outcome = self._patch_scale(call, patch_type, patch, options)
+            return await self._status(outcome.object, answer, 200)
+        outcome = registry.patch_now(
+            kind,
+            target.namespace,
+            target.name,
+            patch_type,  # type: ignore[arg-type]
+            patch,
+            options,
+            target.subresource,
+        )
+        return await self._finish(call, outcome, options, answer)
+
+    def _patch_scale(self, call: Call, patch_type: str, patch: Any, options: WriteOptions) -> Outcome:
+        target, kind, registry = call.target, call.kind, self._registry
+        old = registry.find(kind, target.namespace, target.name)
+        if old is None:
+            raise errors.not_found(kind.plural, kind.group, target.name)
+        scale = scale_of(kind, old)
+        try:
+            # A Scale has no lists: strategic and plain merge are the same.
+            change = patching.json_patch if patch_type == "json" else patching.merge_patch
+            scale = change(scale, patch)
+        except patching.PatchError as error:
+            raise StatusError(error.code, error.reason, error.message) from error
+        return write_scale_now(registry, kind, target.namespace, target.name, scale, options)
+
+    async def _delete(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = options_from(self._delete_body(call), dict(target.query), call.user)
+        outcome = registry.delete_now(kind, target.namespace, target.name, options)
+        await registry.store.settled()
+        if outcome.deleted and not kind.returns_deleted:
+            uid = outcome.object["metadata"].get("uid", "")
+            return await self._status(errors.success(target.name, kind.group, kind.plural, uid), answer, 200)
+        return self._renderer.one(kind, outcome.object, answer, target.query)
+
+    async def _delete_collection(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = options_from(self._delete_body(call), dict(target.query), call.user)
+        listing = list_options({k: v for k, v in target.query.items() if k in ("labelSelector", "fieldSelector")})
+        selection = select(kind, listing.labels, listing.fields)
+        namespace = target.namespace if kind.namespaced else None
+        page = registry.store.page(kind.storage_key, namespace, match=selection.match)
+        for state in page.states:
+            try:
+                registry.delete_now(kind, state.namespace, state.name, options)
+            except StatusError as error:
+                if error.reason != "NotFound":
+                    raise
+        await registry.store.settled()
+        return self._renderer.many(kind, page.states, {"resourceVersion": str(page.revision)}, answer, target.query)
+
+    @staticmethod
+    def _delete_body(call: Call) -> Json:
+        if not call.body:
+            return {}
+        body, _ = decode_body(call.body, call.content_type, "DeleteOptions")
+        if body.get("kind", "DeleteOptions") != "DeleteOptions":
+            raise errors.bad_request(f"expected DeleteOptions, got {body['kind']}")
+        return body

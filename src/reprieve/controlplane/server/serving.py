@@ -1,0 +1,236 @@
+"""Running the server: open the storage, make certificates, listen, write the kubeconfig, stop cleanly.
+
+``ControlPlane`` is the assembled server without a socket (tests and in-process users); ``serve`` adds TLS
+and HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+
+import uvicorn
+
+from reprieve.controlplane.admission_chain import Chain, Step
+from reprieve.controlplane.authorization import Authorizer
+from reprieve.controlplane.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
+from reprieve.controlplane.clock import Clock, parse_stamp
+from reprieve.controlplane.crds import CustomResources
+from reprieve.controlplane.registry import Registry
+from reprieve.controlplane.security import Secrets, Tokens, certificates, load_secrets, write_kubeconfig
+from reprieve.controlplane.server.app import App, AppOptions
+from reprieve.controlplane.server.watching import WatchTimes
+from reprieve.controlplane.storage import Store, open_log
+from reprieve.controlplane.storage.store import Limits
+
+log = logging.getLogger("reprieve.apiserver")
+
+MEMORY = ":memory:"
+_EVENT_SWEEP = 60.0
+_SHUTDOWN_SECONDS = 3
+
+
+@dataclass
+class ServeOptions:
+    """What ``serve`` is told.
+
+    ``data_dir`` ``:memory:`` keeps nothing. ``port`` 0 takes a free one. ``steps`` are further admission
+    steps, made for the registry; ``event_ttl`` is how long Events are kept.
+    """
+
+    data_dir: str | Path = MEMORY
+    host: str = "127.0.0.1"
+    port: int = 0
+    kubeconfig: Path | None = None
+    tls: bool = True
+    anonymous: bool = False
+    power_safe: bool = False
+    extra_names: tuple[str, ...] = ()
+    event_ttl: timedelta = timedelta(hours=1)
+    limits: Limits = field(default_factory=Limits)
+    times: WatchTimes = field(default_factory=WatchTimes)
+    future_wait: float = 3.0
+    steps: Callable[[Registry], Iterable[Step]] | None = None
+
+
+class ControlPlane:
+    """Storage, registry, admission and the ASGI application, assembled; ``aclose`` when done."""
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: Tokens,
+        *,
+        app_options: AppOptions | None = None,
+        steps: Callable[[Registry], Iterable[Step]] | None = None,
+        clock: Clock | None = None,
+        event_ttl: timedelta = timedelta(hours=1),
+    ) -> None:
+        self.store = store
+        self.tokens = tokens
+        self.registry = Registry(store, chain=Chain([NamespaceLifecycle(), SystemClasses()]), clock=clock)
+        self.authorizer = Authorizer(self.registry)
+        self.custom_resources = CustomResources(self.registry)
+        chain = self.registry.chain
+        for step in steps(self.registry) if steps is not None else ():
+            chain.add(step)
+        chain.add(self.authorizer)
+        chain.add(self.custom_resources)
+        self.app = App(self.registry, self.authorizer, tokens, app_options)
+        self._event_ttl = event_ttl
+        self._sweeper: asyncio.Task[None] | None = None
+        self.custom_resources.load()
+        ensure_base(self.registry)
+
+    async def start(self) -> None:
+        """Begin what runs in the background."""
+        await self.store.settled()
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep_events())
+
+    async def _sweep_events(self) -> None:
+        """Forget Events older than their time to live."""
+        while True:
+            await asyncio.sleep(_EVENT_SWEEP)
+            oldest = self.registry.clock.now() - self._event_ttl
+            for state in list(self.store.heads("events")):
+                if parse_stamp(state.decode()["metadata"]["creationTimestamp"]) < oldest:
+                    self.store.delete(state)
+            await self.store.settled()
+
+    async def aclose(self) -> None:
+        """End watches and background work, commit, close the storage."""
+        self.app.stopping = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self.custom_resources.stop()
+        await self.store.aclose()
+
+
+class _Uvicorn(uvicorn.Server):
+    """Uvicorn without its own signal handling: the program that embeds it decides when to stop."""
+
+    def install_signal_handlers(self) -> None:
+        """Leave signals alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        """Leave signals alone."""
+        yield
+
+
+class Serving:
+    """A listening server; ``url`` and ``kubeconfig`` tell how to reach it."""
+
+    def __init__(self, control_plane: ControlPlane, options: ServeOptions, keys: Secrets, directory: Path) -> None:
+        self.control_plane = control_plane
+        self.options = options
+        self.keys = keys
+        self.ca: Path | None = None
+        self._directory = directory
+        self._socket = _listen(options.host, options.port)
+        self.port: int = self._socket.getsockname()[1]
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        self.url = f"{'https' if options.tls else 'http'}://{host}:{self.port}"
+        control_plane.app.discovery._address = f"{host}:{self.port}"
+        self.kubeconfig = options.kubeconfig if options.kubeconfig is not None else directory / "kubeconfig"
+        self._server = _Uvicorn(self._config())
+        self._task: asyncio.Task[None] | None = None
+
+    def _config(self) -> uvicorn.Config:
+        config = uvicorn.Config(
+            self.control_plane.app,
+            loop="none",
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=300,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        )
+        if self.options.tls:
+            made = certificates(self._directory / "pki", (self.options.host, *self.options.extra_names))
+            self.ca = made.ca
+            config.ssl_certfile, config.ssl_keyfile = str(made.certificate), str(made.key)
+            config.load()
+            config.ssl = made.context()
+        return config
+
+    async def __aenter__(self) -> Serving:
+        await self.control_plane.start()
+        self._task = asyncio.get_running_loop().create_task(self._server.serve([self._socket]))
+        while not self._server.started:
+            if self._task.done():
+                await self._task
+                raise RuntimeError("the server ended before it served")
+            await asyncio.sleep(0.005)
+        write_kubeconfig(self.kubeconfig, server=self.url, ca=self.ca, token=self.keys.admin_token)
+        log.info("serving on %s", self.url)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.control_plane.app.stopping = True
+        self.control_plane.store.end_subscriptions()
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+        await self.control_plane.aclose()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener
+
+
+@asynccontextmanager
+async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
+    """Serve while the context lasts. Raises StorageError, OSError or ValueError with one clear text."""
+    with contextlib.ExitStack() as stack:
+        if str(options.data_dir) == MEMORY:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reprieve-")))
+            opened = open_log(MEMORY)
+            keys = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32))
+        else:
+            directory = Path(options.data_dir)
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            opened = open_log(directory / "state.db", power_safe=options.power_safe)
+            stack.callback(opened.close)
+            keys = load_secrets(directory)
+        control_plane = ControlPlane(
+            Store(opened, limits=options.limits),
+            keys.tokens(),
+            app_options=AppOptions(anonymous=options.anonymous, future_wait=options.future_wait, times=options.times),
+            steps=options.steps,
+            event_ttl=options.event_ttl,
+        )
+        async with Serving(control_plane, options, keys, directory) as running:
+            yield running
+
+
+async def serve(options: ServeOptions, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set."""
+    async with serving(options):
+        await stop.wait()

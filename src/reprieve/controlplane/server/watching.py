@@ -1,0 +1,199 @@
+"""Watches over HTTP: one JSON event per line for as long as the client listens.
+
+Rules: kube-apiserver 1.36 (bookmarks, sendInitialEvents, 410 as an ERROR event in a 200 stream). An event
+is encoded once per form and its bytes are shared by all watchers. Invariant: a watcher that does not read
+only fills its own bounded buffer; it is then told 410 and dropped, others never wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reprieve.controlplane.errors import expired
+from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.registry import Registry
+from reprieve.controlplane.selectors import select
+from reprieve.controlplane.server.negotiation import Answer
+from reprieve.controlplane.server.query import WatchOptions
+from reprieve.controlplane.server.rendering import Renderer, Send, encode
+from reprieve.controlplane.storage import CompactedError, Stored, Subscription, WatchEvent
+
+Json = dict[str, Any]
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_CHUNK = 128 * 1024
+
+
+@dataclass(frozen=True)
+class WatchTimes:
+    """How long things last, in seconds."""
+
+    bookmark: float = 60.0
+    shortest_default: float = 1800.0
+    """A watch without timeoutSeconds ends between this and twice this."""
+    farewell: float = 10.0
+    """How long a watcher that is dropped may take to read why."""
+
+
+class WatchStream:
+    """One watch request."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        renderer: Renderer,
+        kind: Kind,
+        namespace: str | None,
+        options: WatchOptions,
+        answer: Answer,
+        query: Mapping[str, str],
+        times: WatchTimes,
+    ) -> None:
+        self._registry = registry
+        self._renderer = renderer
+        self._kind = kind
+        self._options = options
+        self._answer = answer
+        self._query = query
+        self._times = times
+        selection = select(kind, options.labels, options.fields)
+        self._match = selection.match
+        self._namespace = namespace if namespace is not None else selection.namespace
+        self._share_key = (kind.gvk, answer.form, answer.version)
+        self._columns_sent = False
+
+    async def run(self, send: Send, disconnected: asyncio.Event) -> None:
+        """Send the stream until its time is over, the client leaves, or it falls behind."""
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")],
+            }
+        )
+        try:
+            subscription, initial = self._open()
+        except CompactedError as error:
+            await self._send_error(send, str(error))
+            return
+        sender = asyncio.ensure_future(self._pump(send, subscription, initial))
+        leaving = asyncio.ensure_future(disconnected.wait())
+        try:
+            await asyncio.wait({sender, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sender.done():
+                sender.result()
+        finally:
+            self._registry.store.unsubscribe(subscription)
+            sender.cancel()
+            leaving.cancel()
+            await asyncio.gather(sender, leaving, return_exceptions=True)
+
+    def _open(self) -> tuple[Subscription, list[Stored] | None]:
+        """Subscribe, and return the present state if the watch begins with it."""
+        options, store = self._options, self._registry.store
+        with_state = options.initial if options.initial is not None else options.since is None
+        since = None if with_state or (options.initial is not None and options.since is None) else options.since
+        subscription = store.subscribe(self._kind.storage_key, self._namespace, match=self._match, since=since)
+        if not with_state:
+            return subscription, None
+        page = store.page(self._kind.storage_key, self._namespace, match=self._match)
+        return subscription, page.states
+
+    async def _pump(self, send: Send, subscription: Subscription, initial: list[Stored] | None) -> None:
+        options, times = self._options, self._times
+        loop = asyncio.get_running_loop()
+        duration = options.timeout or times.shortest_default * (1 + random.random())
+        ends = loop.time() + duration
+        if initial is not None:
+            start = subscription.revision
+            await self._send_lines(send, [self._line(WatchEvent("ADDED", state)) for state in initial])
+            if options.initial and options.bookmarks:
+                await self._send_lines(send, [self._bookmark(start, initial_end=True)])
+        else:
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+        next_bookmark = loop.time() + times.bookmark
+        while not subscription.closed:
+            now = loop.time()
+            if now >= ends:
+                break
+            until = min(ends, next_bookmark) if options.bookmarks else ends
+            if await subscription.wait(max(until - now, 0.0)):
+                if subscription.overflowed:
+                    why = f"too old resource version: {subscription.revision} ({self._registry.store.revision})"
+                    await asyncio.wait_for(self._send_error(send, why), times.farewell)
+                    return
+                # One turn of the loop gathers what other writers commit right now into the same piece.
+                await asyncio.sleep(0)
+                await self._send_lines(send, [self._line(event) for event in subscription.take()])
+            elif options.bookmarks and loop.time() >= next_bookmark:
+                next_bookmark = loop.time() + times.bookmark
+                await self._send_lines(send, [self._bookmark(self._registry.store.revision)])
+        await send({"type": "http.response.body", "body": b""})
+
+    @staticmethod
+    async def _send_lines(send: Send, lines: list[bytes]) -> None:
+        gathered: list[bytes] = []
+        size = 0
+        for line in lines:
+            gathered.append(line)
+            size += len(line)
+            if size >= _CHUNK:
+                await send({"type": "http.response.body", "body": b"".join(gathered), "more_body": True})
+                gathered, size = [], 0
+        if gathered:
+            await send({"type": "http.response.body", "body": b"".join(gathered), "more_body": True})
+
+    @staticmethod
+    async def _send_error(send: Send, message: str) -> None:
+        line = encode({"type": "ERROR", "object": expired(message).to_json()}) + b"\n"
+        await send({"type": "http.response.body", "body": line, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _line(self, event: WatchEvent) -> bytes:
+        """Return the encoded event, from the state's shared lines if another watcher had it made."""
+        if self._answer.form == "table":
+            return self._table_line(event)
+        state = event.state
+        if state.lines is None:
+            state.lines = {}
+        key = (event.type, *self._share_key)
+        line = state.lines.get(key)
+        if line is None:
+            line = state.lines[key] = b'{"type":"%s","object":%s}\n' % (event.type.encode(), self._object(state))
+        return line
+
+    def _object(self, state: Stored) -> bytes:
+        if self._answer.form == "object":
+            return self._renderer.raw_object(self._kind, state)
+        return self._renderer.raw_partial(state, self._answer.version)
+
+    def _table_line(self, event: WatchEvent) -> bytes:
+        obj = self._registry.view(self._kind, event.state)
+        meta = {"resourceVersion": str(event.state.revision)}
+        table = self._renderer.table(self._kind, [obj], meta, self._query)
+        if self._columns_sent:
+            table["columnDefinitions"] = None
+        self._columns_sent = True
+        return encode({"type": event.type, "object": table}) + b"\n"
+
+    def _bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        metadata: Json = {"resourceVersion": str(revision)}
+        if initial_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        obj: Json = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        if self._answer.form != "object":
+            obj["kind"] = "PartialObjectMetadata"
+            obj["apiVersion"] = f"meta.k8s.io/{self._answer.version}"
+        if self._answer.form == "table":
+            obj = {
+                "kind": "Table",
+                "apiVersion": f"meta.k8s.io/{self._answer.version}",
+                "metadata": {"resourceVersion": str(revision)},
+                "columnDefinitions": None,
+                "rows": [{"cells": [], "object": obj}],
+            }
+        return encode({"type": "BOOKMARK", "object": obj}) + b"\n"

@@ -1,0 +1,173 @@
+"""Comparing an answer with a recorded one: placeholders, trimmed bodies, and the path of everything that differs.
+
+Placeholders bind at first sight and must hold from then on: ``<uid:N>`` one uid per N, ``<rv:N>`` one resourceVersion
+per N and growing with N, ``<continue:N>`` a token. A path such as ``body.details.causes[0].field`` names a place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_PLACEHOLDER = re.compile(r"<(?:(?P<kind>uid|rv|continue):(?P<number>\d+)|time(?:\+(?P<later>\d+)s)?|microtime|age|"
+                          r"trimmed|rv|hash|host:port|bytes|unknown|(?P<random>\d+) random)>")  # fmt: skip
+_FORMS = {"uid": r"[0-9a-f]{8}-[0-9a-f-]{27}", "rv": r"\d+", "continue": r"[A-Za-z0-9_-]+"}
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"
+_TIME_LEEWAY = timedelta(seconds=20)
+_MANAGERS = ("manager", "operation", "subresource", "apiVersion")
+
+
+@dataclass
+class Bindings:
+    """What the placeholders stand for so far in one replay."""
+
+    values: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def bind(self, kind: str, number: int, value: str) -> bool:
+        """Bind or check one placeholder."""
+        known = self.values.setdefault((kind, number), value)
+        if known != value:
+            return False
+        if kind == "rv":
+            for (other, position), bound in self.values.items():
+                if other == "rv" and (position < number) != (int(bound) < int(value)) and position != number:
+                    return False
+        return True
+
+    def fill(self, text: str) -> str:
+        """Replace bound placeholders in a request; times become now."""
+
+        def one(match: re.Match[str]) -> str:
+            if match["kind"]:
+                return self.values.get((match["kind"], int(match["number"])), match.group())
+            if match.group() == "<time>":
+                return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            return match.group()
+
+        return _PLACEHOLDER.sub(one, text)
+
+    def matches(self, expected: str, actual: str) -> bool:
+        """Compare a text that may hold placeholders; binds what it meets only if the whole text fits."""
+        if "<" not in expected:
+            return expected == actual
+        pattern, names = "", []
+        position = 0
+        for match in _PLACEHOLDER.finditer(expected):
+            pattern += re.escape(expected[position : match.start()])
+            names.append(match)
+            pattern += f"({self._form(match)})"
+            position = match.end()
+        pattern += re.escape(expected[position:])
+        found = re.fullmatch(pattern, actual, re.DOTALL)
+        if found is None:
+            return False
+        for index, match in enumerate(names):
+            value = found.group(index + 1)
+            if match["kind"] and not self.bind(match["kind"], int(match["number"]), value):
+                return False
+            if match.group().startswith("<time") and not self._about(value, int(match["later"] or 0)):
+                return False
+        return True
+
+    @staticmethod
+    def _form(match: re.Match[str]) -> str:
+        if match["kind"]:
+            return _FORMS[match["kind"]]
+        if match.group().startswith("<time"):
+            return _TIME
+        return f".{{{match['random']}}}" if match["random"] else ".*"
+
+    @staticmethod
+    def _about(value: str, later: int) -> bool:
+        moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        return abs(moment - datetime.now(UTC) - timedelta(seconds=later)) < _TIME_LEEWAY
+
+
+def differences(expected: Any, actual: Any, bindings: Bindings, path: str = "body", *, part: bool = False) -> list[str]:
+    """Return "PATH: expected, found" for everything in ``actual`` that is not as in ``expected``.
+
+    ``part``: the recording was cut, so what it does not have is not compared, and null stands for absent.
+    """
+    if expected == "<trimmed>":
+        return []
+    if isinstance(expected, str):
+        if isinstance(actual, str) and bindings.matches(expected, actual):
+            return []
+        if isinstance(actual, dict) and part:  # an item cut to its name
+            return differences(expected, actual.get("metadata", {}).get("name"), bindings, path, part=part)
+        if expected.startswith("<") and isinstance(actual, int | float) and not part:
+            return [] if expected in ("<age>", "<rv>") else [_differs(path, expected, actual)]
+        return [_differs(path, expected, actual)]
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return _mappings(expected, actual, bindings, path, part)
+    if isinstance(expected, list) and isinstance(actual, list):
+        return _lists(expected, actual, bindings, path, part)
+    if expected == actual and type(expected) is type(actual):
+        return []
+    return [_differs(path, expected, actual)]
+
+
+def _mappings(expected: dict[str, Any], actual: dict[str, Any], bindings: Bindings, path: str, part: bool) -> list[str]:
+    found: list[str] = []
+    for key, value in expected.items():
+        where = f"{path}.{key}"
+        if value is None and key not in actual:
+            if not part:
+                found.append(f"{where}: expected null, is absent")
+            continue
+        if key not in actual:
+            found.append(f"{where}: expected {_short(value)}, is absent")
+            continue
+        found.extend(differences(value, actual[key], bindings, where, part=part))
+    if not part:
+        found.extend(f"{path}.{key}: not expected, is {_short(actual[key])}" for key in actual if key not in expected)
+    return found
+
+
+def _lists(expected: list[Any], actual: list[Any], bindings: Bindings, path: str, part: bool) -> list[str]:
+    if path.endswith(".managedFields"):
+        order = [tuple(entry.get(name, "") for name in _MANAGERS) for entry in actual]
+        actual = [entry for _, entry in sorted(zip(order, actual, strict=True), key=lambda pair: pair[0])]
+        expected = sorted(expected, key=lambda entry: tuple(entry.get(name, "") for name in _MANAGERS))
+    if part and len(expected) < len(actual) and not path.endswith(".items"):
+        return _some(expected, actual, bindings, path)
+    found: list[str] = []
+    if len(expected) != len(actual):
+        found.append(f"{path}: expected {len(expected)} entries, has {len(actual)}")
+    for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
+        found.extend(differences(left, right, bindings, f"{path}[{index}]", part=part))
+    return found
+
+
+def _some(expected: list[Any], actual: list[Any], bindings: Bindings, path: str) -> list[str]:
+    """A list of which only some entries were kept: each must be among the actual ones."""
+    found: list[str] = []
+    for index, entry in enumerate(expected):
+        best: list[str] | None = None
+        for candidate in actual:
+            trial = Bindings(dict(bindings.values))
+            problems = differences(entry, candidate, trial, f"{path}[{index}]", part=True)
+            if best is None or len(problems) < len(best):
+                best = problems
+            if not problems:
+                bindings.values.update(trial.values)
+                break
+        found.extend(best or [])
+    return found
+
+
+def _differs(path: str, expected: Any, actual: Any) -> str:
+    return f"{path}: expected {_short(expected)}, is {_short(actual)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def places(found: Iterable[str]) -> list[str]:
+    """Return the paths of differences."""
+    return [line.partition(": ")[0] for line in found]
