@@ -70,9 +70,7 @@ class Schema:
         return cleaned, (walk.unknown if collect_unknown else []), walk.problems
 
     @classmethod
-    def from_structural(
-        cls, openapi_v3_schema: dict[str, Any], *, api_version: str = "", kind: str = ""
-    ) -> Schema:
+    def from_structural(cls, openapi_v3_schema: dict[str, Any], *, api_version: str = "", kind: str = "") -> Schema:
         """The schema of a custom resource from the `openAPIV3Schema` of its definition.
 
         apiVersion, kind and metadata are there whatever the schema says. The schema is taken as it is: what

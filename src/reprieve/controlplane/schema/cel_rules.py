@@ -47,9 +47,7 @@ def _extensions() -> dict[str, Any]:
         "upperAscii": lambda s: t.StringType(s.upper()),
         "trim": lambda s: t.StringType(s.strip()),
         "replace": lambda s, old, new, n=-1: t.StringType(str(s).replace(old, new, int(n))),
-        "split": lambda s, by, n=-1: t.ListType(
-            t.StringType(p) for p in str(s).split(by, max(int(n) - 1, -1))
-        ),
+        "split": lambda s, by, n=-1: t.ListType(t.StringType(p) for p in str(s).split(by, max(int(n) - 1, -1))),
         "join": lambda items, by="": t.StringType(str(by).join(items)),
         "indexOf": lambda s, x: t.IntType(s.find(x) if isinstance(s, str) else _position(s, x)),
         "substring": lambda s, a, b=None: t.StringType(str(s)[int(a) : None if b is None else int(b)]),
@@ -151,9 +149,7 @@ def _evaluate(schema: Json, value: Any, old: Any, has_old: bool, path: str, erro
         for key, inner in value.items():
             below = properties.get(key, others)
             if isinstance(below, dict):
-                _evaluate(
-                    below, inner, before.get(key), key in before, f"{path}.{key}" if path else key, errors
-                )
+                _evaluate(below, inner, before.get(key), key in before, f"{path}.{key}" if path else key, errors)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         keys = schema.get("x-kubernetes-list-map-keys", ())
         earlier = old if isinstance(old, list) and keys else []

@@ -15,7 +15,8 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from reprieve.controlplane.schema import quantity, scalars
+from reprieve.api import quantity
+from reprieve.controlplane.schema import scalars
 from reprieve.controlplane.schema.nodes import Node, Type
 
 Clean = Callable[[Any], Any]
@@ -234,10 +235,8 @@ def _quantity(_: Node) -> Clean:
     canonical = quantity.canonical
 
     def clean(value: Any) -> Any:
-        if type(value) is not str:
-            if type(value) is not int and type(value) is not float:
-                raise _IRREGULAR
-            value = repr(value)
+        if type(value) is not str and type(value) is not int and type(value) is not float:
+            raise _IRREGULAR
         try:
             return canonical(value)
         except ValueError:
@@ -328,12 +327,7 @@ class Thorough:
             new = self.walk(field, inner, below, f"{plain}.{key}" if plain else key, owner)
             if new is None:
                 continue
-            if (
-                not new
-                and not isinstance(new, int | float)
-                and key not in node.required
-                and field.type in _DROPPED
-            ):
+            if not new and not isinstance(new, int | float) and key not in node.required and field.type in _DROPPED:
                 if key in node.zero_dropped or field.type is not Type.STRING:
                     continue
             elif new is False and key in node.zero_dropped:
@@ -341,9 +335,7 @@ class Thorough:
             out[key] = new
         return out
 
-    def _walk_map(
-        self, node: Node, value: dict[str, Any], path: str, plain: str, owner: str
-    ) -> dict[str, Any]:
+    def _walk_map(self, node: Node, value: dict[str, Any], path: str, plain: str, owner: str) -> dict[str, Any]:
         assert node.element is not None
         out: dict[str, Any] = {}
         for key, inner in value.items():
@@ -377,10 +369,10 @@ class Thorough:
             try:
                 parse(value)
             except ValueError as error:
-                self.problems.append(TypeProblem(path, str(error)))
+                self.problems.append(TypeProblem(path, getattr(error, "reason", str(error))))
                 return None
         if node.type is Type.QUANTITY:
-            text = quantity.PATTERN_ERROR
+            text = quantity.FORMAT_MESSAGE
             if not isinstance(value, bool) and isinstance(value, int | float):
                 text = f"{text}: {value!r}"
             self.problems.append(TypeProblem(path, text))

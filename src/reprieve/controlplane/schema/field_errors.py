@@ -34,9 +34,7 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
 
 def required(field: str, detail: str = "") -> FieldError:
     """The field has no value."""
-    return FieldError(
-        "FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value"
-    )
+    return FieldError("FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value")
 
 
 def duplicate(field: str, value: Any, detail: str = "") -> FieldError:
@@ -53,9 +51,7 @@ def forbidden(field: str, detail: str) -> FieldError:
 def not_supported(field: str, value: Any, allowed: Iterable[Any]) -> FieldError:
     """Not one of the known values; they are listed in the order given."""
     known = ", ".join(shown(one) for one in allowed)
-    return FieldError(
-        "FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {known}"
-    )
+    return FieldError("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {known}")
 
 
 def too_long(field: str, limit: int) -> FieldError:

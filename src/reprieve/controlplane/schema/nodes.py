@@ -189,9 +189,7 @@ def placed(spec: dict[str, Any]) -> Node:
             return Node(Type.ANY_OBJECT, "map[string]interface {}", atomic=True)
         element = placed(spec["additionalProperties"])
         atomic = spec.get("x-kubernetes-map-type") == "atomic"
-        return Node(
-            Type.MAP, "map[string]" + element.go, element=element, atomic=atomic, patch_strategy=strategy
-        )
+        return Node(Type.MAP, "map[string]" + element.go, element=element, atomic=atomic, patch_strategy=strategy)
     if kind == "string" and spec.get("format") == "byte":
         return Node(Type.BYTES, "[]uint8", atomic=True)
     if kind == "integer":

@@ -14,9 +14,7 @@ from datetime import UTC, datetime
 _TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
 _MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 _CANONICAL_TIME = re.compile(r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]Z", re.ASCII)
-_CANONICAL_MICRO = re.compile(
-    r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z", re.ASCII
-)
+_CANONICAL_MICRO = re.compile(r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z", re.ASCII)
 _PARTS = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
@@ -69,9 +67,7 @@ def _parsed(text: str, layout: str) -> datetime:
         raise ScalarError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
     try:
         micros = (match[7] or ".")[1:7].ljust(6, "0")
-        return datetime.fromisoformat(f"{text[:19]}.{micros}{match[8].replace('Z', '+00:00')}").astimezone(
-            UTC
-        )
+        return datetime.fromisoformat(f"{text[:19]}.{micros}{match[8].replace('Z', '+00:00')}").astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ScalarError(f'parsing time "{text}": {error}') from None
 

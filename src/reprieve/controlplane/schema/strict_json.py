@@ -53,9 +53,7 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
             raise ValueError("json parse error: unexpected end of JSON input") from None
         raise ValueError(f"json parse error: {error.msg} at offset {error.pos}") from None
     if not isinstance(value, dict):
-        kind = {list: "array", str: "string", bool: "bool"}.get(
-            type(value), "number" if value is not None else "null"
-        )
+        kind = {list: "array", str: "string", bool: "bool"}.get(type(value), "number" if value is not None else "null")
         raise ValueError(f"json parse error: json: cannot unmarshal {kind} into an object")
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
         raise ValueError(f"json parse error: nested deeper than {MAX_DEPTH} levels")

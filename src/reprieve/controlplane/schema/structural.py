@@ -32,9 +32,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "array": lambda v: isinstance(v, list),
     "string": lambda v: isinstance(v, str),
     "boolean": lambda v: isinstance(v, bool),
-    "integer": lambda v: (
-        (isinstance(v, int) and not isinstance(v, bool)) or (isinstance(v, float) and v.is_integer())
-    ),
+    "integer": lambda v: (isinstance(v, int) and not isinstance(v, bool)) or (isinstance(v, float) and v.is_integer()),
     "number": lambda v: isinstance(v, int | float) and not isinstance(v, bool),
 }
 
@@ -55,9 +53,7 @@ def structural_node(schema: Json, *, root: bool = False) -> Node:
             element=element,
             list_type=list_type,
             list_keys=keys,
-            key_defaults=tuple(
-                (key, defaults[key]["default"]) for key in keys if "default" in defaults.get(key, ())
-            ),
+            key_defaults=tuple((key, defaults[key]["default"]) for key in keys if "default" in defaults.get(key, ())),
             atomic=list_type == "atomic",
         )
     if kind == "object" or root or "properties" in schema:
@@ -168,9 +164,7 @@ class Structural:
 
     def _validate(self, schema: Json, value: Any, path: str, errors: list[FieldError]) -> None:
         if value is None:
-            if schema.get("nullable") or (
-                "type" not in schema and not schema.get("x-kubernetes-int-or-string")
-            ):
+            if schema.get("nullable") or ("type" not in schema and not schema.get("x-kubernetes-int-or-string")):
                 return
             self._type_error(schema, value, path, errors)
             return
@@ -239,9 +233,7 @@ class Structural:
         if "minProperties" in schema and len(value) < schema["minProperties"]:
             detail = f"{path} in body should have at least {schema['minProperties']} properties"
             errors.append(field_errors.invalid(path, len(value), detail))
-        errors.extend(
-            field_errors.required(dot + name) for name in schema.get("required", ()) if name not in value
-        )
+        errors.extend(field_errors.required(dot + name) for name in schema.get("required", ()) if name not in value)
         for key, inner in value.items():
             if key in properties:
                 self._validate(properties[key], inner, dot + key, errors)
@@ -281,9 +273,7 @@ class Structural:
                 if valid == 0 or (word == "oneOf" and valid > 1):
                     errors.append(field_errors.invalid(path, "", f"{path} in body must validate {say}"))
         if "not" in schema and self._accepts(schema["not"], value, path):
-            errors.append(
-                field_errors.invalid(path, "", f"{path} in body must not validate the schema (not)")
-            )
+            errors.append(field_errors.invalid(path, "", f"{path} in body must not validate the schema (not)"))
 
     def _accepts(self, schema: Json, value: Any, path: str) -> bool:
         found: list[FieldError] = []
@@ -298,9 +288,7 @@ def _implicit_properties(schema: Json, obj: Json) -> Json:
     """metadata for a schema that limits it (name and generateName only may be limited)."""
     if "metadata" not in schema.get("properties", {}):
         return {
-            name: obj[name]
-            for name in ("apiVersion", "kind")
-            if name in obj and name in schema.get("required", ())
+            name: obj[name] for name in ("apiVersion", "kind") if name in obj and name in schema.get("required", ())
         }
     return {name: obj[name] for name in _IMPLICIT if name in obj}
 
@@ -318,18 +306,14 @@ def _validate_number(schema: Json, value: float, path: str, errors: list[FieldEr
         errors.append(field_errors.invalid(path, value, f"{path} in body should be a multiple of {step}"))
     bounds = {"int32": 2**31, "int64": 2**63}.get(schema.get("format", ""))
     if bounds is not None and not -bounds <= value < bounds:
-        errors.append(
-            field_errors.invalid(path, value, f"{path} in body must be of type {schema['format']}: {value}")
-        )
+        errors.append(field_errors.invalid(path, value, f"{path} in body must be of type {schema['format']}: {value}"))
 
 
 def _default(schema: Json, value: Any) -> None:
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         for key, inner in properties.items():
-            if "default" in inner and (
-                key not in value or (value[key] is None and not inner.get("nullable"))
-            ):
+            if "default" in inner and (key not in value or (value[key] is None and not inner.get("nullable"))):
                 value[key] = copy.deepcopy(inner["default"])
         others = schema.get("additionalProperties")
         for key, below in value.items():

@@ -1,0 +1,190 @@
+"""Rules of CustomResourceDefinitions: names, versions and structural schemas (transcripts 554 to 557)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from reprieve.controlplane.rules import names
+from reprieve.controlplane.schema import cel_rules
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
+
+Json = dict[str, Any]
+_KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?", re.ASCII)
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_PATH_STEP = re.compile(r"\.([a-zA-Z_][a-zA-Z0-9_-]*)|\['([^']*)'\]", re.ASCII)
+# Words that may not carry structure inside allOf, anyOf, oneOf and not.
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
+_FORBIDDEN_INSIDE = ("type", "default", "additionalProperties", "nullable", "x-kubernetes-preserve-unknown-fields")
+
+
+def definition(obj: Json) -> Iterator[FieldError]:
+    """A new definition."""
+    spec = obj.get("spec", {})
+    given, group = spec.get("names", {}), spec.get("group", "")
+    wanted = f"{given.get('plural', '')}.{group}"
+    if obj.get("metadata", {}).get("name") != wanted:
+        yield fe.invalid("metadata.name", obj["metadata"].get("name", ""), 'must be spec.names.plural+"."+spec.group')
+    if not group:
+        yield fe.required("spec.group")
+    else:
+        for message in names.subdomain(group):
+            yield fe.invalid("spec.group", group, message)
+        if "." not in group:
+            yield fe.invalid("spec.group", group, "should be a domain with at least one dot")
+    if spec.get("scope") not in ("Cluster", "Namespaced"):
+        yield fe.not_supported("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
+    yield from _names(given)
+    versions = spec.get("versions", ())
+    storing = sum(bool(version.get("storage")) for version in versions)
+    if storing != 1:
+        yield fe.invalid(
+            "spec.versions",
+            [v.get("name", "") for v in versions],
+            "must have exactly one version marked as storage version",
+        )
+    yield from _versions(versions)
+
+
+def _names(given: Json) -> Iterator[FieldError]:
+    for name in ("plural", "singular"):
+        text = given.get(name, "")
+        if not text:
+            yield fe.required(f"spec.names.{name}")
+        for message in names.dns1035_label(text) if text else ():
+            yield fe.invalid(f"spec.names.{name}", text, message)
+    for name in ("kind", "listKind"):
+        text = given.get(name, "")
+        if not text:
+            yield fe.required(f"spec.names.{name}")
+        elif not _KIND.fullmatch(text):
+            for message in names.dns1035_label(text.lower()):
+                yield fe.invalid(
+                    f"spec.names.{name}", text, "may have mixed case, but should otherwise match: " + message
+                )
+    if given.get("kind") and given.get("kind") == given.get("listKind"):
+        yield fe.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
+    for index, short in enumerate(given.get("shortNames", ())):
+        for message in names.dns1035_label(short):
+            yield fe.invalid(f"spec.names.shortNames[{index}]", short, message)
+
+
+def _versions(versions: list[Json]) -> Iterator[FieldError]:
+    same = len({repr(version.get("schema")) for version in versions}) <= 1
+    seen: set[str] = set()
+    for index, version in enumerate(versions):
+        place, name = f"spec.versions[{index}]", version.get("name", "")
+        if not name:
+            yield fe.required(f"{place}.name")
+        else:
+            for message in names.dns1035_label(name):
+                yield fe.invalid(f"{place}.name", name, message)
+        if name in seen:
+            yield fe.duplicate(f"{place}.name", name)
+        seen.add(name)
+        schema = version.get("schema", {}).get("openAPIV3Schema")
+        if schema is None:
+            yield fe.required(f"{place}.schema.openAPIV3Schema")
+        else:
+            at = "spec.validation.openAPIV3Schema" if same else f"{place}.schema.openAPIV3Schema"
+            if index == 0 or not same:
+                yield from structure(schema, at, root=True)
+                yield from cel_rules.problems(schema, at)
+        for at_column, column in enumerate(version.get("additionalPrinterColumns", ())):
+            path = f"{place}.additionalPrinterColumns[{at_column}]"
+            for part in ("name", "jsonPath"):
+                if not column.get(part):
+                    yield fe.required(f"{path}.{part}")
+            if column.get("type") not in _COLUMN_TYPES:
+                yield fe.invalid(f"{path}.type", column.get("type", ""), f"must be one of {','.join(_COLUMN_TYPES)}")
+        fields = version.get("selectableFields", ())
+        at = "spec.selectableFields" if same else f"{place}.selectableFields"
+        if fields and schema is None:
+            yield fe.invalid(at, "", "may only be set when validations.schema is included")
+        for number, field in enumerate(fields if schema is not None else ()):
+            path = field.get("jsonPath", "")
+            if not _leads_to_scalar(schema, path):
+                yield fe.invalid(
+                    f"{at}[{number}].jsonPath", path, "is an invalid path: does not refer to a valid field"
+                )
+
+
+def _leads_to_scalar(schema: Any, path: str) -> bool:
+    at = 0
+    while at < len(path):
+        step = _PATH_STEP.match(path, at)
+        if step is None or not isinstance(schema, dict):
+            return False
+        schema = schema.get("properties", {}).get(step[1] or step[2])
+        at = step.end()
+    return isinstance(schema, dict) and schema.get("type") in ("string", "boolean", "integer")
+
+
+def structure(schema: Json, path: str, *, root: bool = False) -> Iterator[FieldError]:
+    """Whether a schema is structural: every place has a type (innermost findings first, as upstream)."""
+    for name, inner in sorted(schema.get("properties", {}).items()):
+        if isinstance(inner, dict):
+            yield from structure(inner, f"{path}.properties[{name}]")
+    for word in ("items", "additionalProperties"):
+        inner = schema.get(word)
+        if isinstance(inner, dict):
+            yield from structure(inner, f"{path}.{word}")
+        elif word == "items" and isinstance(inner, list):
+            yield fe.forbidden(f"{path}.items", "items must be a schema object and not an array")
+    kind = schema.get("type", "")
+    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if not kind and not (free and not root):
+        where = "at the root" if root else "for specified object fields"
+        if path.endswith(".items"):
+            where = "for specified array items"
+        yield fe.required(f"{path}.type", f"must not be empty {where}")
+    elif kind and kind not in _TYPES:
+        yield fe.not_supported(f"{path}.type", kind, _TYPES)
+    elif root and kind and kind != "object":
+        yield fe.invalid(f"{path}.type", kind, "must be object at the root")
+    if kind == "array" and "items" not in schema:
+        yield fe.required(f"{path}.items", "must be specified")
+    if "properties" in schema and isinstance(schema.get("additionalProperties"), dict | bool):
+        said = "additionalProperties and properties are mutual exclusive"
+        yield fe.forbidden(f"{path}.additionalProperties", said)
+    if schema.get("x-kubernetes-list-type") == "map" and not schema.get("x-kubernetes-list-map-keys"):
+        yield fe.required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map")
+    if "$ref" in schema:
+        yield fe.forbidden(f"{path}.$ref", "$ref is not supported")
+    for word in _JUNCTORS:
+        for index, inner in enumerate(schema.get(word, ())):
+            yield from _inside(inner, f"{path}.{word}[{index}]", bool(schema.get("x-kubernetes-int-or-string")))
+    pattern = schema.get("pattern")
+    if pattern is not None:
+        try:
+            re.compile(pattern.replace(r"\z", r"\Z"))
+        except re.error as error:
+            yield fe.invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
+
+
+def _inside(schema: Json, path: str, int_or_string: bool) -> Iterator[FieldError]:
+    for word in _FORBIDDEN_INSIDE:
+        if word in schema and not (word == "type" and int_or_string):
+            yield fe.forbidden(f"{path}.{word}", "must be empty to be structural")
+
+
+def definition_update(new: Json, old: Json) -> Iterator[FieldError]:
+    """Group, scope and names stay."""
+    yield from definition(new)
+    after, before = new.get("spec", {}), old.get("spec", {})
+    for name in ("group", "scope"):
+        if after.get(name) != before.get(name):
+            yield fe.invalid(f"spec.{name}", after.get(name), "field is immutable")
+    for name in ("kind", "plural"):
+        now, was = after.get("names", {}).get(name), before.get("names", {}).get(name)
+        if now != was:
+            yield fe.invalid(f"spec.names.{name}", now, "field is immutable")
+    kept = {version.get("name") for version in after.get("versions", ())}
+    for index, name in enumerate(old.get("status", {}).get("storedVersions", ())):
+        if name not in kept:
+            said = "missing from spec.versions; " + f"{name} was previously a storage version, and must remain in "
+            said += "spec.versions until a storage migration ensures no data remains persisted in "
+            yield fe.invalid(f"status.storedVersions[{index}]", name, said + f"{name} and removes {name} from status")

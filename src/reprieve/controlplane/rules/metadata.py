@@ -1,0 +1,121 @@
+"""Rules of `metadata`, the same for every kind (apimachinery's object metadata validation)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from reprieve.controlplane.rules import names
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
+
+Json = dict[str, Any]
+NameCheck = Callable[[str], tuple[str, ...]]
+_ANNOTATION_BYTES = 256 * 1024
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_NOT_OWNERS = frozenset({("v1", "Event")})
+
+
+def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Iterator[FieldError]:
+    """metadata of a new object."""
+    meta = obj.get("metadata", {})
+    prefix = meta.get("generateName", "")
+    if prefix:
+        checked = prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+        for message in name_check(checked):
+            yield fe.invalid("metadata.generateName", prefix, message)
+    name = meta.get("name", "")
+    if not name:
+        yield fe.required("metadata.name", "name or generateName is required")
+    else:
+        for message in name_check(name):
+            yield fe.invalid("metadata.name", name, message)
+    namespace = meta.get("namespace", "")
+    if namespaced:
+        if not namespace:
+            yield fe.required("metadata.namespace")
+        else:
+            for message in names.dns_label(namespace):
+                yield fe.invalid("metadata.namespace", namespace, message)
+    elif namespace:
+        yield fe.forbidden("metadata.namespace", "not allowed on this type")
+    if len(meta) > 2:
+        yield from _common(meta)
+
+
+def _common(meta: Json) -> Iterator[FieldError]:
+    if meta.get("generation", 0) < 0:
+        yield fe.invalid("metadata.generation", meta["generation"], "must be greater than or equal to 0")
+    if "labels" in meta:
+        yield from label_map(meta["labels"], "metadata.labels")
+    if "annotations" in meta:
+        yield from annotation_map(meta["annotations"], "metadata.annotations")
+    if "ownerReferences" in meta:
+        yield from _owner_references(meta["ownerReferences"])
+    for finalizer in meta.get("finalizers", ()):
+        yield from _finalizer(finalizer, "metadata.finalizers")
+
+
+def label_map(given: Json, path: str) -> Iterator[FieldError]:
+    """Keys are qualified names, values label values."""
+    for key, value in given.items():
+        for message in names.qualified(key):
+            yield fe.invalid(path, key, message)
+        for message in names.label_value(value):
+            yield fe.invalid(path, value, message)
+
+
+def annotation_map(given: Json, path: str) -> Iterator[FieldError]:
+    """Keys are qualified names whatever their case; all together at most 256 KiB."""
+    size = 0
+    for key, value in given.items():
+        size += len(key.encode()) + len(value.encode())
+        for message in names.qualified(key.lower()):
+            yield fe.invalid(path, key, message)
+    if size > _ANNOTATION_BYTES:
+        yield fe.too_long(path, _ANNOTATION_BYTES)
+
+
+def _owner_references(references: list[Json]) -> Iterator[FieldError]:
+    path = "metadata.ownerReferences"
+    controller: Json | None = None
+    for reference in references:
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not reference.get(key):
+                said = "version must not be empty" if key == "apiVersion" else "must not be empty"
+                yield fe.invalid(f"{path}.{key}", "", said)
+        if (reference.get("apiVersion"), reference.get("kind")) in _NOT_OWNERS:
+            owner = f"{reference['apiVersion']}, Kind={reference['kind']}"
+            yield fe.invalid(path, reference, f"/{owner} is disallowed from being an owner")
+        if reference.get("controller"):
+            if controller is not None:
+                both = " and ".join(f"{one.get('kind')}/{one.get('name')}" for one in (controller, reference))
+                detail = 'Only one reference can have Controller set to true. Found "true" in references for '
+                yield fe.invalid(path, references, detail + both)
+            controller = reference
+
+
+def _finalizer(finalizer: str, path: str) -> Iterator[FieldError]:
+    messages = names.qualified(finalizer)
+    for message in messages:
+        yield fe.invalid(path, finalizer, message)
+    if not messages and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        yield fe.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
+
+
+def update(new: Json, old: Json) -> Iterator[FieldError]:
+    """metadata of a changed object."""
+    meta, before = new.get("metadata", {}), old.get("metadata", {})
+    yield from _common(meta)
+    if "deletionTimestamp" in before:
+        added = [name for name in meta.get("finalizers", ()) if name not in before.get("finalizers", ())]
+        if added:
+            shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
+            said = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            yield fe.forbidden("metadata.finalizers", said)
+    for key in _IMMUTABLE:
+        if key in meta and meta[key] != before.get(key):
+            yield fe.invalid(f"metadata.{key}", meta[key], "field is immutable")
+    if meta.get("generation", 0) < before.get("generation", 0):
+        yield fe.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")

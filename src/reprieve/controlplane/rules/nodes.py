@@ -1,0 +1,62 @@
+"""Rules of nodes and namespaces (transcripts 115 to 130). Taints are told at `metadata.taints`, as upstream
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from reprieve.controlplane.rules import names, resources, selectors
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
+
+Json = dict[str, Any]
+_ONCE = 'node updates may not change {} except from "" to valid'
+
+
+def node(obj: Json) -> Iterator[FieldError]:
+    """A node: taints, capacity, pod addresses."""
+    given = obj.get("spec", {})
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(given.get("taints", ())):
+        place = f"metadata.taints[{index}]"
+        key, effect = taint.get("key", ""), taint.get("effect", "")
+        for message in names.qualified(key):
+            yield fe.invalid(f"{place}.key", key, message)
+        for message in names.label_value(taint.get("value", "")):
+            yield fe.invalid(f"{place}.value", taint["value"], message)
+        yield from selectors.taint_effect(effect, f"{place}.effect")
+        if (key, effect) in seen:
+            shown = {
+                "Key": key,
+                "Value": taint.get("value", ""),
+                "Effect": effect,
+                "TimeAdded": taint.get("timeAdded"),
+            }
+            yield fe.duplicate(place, shown, "taints must be unique by key and effect pair")
+        seen.add((key, effect))
+    blocks = given.get("podCIDRs", ())
+    if len(blocks) > 2:
+        yield fe.invalid("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family")
+    status = obj.get("status", {})
+    for part in ("capacity", "allocatable"):
+        if part in status:
+            yield from resources.capacity(status[part], f"status.{part}")
+
+
+def node_update(new: Json, old: Json) -> Iterator[FieldError]:
+    """Pod addresses and provider are set once."""
+    yield from node(new)
+    after, before = new.get("spec", {}), old.get("spec", {})
+    if before.get("podCIDRs") and after.get("podCIDRs") != before["podCIDRs"]:
+        yield fe.forbidden("spec.podCIDRs", _ONCE.format("podCIDR"))
+    if before.get("providerID") and after.get("providerID") != before["providerID"]:
+        yield fe.forbidden("spec.providerID", _ONCE.format("providerID"))
+
+
+def namespace(obj: Json) -> Iterator[FieldError]:
+    """Finalizers of a namespace are qualified names."""
+    for index, finalizer in enumerate(obj.get("spec", {}).get("finalizers", ())):
+        for message in names.qualified(finalizer):
+            yield fe.invalid(f"spec.finalizers[{index}]", finalizer, message)

@@ -1,0 +1,107 @@
+"""What may change in a pod: nearly nothing of its spec (transcripts 234 to 242, 491 to 498).
+
+The refusal names the fields that may change and shows what changed otherwise, as a diff of the spec.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from reprieve.controlplane.rules import pods
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
+
+Json = dict[str, Any]
+_MAY_CHANGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_DIFF_LINES = 200
+
+
+def update(new: Json, old: Json) -> Iterator[FieldError]:
+    """A write to the main resource."""
+    after, before = new.get("spec", {}), old.get("spec", {})
+    if after is before or after == before:
+        return
+    yield from pods.spec(after, "spec")
+    yield from _deadline(after, before)
+    yield from _gates(after, before)
+    yield from _tolerations(after, before)
+    allowed = dict(before)
+    for name in ("containers", "initContainers"):
+        if len(after.get(name, ())) != len(before.get(name, ())):
+            said = "pod updates may not add or remove containers"
+            yield fe.forbidden(f"spec.{name}", said)
+            return
+        if name in before:
+            allowed[name] = [_with_image(was, now) for was, now in zip(before[name], after[name], strict=True)]
+    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
+        _take(allowed, after, name)
+    if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
+        allowed["terminationGracePeriodSeconds"] = 1
+    if before.get("schedulingGates"):
+        # A gated pod may be narrowed: selectors may be added to (KEP-3838).
+        yield from _narrowed_selector(after, before)
+        _take(allowed, after, "nodeSelector")
+        _take(allowed, after, "affinity")
+    if allowed != after:
+        yield fe.forbidden("spec", f"{_MAY_CHANGE}\n{_diff(allowed, after)}")
+
+
+def _take(target: Json, source: Json, name: str) -> None:
+    if name in source:
+        target[name] = source[name]
+    else:
+        target.pop(name, None)
+
+
+def _with_image(was: Json, now: Json) -> Json:
+    return {**was, "image": now["image"]} if "image" in now else was
+
+
+def _deadline(after: Json, before: Json) -> Iterator[FieldError]:
+    old, new = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
+    if old is not None:
+        path = "spec.activeDeadlineSeconds"
+        if new is None:
+            yield fe.invalid(path, None, "must not update from a positive integer to nil value")
+        elif new > old:
+            yield fe.invalid(path, new, f"must be less than or equal to previous value {old}")
+
+
+def _gates(after: Json, before: Json) -> Iterator[FieldError]:
+    known = {gate.get("name") for gate in before.get("schedulingGates", ())}
+    for index, gate in enumerate(after.get("schedulingGates", ())):
+        if gate.get("name") not in known:
+            said = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield fe.forbidden(f"spec.schedulingGates[{index}].name", said)
+
+
+def _tolerations(after: Json, before: Json) -> Iterator[FieldError]:
+    def plain(toleration: Json) -> Json:
+        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+    now = [plain(toleration) for toleration in after.get("tolerations", ())]
+    if any(plain(toleration) not in now for toleration in before.get("tolerations", ())):
+        yield fe.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+
+
+def _narrowed_selector(after: Json, before: Json) -> Iterator[FieldError]:
+    selector = after.get("nodeSelector", {})
+    for key, value in before.get("nodeSelector", {}).items():
+        if selector.get(key) != value:
+            said = "only additions are allowed (no mutations or deletions)"
+            yield fe.invalid("spec.nodeSelector", selector, said)
+            return
+
+
+def _diff(before: Json, after: Json) -> str:
+    left = json.dumps(before, indent=1, sort_keys=True).splitlines()
+    right = json.dumps(after, indent=1, sort_keys=True).splitlines()
+    lines = list(difflib.unified_diff(left, right, lineterm="", n=3))[2:]
+    return "\n".join(lines[:_DIFF_LINES]) + "\n"

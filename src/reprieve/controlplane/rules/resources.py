@@ -1,0 +1,122 @@
+"""Rules of resource names and amounts: requests, limits, capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from reprieve.api import quantity
+from reprieve.controlplane.rules import names
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
+
+Json = dict[str, Any]
+_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_NATIVE_PREFIX = "kubernetes.io/"
+_NEGATIVE = "must be greater than or equal to 0"
+
+
+@lru_cache(maxsize=16384)
+def nano(text: str) -> int:
+    """An amount in units of 10^-9; the text is canonical already (decoding has seen to it)."""
+    return quantity.parse(text).nano
+
+
+@lru_cache(maxsize=1024)
+def is_native(name: str) -> bool:
+    """cpu, memory and the like, not resources of vendors."""
+    return "/" not in name or _NATIVE_PREFIX in name
+
+
+@lru_cache(maxsize=1024)
+def is_extended(name: str) -> bool:
+    """Resources of vendors (nvidia.com/gpu): counted in ones, never overcommitted."""
+    return not is_native(name) and not name.startswith("requests.") and not names.qualified("requests." + name)
+
+
+@lru_cache(maxsize=1024)
+def _may_overcommit(name: str) -> bool:
+    return is_native(name) and not name.startswith("hugepages-")
+
+
+@lru_cache(maxsize=1024)
+def _container_name_errors(name: str) -> tuple[str, ...]:
+    found = names.qualified(name)
+    if found:
+        return found
+    if "/" not in name:
+        if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
+            return ("must be a standard resource for containers",)
+    elif is_native(name) and not is_extended(name):
+        return ("doesn't follow extended resource name standard",)
+    return ()
+
+
+def amount(name: str, text: str, path: str) -> Iterator[FieldError]:
+    """Not negative; whole for what comes in ones."""
+    value = nano(text)
+    if value < 0:
+        yield fe.invalid(path, text, _NEGATIVE)
+    if value % quantity.NANO and (is_extended(name) or name == "pods"):
+        yield fe.invalid(path, text, "must be an integer")
+
+
+def requirements(given: Json, path: str) -> Iterator[FieldError]:
+    """Requests and limits of a container or a pod."""
+    limits, requests = given.get("limits", {}), given.get("requests", {})
+    for name, text in limits.items():
+        yield from _one(name, text, f"{path}.limits[{name}]")
+    for name, text in requests.items():
+        yield from _one(name, text, f"{path}.requests[{name}]")
+        if name in limits:
+            limit = limits[name]
+            if limit == text:
+                continue
+            above = nano(text) - nano(limit)
+            if above and not _may_overcommit(name):
+                said = f"must be equal to {name} limit of {limit}"
+                yield fe.invalid(f"{path}.requests", text, said)
+            elif above > 0:
+                said = f"must be less than or equal to {name} limit of {limit}"
+                yield fe.invalid(f"{path}.requests", text, said)
+        elif not _may_overcommit(name):
+            yield fe.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+    mentioned = {*limits, *requests}
+    if any(n.startswith("hugepages-") for n in mentioned) and not mentioned & {"cpu", "memory"}:
+        yield fe.forbidden(path, "HugePages require cpu or memory")
+    seen: set[tuple[str, str]] = set()
+    for index, claim in enumerate(given.get("claims", ())):
+        key = (claim.get("name", ""), claim.get("request", ""))
+        if not key[0]:
+            yield fe.required(f"{path}.claims[{index}].name")
+        elif key in seen:
+            yield fe.duplicate(f"{path}.claims[{index}]", "/".join(filter(None, key)))
+        seen.add(key)
+
+
+def _one(name: str, text: str, path: str) -> Iterator[FieldError]:
+    for message in _container_name_errors(name):
+        yield fe.invalid(path, name, message)
+    yield from amount(name, text, path)
+
+
+def capacity(given: Json, path: str) -> Iterator[FieldError]:
+    """Capacity or allocatable of a node, capacity of a volume."""
+    for name, text in given.items():
+        for message in names.qualified(name):
+            yield fe.invalid(f"{path}.{name}", name, message)
+        yield from amount(name, text, f"{path}.{name}")
+
+
+def positive(text: str, path: str) -> Iterator[FieldError]:
+    """More than nothing."""
+    if nano(text) <= 0:
+        yield fe.invalid(path, text, "must be greater than zero")
+
+
+def at_least_zero(holder: Json, names_of_fields: tuple[str, ...], path: str) -> Iterator[FieldError]:
+    """Integer fields that may not be negative."""
+    for name in names_of_fields:
+        if holder.get(name, 0) < 0:
+            yield fe.invalid(f"{path}.{name}", holder[name], _NEGATIVE)
