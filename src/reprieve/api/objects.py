@@ -15,7 +15,7 @@ Quantities stay as written (`str | int | float`); `quantity` and `requests` read
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -287,6 +287,8 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     termination_grace_period_seconds: int | None = None
     restart_policy: str = "Always"
     runtime_class_name: str | None = None
+    workload_ref: Any = None
+    """The v1alpha1 reference to a group; read only to be refused with a hint (api.md)."""
 
 
 class PodCondition(Struct, frozen=True, kw_only=True):

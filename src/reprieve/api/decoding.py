@@ -1,0 +1,231 @@
+"""Manifests to typed objects: which kinds are known, one decode per object, one error with a field path.
+
+Terms: a manifest is an object as plain data (from YAML) or as JSON text. A kind is known by its name and
+group; objects of other kinds are nobody's business here.
+
+Invariant: what comes out is converted to the internal version, defaulted and validated. JSON goes straight to
+the typed object; only manifests that need it (other versions, nulls, errors) take the way over plain data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from reprieve.api import objects as o
+from reprieve.api.defaults import apply_defaults
+from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.validation import validate
+from reprieve.api.versions import INTERNAL_VERSION, is_converted_kind, to_internal
+from reprieve.api.yamltext import MAX_DEPTH
+
+KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
+    kind.KIND: (kind, (kind.API_VERSION, *more))
+    for kind, more in (
+        (o.Pod, ()),
+        (o.Node, ()),
+        (o.Namespace, ()),
+        (o.Service, ()),
+        (o.ReplicationController, ()),
+        (o.ReplicaSet, ()),
+        (o.StatefulSet, ()),
+        (o.PriorityClass, ()),
+        (o.PodDisruptionBudget, ()),
+        (o.PodGroup, ()),
+        (o.Workload, ()),
+        (o.PersistentVolume, ()),
+        (o.PersistentVolumeClaim, ()),
+        (o.StorageClass, ()),
+        (o.CSINode, ()),
+        (o.CSIStorageCapacity, ("storage.k8s.io/v1beta1",)),
+        (o.ResourceClaim, ("resource.k8s.io/v1beta2",)),
+        (o.ResourceSlice, ("resource.k8s.io/v1beta2",)),
+        (o.DeviceClass, ("resource.k8s.io/v1beta2",)),
+    )
+}
+"""Kind to its type and the apiVersions read (Workload and PodGroup: see `versions.READABLE_VERSIONS`)."""
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
+    """The type of a kind; None if nobody here reads it.
+
+    Raises `FieldError` if the kind and group are known but the version is not, or either is missing.
+    """
+    if not kind:
+        raise FieldError("kind", "Required value: must name the kind of the object")
+    if not api_version:
+        raise FieldError("apiVersion", "Required value: must name the version of the object")
+    if is_converted_kind(kind, api_version):
+        return KINDS[kind][0]
+    known = KINDS.get(kind)
+    if known is None:
+        return None
+    found, versions = known
+    if api_version in versions:
+        return found
+    if _group(api_version) != _group(versions[0]):
+        return None
+    raise FieldError("apiVersion", f'no kind "{kind}" is read in version "{api_version}": use {versions[0]}')
+
+
+def decode_object(
+    manifest: Mapping[str, Any], origin: Origin | None = None, *, stored: bool = False
+) -> KubernetesObject:
+    """The typed object of a manifest: converted, defaulted, validated. Priorities are not resolved (`admission`).
+
+    `stored` is for objects an API server has already admitted: they are not validated again. Raises
+    `InputError` for a manifest of an unknown kind, of the wrong shape, or that breaks a rule.
+    """
+    where = origin or Origin()
+    kind, version = _text(manifest.get("kind")), _text(manifest.get("apiVersion"))
+    try:
+        found = kind_of(kind, version)
+        if found is None:
+            raise FieldError("kind", f'no kind "{kind}" is read in version "{version}"')
+    except FieldError as error:
+        raise InputError(where, error.message, path=error.path, subject=subject_of(manifest)) from None
+    return finish(from_data(found, manifest, where), where, stored=stored)
+
+
+def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) -> ObjectT:
+    """The typed object of plain data, converted to the internal version, not yet defaulted or validated."""
+    try:
+        if kind in _CONVERTED:
+            manifest = to_internal(manifest)
+        try:
+            return msgspec.convert(manifest, kind)
+        except msgspec.ValidationError:
+            cleaned = _without_nulls(manifest, 0)
+        try:
+            return msgspec.convert(cleaned, kind)
+        except msgspec.ValidationError as error:
+            raise _type_error(str(error), cleaned) from None
+    except FieldError as error:
+        raise InputError(origin, error.message, path=error.path, subject=subject_of(manifest)) from None
+    except RecursionError:
+        raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
+
+
+def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head: Head, origin: Origin) -> ObjectT:
+    """The typed object of one JSON object whose `head` is known (an item of a typed list has none of its own)."""
+    if kind not in _CONVERTED:
+        try:
+            return cast(ObjectT, _DECODERS[kind].decode(text))
+        except msgspec.ValidationError:
+            pass  # nulls, or an error to be worded below
+    try:
+        manifest = msgspec.json.decode(text)
+    except RecursionError:
+        raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
+    return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)
+
+
+def finish(found: ObjectT, origin: Origin, *, stored: bool = False, stored_groups: bool = False) -> ObjectT:
+    """The object defaulted and, unless `stored`, validated (`stored_groups`: see `validation.validate`)."""
+    found = apply_defaults(found)
+    if not stored:
+        try:
+            validate(found, stored_groups=stored_groups)
+        except FieldError as error:
+            raise InputError(origin, error.message, path=error.path, subject=name_of(found)) from None
+    return found
+
+
+def name_of(found: KubernetesObject) -> str:
+    """`Pod "default/web"`: the object as messages name it."""
+    return f'{found.KIND} "{found.key or found.metadata.generate_name}"'
+
+
+def subject_of(manifest: Mapping[str, Any]) -> str:
+    """`Pod "default/web"` for plain data that may be of any shape; empty if it does not say what it is."""
+    kind, meta = _text(manifest.get("kind")), manifest.get("metadata")
+    if not kind or not isinstance(meta, Mapping):
+        return kind[:64]
+    name = _text(meta.get("name")) or _text(meta.get("generateName"))
+    namespace = _text(meta.get("namespace"))
+    return f'{kind[:64]} "{namespace + "/" if namespace else ""}{name[:253]}"'
+
+
+NO_ITEMS: Final = msgspec.Raw(b"[]")
+"""`Head.items` of an object that has none, told by identity."""
+
+
+class Head(msgspec.Struct, frozen=True, rename="camel"):
+    """What tells what a JSON object is."""
+
+    api_version: str = ""
+    kind: str = ""
+    items: msgspec.Raw = NO_ITEMS
+
+
+def _text(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+_CONVERTED: Final = frozenset(kind for kind, versions in KINDS.values() if versions[0] == INTERNAL_VERSION)
+_DECODERS: Final = {kind: msgspec.json.Decoder(kind) for kind, _ in KINDS.values()}
+
+
+def _without_nulls(data: Any, depth: int) -> Any:
+    """The data without null entries of maps: to an API server they are absent."""
+    if depth > MAX_DEPTH:
+        raise FieldError("", f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(data, Mapping):
+        return {key: _without_nulls(found, depth + 1) for key, found in data.items() if found is not None}
+    if isinstance(data, list):
+        return [_without_nulls(found, depth + 1) for found in data]
+    return data
+
+
+# --- field paths of type errors -----------------------------------------------------------------------------
+
+_PLACE = re.compile(r" - at `(key|\$[^`]*)`(?: in `(\$[^`]*)`)?$")
+_GOT = re.compile(r"got `(\w+)`")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_TYPE_NAMES: Final[Mapping[str, tuple[type[Any], ...]]] = {
+    "null": (type(None),),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float,),
+    "str": (str,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _type_error(message: str, manifest: Any) -> FieldError:
+    """A decoder's message with its place as a Kubernetes field path and the value found there."""
+    place = _PLACE.search(message)
+    if place is None:
+        return FieldError("", message)
+    reason = message[: place.start()]
+    got = _GOT.search(reason)
+    wrong = _TYPE_NAMES.get(got.group(1), ()) if got else ()
+    path, found = "", manifest
+    for name, index in _STEP.findall(place.group(2) or place.group(1)):
+        if name:
+            path = f"{path}.{name}" if path else name
+            found = found.get(name) if isinstance(found, Mapping) else None
+        elif index != "...":
+            path += f"[{index}]"
+            found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
+        elif isinstance(found, Mapping):  # the decoder does not say which key: the first that fits the message
+            key = next((k for k, v in found.items() if type(v) in wrong), None)
+            path += f"[{key}]"
+            found = found.get(key)
+    value = "" if isinstance(found, Mapping | list) else f"{msgspec.json.encode(found).decode()[:128]}: "
+    return FieldError(path, f"Invalid value: {value}{_lower(reason)}")
+
+
+def _lower(reason: str) -> str:
+    return reason[:1].lower() + reason[1:]

@@ -1,0 +1,425 @@
+"""Input to typed objects: files, directories, standard input; YAML and JSON; the only I/O of this room.
+
+Terms: a source is a path, a directory or `-`. A document is one YAML document or JSON value; `List` objects
+are opened up. The order of an object is its position in the whole input.
+
+Invariants: no more than `max_bytes` are ever read; the first error ends the loading with an `InputError`;
+objects without `creationTimestamp` count as created one second apart in document order (interfaces.md).
+"""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from reprieve.api.admission import PriorityAdmission
+from reprieve.api.decoding import NO_ITEMS, Head, finish, from_data, from_json, kind_of, name_of, subject_of
+from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.meta import KubernetesObject, ObjectMeta
+from reprieve.api.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Workload
+from reprieve.api.references import check_groups, check_nodes, refuse_duplicates
+from reprieve.api.yamltext import MAX_DEPTH, YamlError, read_documents
+
+MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
+FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""Creation time of the first object of an input that has no times."""
+
+SCENARIO_VERSION: Final = "reprieve.dev/v1alpha1"
+_STDIN: Final = "<stdin>"
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_PRIORITIZED: Final = (Pod, PodGroup, Workload)
+_MAX_NESTED_LISTS: Final = 8
+
+ObjectT_co = TypeVar("ObjectT_co", bound=KubernetesObject, covariant=True)
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+class Loaded(Generic[ObjectT_co]):
+    """An object with its origin, its order in the input and its creation time in seconds since 1970."""
+
+    __slots__ = ("created", "object", "order", "origin")
+
+    def __init__(self, found: ObjectT_co, origin: Origin, order: int, created: float) -> None:
+        self.object = found
+        self.origin = origin
+        self.order = order
+        self.created = created
+
+    def __repr__(self) -> str:
+        return f"Loaded({name_of(self.object)}, {self.origin}, order={self.order})"
+
+
+class Scenario(NamedTuple):
+    """A Scenario document as plain data; who runs it checks it."""
+
+    manifest: dict[str, Any]
+    origin: Origin
+
+
+class UnknownObject(NamedTuple):
+    """An object of a kind nobody here reads."""
+
+    api_version: str
+    kind: str
+    origin: Origin
+
+
+@dataclass(slots=True)
+class Manifests:
+    """Everything one input holds, in document order."""
+
+    objects: dict[type[KubernetesObject], list[Loaded[KubernetesObject]]] = field(default_factory=dict)
+    scenarios: list[Scenario] = field(default_factory=list)
+    unknown: list[UnknownObject] = field(default_factory=list)
+
+    def of(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
+        """The objects of one type, in document order."""
+        return cast("list[Loaded[ObjectT]]", self.objects.get(kind, []))
+
+    def all(self) -> list[Loaded[KubernetesObject]]:
+        """All typed objects, in document order."""
+        return sorted((found for kind in self.objects.values() for found in kind), key=lambda found: found.order)
+
+    @property
+    def pods(self) -> list[Loaded[Pod]]:
+        """The pods."""
+        return self.of(Pod)
+
+    @property
+    def nodes(self) -> list[Loaded[Node]]:
+        """The nodes."""
+        return self.of(Node)
+
+    @property
+    def pod_groups(self) -> list[Loaded[PodGroup]]:
+        """The pod groups."""
+        return self.of(PodGroup)
+
+    @property
+    def namespaces(self) -> list[Loaded[Namespace]]:
+        """The namespaces."""
+        return self.of(Namespace)
+
+    @property
+    def unknown_kinds(self) -> Counter[str]:
+        """How many objects of each kind were left aside, by `apiVersion/kind`."""
+        return Counter(f"{found.api_version}/{found.kind}" for found in self.unknown)
+
+
+def load(
+    sources: Sequence[str | Path],
+    *,
+    max_bytes: int = MAX_INPUT_BYTES,
+    stdin: BinaryIO | None = None,
+    complete: bool = True,
+    classes: Sequence[PriorityClass] = (),
+) -> Manifests:
+    """Read, convert, default and validate everything in the sources, and resolve priorities.
+
+    A directory stands for its `*.yaml`, `*.yml` and `*.json` files (sorted, not its subdirectories, as
+    kubectl without `-R`); `-` is standard input. `complete` False leaves out what needs the whole cluster:
+    that pods are bound to nodes of the input. `classes` are priority classes known from elsewhere. Raises
+    `InputError`.
+    """
+    collector = _Collector()
+    remaining = max_bytes
+    for name, data in _read_sources(sources, max_bytes, stdin):
+        remaining -= len(data)
+        if remaining < 0:
+            raise _too_large(name, max_bytes)
+        collector.read(name, data)
+    manifests = collector.manifests
+    refuse_duplicates(manifests.all())
+    check_groups(manifests.pod_groups, manifests.pods)
+    if complete:
+        check_nodes(manifests.pods, {loaded.object.name for loaded in manifests.nodes})
+    known = [loaded.object for loaded in manifests.of(PriorityClass)]
+    _resolve_priorities(manifests, PriorityAdmission([*classes, *known]))
+    return manifests
+
+
+def created_seconds(meta: ObjectMeta, order: int) -> float:
+    """Creation time in seconds since 1970; without one, `order` seconds after the fixed first creation."""
+    stamp = meta.creation_timestamp
+    return FIRST_CREATION.timestamp() + order if stamp is None else stamp.timestamp()
+
+
+def _resolve_priorities(manifests: Manifests, admission: PriorityAdmission) -> None:
+    for kind in _PRIORITIZED:
+        for loaded in manifests.of(kind):
+            try:
+                loaded.object = admission.resolve(loaded.object)
+            except FieldError as error:
+                raise InputError(
+                    loaded.origin, error.message, path=error.path, subject=name_of(loaded.object)
+                ) from None
+
+
+# --- sources ------------------------------------------------------------------------------------------------
+
+
+def _read_sources(sources: Sequence[str | Path], max_bytes: int, stdin: BinaryIO | None) -> Iterator[tuple[str, bytes]]:
+    for source in sources:
+        if str(source) == "-":
+            yield _STDIN, _read(stdin if stdin is not None else sys.stdin.buffer, _STDIN, max_bytes)
+            continue
+        path = Path(source)
+        try:
+            files = _files(path)
+            for file in files:
+                yield str(file), _read_file(file, max_bytes)
+        except OSError as error:
+            raise InputError(Origin(str(error.filename or path)), error.strerror or str(error)) from None
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(Origin(repr(str(path))), str(error)) from None  # a NUL in the name
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+    if not files:
+        raise InputError(Origin(str(path)), f"the directory holds no {', '.join(_SUFFIXES)} file")
+    return files
+
+
+def _read_file(path: Path, max_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size > max_bytes:
+            raise _too_large(str(path), max_bytes)
+        return _read(file, str(path), max_bytes)
+
+
+def _read(stream: BinaryIO, name: str, max_bytes: int) -> bytes:
+    """The stream's bytes, never more than `max_bytes` (and a block) of them in memory."""
+    blocks: list[bytes] = []
+    size = 0
+    while block := stream.read(1 << 20):
+        size += len(block)
+        if size > max_bytes:
+            raise _too_large(name, max_bytes)
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def _too_large(name: str, max_bytes: int) -> InputError:
+    return InputError(Origin(name), f"the input is larger than {max_bytes} bytes; raise the limit to read it")
+
+
+# --- documents ----------------------------------------------------------------------------------------------
+
+
+class _Collector:
+    """Sorts the documents of one input into its `Manifests`, counting as it goes."""
+
+    def __init__(self) -> None:
+        self.manifests = Manifests()
+        self._order = 0
+
+    def read(self, name: str, data: bytes) -> None:
+        """Add everything in one file."""
+        if _is_json(name, data):
+            self._read_json(name, data)
+            return
+        origin = Origin(name)
+        try:
+            text = data.decode(_encoding(data))
+        except UnicodeDecodeError as error:
+            raise InputError(origin, f"not UTF-8 text: byte {error.start} is {data[error.start]:#04x}") from None
+        number = 0
+        try:
+            for document in read_documents(text):
+                number = document.number
+                self._data(document.data, Origin(name, number, document.line), 0)
+        except YamlError as error:
+            raise InputError(Origin(name, number + 1, error.line), f"invalid YAML: {error}") from None
+
+    def _data(self, data: Any, origin: Origin, depth: int) -> None:
+        """Add one object given as plain data."""
+        if not isinstance(data, Mapping):
+            raise InputError(origin, "must be an object with apiVersion and kind")
+        kind, version = data.get("kind"), data.get("apiVersion")
+        if not isinstance(kind, str) or not isinstance(version, str):
+            kind, version = _refuse_nameless(data, origin)
+        if kind.endswith("List") and "items" in data:
+            items = data["items"] or []
+            if not isinstance(items, list):
+                raise InputError(origin, "Invalid value: must be a list", path="items")
+            if depth >= _MAX_NESTED_LISTS:
+                raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
+            of = kind.removesuffix("List")
+            for index, item in enumerate(items):
+                at = origin._replace(item=index)
+                if of and isinstance(item, Mapping) and "kind" not in item:
+                    item = {"apiVersion": version, **item, "kind": of}
+                self._data(item, at, depth + 1)
+        elif kind == "Scenario" and version == SCENARIO_VERSION:
+            self._scenario(data, origin)
+        elif (found := self._kind(kind, version, origin, data)) is not None:
+            self._add(from_data(found, data, origin), origin)
+
+    def _scenario(self, data: Mapping[str, Any], origin: Origin) -> None:
+        if _depth(data) > MAX_DEPTH:
+            raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
+        self.manifests.scenarios.append(Scenario(dict(data), origin))
+
+    def _kind(self, kind: str, version: str, origin: Origin, data: Mapping[str, Any]) -> type[KubernetesObject] | None:
+        try:
+            found = kind_of(kind, version)
+        except FieldError as error:
+            raise InputError(origin, error.message, path=error.path, subject=subject_of(data)) from None
+        if found is None:
+            self.manifests.unknown.append(UnknownObject(version, kind, origin))
+        return found
+
+    def _add(self, found: KubernetesObject, origin: Origin) -> None:
+        order = self._order
+        self._order += 1
+        meta = found.metadata
+        changes: dict[str, Any] = {}
+        if meta.creation_timestamp is None:
+            changes["creation_timestamp"] = FIRST_CREATION + timedelta(seconds=order)
+        elif meta.creation_timestamp.tzinfo is None:
+            changes["creation_timestamp"] = meta.creation_timestamp.replace(tzinfo=UTC)
+        if not meta.name and meta.generate_name:
+            changes["name"] = f"{meta.generate_name}{order:05d}"
+        if found.NAMESPACED and not meta.namespace:
+            changes["namespace"] = "default"
+        if changes:
+            found = replace(found, metadata=replace(meta, **changes))
+        found = finish(found, origin, stored_groups=True)
+        created = created_seconds(found.metadata, order)
+        self.manifests.objects.setdefault(type(found), []).append(Loaded(found, origin, order, created))
+
+    # --- JSON -----------------------------------------------------------------------------------------------
+
+    def _read_json(self, name: str, data: bytes) -> None:
+        """Add the JSON values of a file, one after the other (kubectl reads concatenated values too)."""
+        rest = memoryview(data.removeprefix(b"\xef\xbb\xbf"))
+        number = 0
+        while True:
+            number += 1
+            origin = Origin(name, number)
+            value, rest = _next_json(rest, origin)
+            if value is None:
+                return
+            self._json(value, origin, None, 0)
+
+    def _json(self, text: memoryview | msgspec.Raw, origin: Origin, list_head: Head | None, depth: int) -> None:
+        """Add one object given as JSON text; `list_head` says what an item of a typed list is."""
+        try:
+            head = _HEAD.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise _json_error(error, origin) from None
+        if list_head is not None and not head.kind and list_head.kind != "List":
+            head = Head(api_version=head.api_version or list_head.api_version, kind=list_head.kind.removesuffix("List"))
+        if not head.kind or not head.api_version:
+            _refuse_nameless(msgspec.json.decode(text), origin)
+        if head.kind.endswith("List") and head.items is not NO_ITEMS:
+            self._json_list(head, origin, depth)
+        elif head.kind == "Scenario" and head.api_version == SCENARIO_VERSION:
+            self._scenario(msgspec.json.decode(text), origin)
+        else:
+            try:
+                found = kind_of(head.kind, head.api_version)
+            except FieldError:
+                self._kind(head.kind, head.api_version, origin, msgspec.json.decode(text))
+                return
+            if found is None:
+                self.manifests.unknown.append(UnknownObject(head.api_version, head.kind, origin))
+            else:
+                self._add(from_json(found, text, head, origin), origin)
+
+    def _json_list(self, head: Head, origin: Origin, depth: int) -> None:
+        if depth >= _MAX_NESTED_LISTS:
+            raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
+        try:
+            items = _ITEMS.decode(head.items)
+        except (msgspec.DecodeError, RecursionError):
+            raise InputError(origin, "Invalid value: must be a list", path="items") from None
+        for index, item in enumerate(items or ()):
+            self._json(item, origin._replace(item=index), head, depth + 1)
+
+
+_HEAD: Final = msgspec.json.Decoder(Head)
+_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
+_TRAILING: Final = "JSON is malformed: trailing characters (byte "
+_SPACE: Final = b" \t\r\n"
+
+
+def _is_json(name: str, data: bytes) -> bool:
+    """Whether the text is JSON: by its suffix, or because it starts as a JSON object does."""
+    if name.endswith(".json"):
+        return True
+    start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE)
+    return start.startswith(b"{") and start[1:].lstrip(_SPACE)[:1] in (b'"', b"}", b"")
+
+
+def _next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memoryview]:
+    """The next JSON value of a text and what follows it; None at the end."""
+    start = 0
+    while start < len(text) and text[start] in _SPACE:
+        start += 1
+    text = text[start:]
+    if not text:
+        return None, text
+    try:
+        _RAW.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = str(error)
+        if not message.startswith(_TRAILING):
+            raise _json_error(error, origin) from None
+        end = int(message[len(_TRAILING) : -1])
+        return text[:end], text[end:]
+    return text, text[len(text) :]
+
+
+def _json_error(error: Exception, origin: Origin) -> InputError:
+    if isinstance(error, RecursionError):
+        return InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(error, msgspec.ValidationError):
+        return InputError(origin, f"must be an object with apiVersion and kind: {error}")
+    return InputError(origin, f"invalid JSON: {str(error).removeprefix('JSON is malformed: ')}")
+
+
+def _refuse_nameless(data: Any, origin: Origin) -> tuple[str, str]:
+    """Raise for an object that does not say what it is."""
+    if not isinstance(data, Mapping):
+        raise InputError(origin, "must be an object with apiVersion and kind")
+    for name in ("kind", "apiVersion"):
+        if not isinstance(data.get(name), str) or not data[name]:
+            raise InputError(origin, "Required value: every object needs one", path=name, subject=subject_of(data))
+    return data["kind"], data["apiVersion"]
+
+
+def _encoding(data: bytes) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    return "utf-8-sig"
+
+
+def _depth(data: Any) -> int:
+    """Levels of nesting, found without recursion and no further than needed."""
+    level, depth = [data], 0
+    while level and depth <= MAX_DEPTH:
+        level = [
+            child
+            for found in level
+            if isinstance(found, Mapping | list)
+            for child in (found.values() if isinstance(found, Mapping) else found)
+        ]
+        depth += 1
+    return depth

@@ -1,0 +1,67 @@
+"""Rules between the objects of one input: duplicates, nodes that pods are bound to, groups older servers admitted.
+
+Invariant: every error names the origin of the object at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from reprieve.api.decoding import name_of
+from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.objects import Pod, PodGroup
+from reprieve.api.validation import validate
+from reprieve.api.versions import pod_group_name
+
+if TYPE_CHECKING:
+    from reprieve.api.loading import Loaded
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
+    """Raise `InputError` at the second object of one kind, namespace and name."""
+    seen: dict[tuple[str, str, str], Origin] = {}
+    for loaded in objects:
+        found = loaded.object
+        key = (found.KIND, found.metadata.namespace, found.metadata.name)
+        first = seen.setdefault(key, loaded.origin)
+        if first is not loaded.origin:
+            raise InputError(
+                loaded.origin,
+                f'Duplicate value: "{found.name}": already defined in {first}',
+                path="metadata.name",
+                subject=name_of(found),
+            )
+
+
+def check_nodes(pods: Iterable[Loaded[Pod]], nodes: Collection[str]) -> None:
+    """Raise `InputError` for a pod that is bound to a node not in `nodes`; finished pods may outlive theirs."""
+    for loaded in pods:
+        node = loaded.object.spec.node_name
+        if node and node not in nodes and loaded.object.status.phase not in _FINISHED:
+            raise InputError(
+                loaded.origin,
+                f'Invalid value: "{node}": no Node with this name is in the input',
+                path="spec.nodeName",
+                subject=name_of(loaded.object),
+            )
+
+
+def check_groups(groups: Iterable[Loaded[PodGroup]], pods: Iterable[Loaded[Pod]]) -> None:
+    """Validate the groups in full, but for those that already have bound pods in the same input.
+
+    An API server of an older version (1.36 allowed `all` with `basic`) admitted those, and stored objects
+    are not validated again: they are read as they are.
+    """
+    bound = {
+        (loaded.object.namespace, pod_group_name(loaded.object)) for loaded in pods if loaded.object.spec.node_name
+    }
+    for loaded in groups:
+        group = loaded.object
+        try:
+            validate(group, stored_groups=(group.namespace, group.name) in bound)
+        except FieldError as error:
+            raise InputError(loaded.origin, error.message, path=error.path, subject=name_of(group)) from None

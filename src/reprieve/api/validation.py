@@ -1,0 +1,256 @@
+"""Rules an API server holds an object to, with its field paths and its words.
+
+One rule per function; `validate` finds the rules of a type in a table and raises the first that is broken.
+Rules between objects (duplicates, references) are in `references`; rules of pods in `validation_pods`.
+
+Invariant: what passes here can be scheduled without further checks: every quantity parses, every selector
+compiles, every group has exactly one policy (api.md, pkg/apis/core/validation,
+pkg/apis/scheduling/validation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from reprieve.api.admission import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
+from reprieve.api.errors import FieldError, duplicate, forbidden, invalid, required, too_many, unsupported
+from reprieve.api.labels import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    qualified_name_errors,
+)
+from reprieve.api.meta import KubernetesObject, ObjectMeta, ResourceList
+from reprieve.api.objects import (
+    DisruptionMode,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    PodGroupSchedulingConstraints,
+    PodGroupSchedulingPolicy,
+    PodGroupTemplate,
+    PriorityClass,
+    Workload,
+)
+from reprieve.api.quantity import QuantityError, parse
+from reprieve.api.validation_pods import PREEMPTION_POLICIES, validate_label_selector, validate_pod
+
+MAX_TEMPLATES: Final = 8
+MAX_TOPOLOGY_CONSTRAINTS: Final = 1
+TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MAX_INT32: Final = 2**31 - 1
+
+
+def validate(found: KubernetesObject, *, stored_groups: bool = False) -> None:
+    """Raise `FieldError` for the first rule the object breaks.
+
+    `stored_groups` leaves out the one rule that older API servers (1.36) did not have, `disruptionMode:
+    all` with the `basic` policy: a group that already has bound pods was admitted then, and stored objects
+    are not validated again.
+    """
+    validate_metadata(found.metadata, found.NAMESPACED, type(found))
+    if isinstance(found, PodGroup):
+        _pod_group(found, stored_groups)
+        return
+    rule = _RULES.get(type(found))
+    if rule is not None:
+        rule(found)
+
+
+def validate_metadata(meta: ObjectMeta, namespaced: bool, kind: type[KubernetesObject]) -> None:
+    """Name, namespace, labels and label keys."""
+    name_errors = dns_label_errors if kind is Namespace else dns_subdomain_errors
+    if not meta.name:
+        raise required("metadata.name", "name or generateName is required")
+    _refuse("metadata.name", meta.name, name_errors(meta.name))
+    if namespaced:
+        _refuse("metadata.namespace", meta.namespace, dns_label_errors(meta.namespace))
+    for key, value in meta.labels.items():
+        _refuse("metadata.labels", key, qualified_name_errors(key))
+        _refuse("metadata.labels", value, label_value_errors(value))
+
+
+def validate_amounts(resources: ResourceList, path: str) -> None:
+    """Quantities of a node's resource list: well formed and not negative."""
+    for name, text in resources.items():
+        try:
+            quantity = parse(text)
+        except QuantityError as error:
+            raise invalid(f"{path}.{name}", error.text, error.reason) from None
+        if quantity.nano < 0:
+            raise invalid(f"{path}.{name}", text, "must be greater than or equal to 0")
+
+
+def _refuse(path: str, found: str, messages: tuple[str, ...]) -> None:
+    if messages:
+        raise invalid(path, found, messages[0])
+
+
+def _node(node: Node) -> None:
+    validate_amounts(node.status.capacity, "status.capacity")
+    validate_amounts(node.status.allocatable, "status.allocatable")
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(node.spec.taints):
+        path = f"spec.taints[{index}]"
+        if not taint.key:
+            raise required(f"{path}.key")
+        _refuse(f"{path}.key", taint.key, qualified_name_errors(taint.key))
+        _refuse(f"{path}.value", taint.value, label_value_errors(taint.value))
+        if taint.effect not in TAINT_EFFECTS:
+            raise unsupported(f"{path}.effect", taint.effect, TAINT_EFFECTS)
+        if (taint.key, taint.effect) in seen:
+            raise FieldError(
+                path, f'Duplicate value: "{taint.key}:{taint.effect}": taints must be unique by key and effect pair'
+            )
+        seen.add((taint.key, taint.effect))
+
+
+def _priority_class(found: PriorityClass) -> None:
+    if found.name in SYSTEM_CLASSES:
+        if found.value != SYSTEM_CLASSES[found.name]:
+            raise invalid("value", found.value, f"value of {found.name} must be {SYSTEM_CLASSES[found.name]}")
+    elif found.name.startswith("system-"):
+        raise forbidden(
+            "metadata.name",
+            "priority class names with 'system-' prefix are reserved for system use only. error: "
+            f"{found.name} is not a known system priority class",
+        )
+    elif found.value > HIGHEST_USER_PRIORITY:
+        raise forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}")
+    if found.value < -_MAX_INT32 - 1:
+        raise invalid("value", found.value, "must fit into 32 bits")
+    if found.preemption_policy not in PREEMPTION_POLICIES:
+        raise unsupported("preemptionPolicy", found.preemption_policy, PREEMPTION_POLICIES)
+
+
+def _budget(budget: PodDisruptionBudget) -> None:
+    spec = budget.spec
+    if spec.min_available is not None and spec.max_unavailable is not None:
+        raise invalid("spec", "{minAvailable, maxUnavailable}", "minAvailable and maxUnavailable cannot be both set")
+    for name, amount in (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable)):
+        if isinstance(amount, int) and amount < 0:
+            raise invalid(f"spec.{name}", amount, "must be greater than or equal to 0")
+        if isinstance(amount, str):
+            digits = amount.removesuffix("%")
+            if digits == amount or not digits.isascii() or not digits.isdigit() or len(digits) > 9:
+                raise invalid(
+                    f"spec.{name}", amount, "a valid percent string must be a numeric string followed by an ending '%'"
+                )
+            if int(digits) > 100:
+                raise invalid(f"spec.{name}", amount, "must not be greater than 100%")
+    validate_label_selector(spec.selector, "spec.selector")
+
+
+def _pod_group(group: PodGroup, stored: bool) -> None:
+    spec = group.spec
+    _policy(spec.scheduling_policy, "spec.schedulingPolicy")
+    _group_rules(spec.scheduling_policy, spec.disruption_mode, spec.scheduling_constraints, "spec", stored)
+    _priority(spec.priority, spec.preemption_policy, spec.priority_class_name, "spec")
+    reference = spec.workload_ref
+    if reference is not None:
+        for name, text in (
+            ("workloadName", reference.workload_name),
+            ("templateName", reference.template_name),
+        ):
+            if not text:
+                raise required(f"spec.workloadRef.{name}")
+        _refuse("spec.workloadRef.workloadName", reference.workload_name, dns_subdomain_errors(reference.workload_name))
+        _refuse("spec.workloadRef.templateName", reference.template_name, dns_label_errors(reference.template_name))
+
+
+def _workload(workload: Workload) -> None:
+    templates = workload.spec.pod_group_templates
+    path = "spec.podGroupTemplates"
+    if not templates:
+        raise required(path, "must have at least one value")
+    if len(templates) > MAX_TEMPLATES:
+        raise too_many(path, len(templates), MAX_TEMPLATES)
+    seen: set[str] = set()
+    for index, template in enumerate(templates):
+        _template(template, f"{path}[{index}]", seen)
+    reference = workload.spec.controller_ref
+    if reference is not None:
+        if reference.api_group:
+            _refuse("spec.controllerRef.apiGroup", reference.api_group, dns_subdomain_errors(reference.api_group))
+        if not reference.kind:
+            raise required("spec.controllerRef.kind")
+        if not reference.name:
+            raise required("spec.controllerRef.name")
+
+
+def _template(template: PodGroupTemplate, path: str, seen: set[str]) -> None:
+    if not template.name:
+        raise required(f"{path}.name")
+    _refuse(f"{path}.name", template.name, dns_label_errors(template.name))
+    if template.name in seen:
+        raise duplicate(f"{path}.name", template.name)
+    seen.add(template.name)
+    _policy(template.scheduling_policy, f"{path}.schedulingPolicy")
+    _group_rules(
+        template.scheduling_policy, template.disruption_mode, template.scheduling_constraints, path, stored=False
+    )
+    _priority(template.priority, template.preemption_policy, template.priority_class_name, path)
+
+
+def _policy(policy: PodGroupSchedulingPolicy, path: str) -> None:
+    if policy.basic is not None and policy.gang is not None:
+        raise invalid(path, "{basic, gang}", "must specify exactly one of: `basic`, `gang`")
+    if policy.basic is None and policy.gang is None:
+        raise invalid(path, "", "must specify one of: `basic`, `gang`")
+    if policy.gang is not None:
+        if policy.gang.min_count == 0:
+            raise required(f"{path}.gang.minCount", "must be greater than or equal to 1")
+        if policy.gang.min_count < 0:
+            raise invalid(f"{path}.gang.minCount", policy.gang.min_count, "must be greater than or equal to 1")
+
+
+def _group_rules(
+    policy: PodGroupSchedulingPolicy,
+    mode: DisruptionMode | None,
+    constraints: PodGroupSchedulingConstraints,
+    path: str,
+    stored: bool,
+) -> None:
+    if mode is not None:
+        if mode.single is not None and mode.all is not None:
+            raise invalid(f"{path}.disruptionMode", "{single, all}", "must specify exactly one of: `single`, `all`")
+        if mode.single is None and mode.all is None:
+            raise invalid(f"{path}.disruptionMode", "", "must specify one of: `single`, `all`")
+        if mode.all is not None and policy.basic is not None and not stored:
+            raise forbidden(f"{path}.disruptionMode.all", ALL_WITH_BASIC)
+    topology = constraints.topology
+    if len(topology) > MAX_TOPOLOGY_CONSTRAINTS:
+        raise too_many(f"{path}.schedulingConstraints.topology", len(topology), MAX_TOPOLOGY_CONSTRAINTS)
+    for index, constraint in enumerate(topology):
+        at = f"{path}.schedulingConstraints.topology[{index}].key"
+        if not constraint.key:
+            raise required(at)
+        _refuse(at, constraint.key, qualified_name_errors(constraint.key))
+
+
+ALL_WITH_BASIC: Final = "may not be set together with the `basic` scheduling policy; use `single`, or the `gang` policy"
+
+
+def _priority(priority: int | None, policy: str | None, class_name: str, path: str) -> None:
+    if priority is not None:
+        allowed = SYSTEM_CLASSES.get(class_name, HIGHEST_USER_PRIORITY)
+        if priority > allowed:
+            raise invalid(f"{path}.priority", priority, f"must be less than or equal to {allowed}")
+        if priority < -_MAX_INT32 - 1:
+            raise invalid(f"{path}.priority", priority, "must fit into 32 bits")
+    if policy is not None and policy not in PREEMPTION_POLICIES:
+        raise unsupported(f"{path}.preemptionPolicy", policy, PREEMPTION_POLICIES)
+    if class_name:
+        _refuse(f"{path}.priorityClassName", class_name, dns_subdomain_errors(class_name))
+
+
+_RULES: Final[Mapping[type[KubernetesObject], Callable[[Any], None]]] = {
+    Pod: validate_pod,
+    Node: _node,
+    PriorityClass: _priority_class,
+    PodDisruptionBudget: _budget,
+    Workload: _workload,
+}
