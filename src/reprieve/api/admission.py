@@ -35,9 +35,14 @@ class _Resolved(NamedTuple):
 
 
 class PriorityAdmission:
-    """Resolves class names against the classes of one cluster."""
+    """Resolves class names against the classes of one cluster.
 
-    def __init__(self, classes: Iterable[PriorityClass] = ()) -> None:
+    `strict` refuses, as an API server does, a preemption policy that differs from the class; otherwise an
+    explicit policy stays, because inputs are also written as what a scheduler sees.
+    """
+
+    def __init__(self, classes: Iterable[PriorityClass] = (), *, strict: bool = False) -> None:
+        self._strict = strict
         self._classes = {name: _Resolved(name, priority, PREEMPT_LOWER) for name, priority in SYSTEM_CLASSES.items()}
         self._default: _Resolved | None = None
         for found in classes:
@@ -49,8 +54,8 @@ class PriorityAdmission:
     def resolve(self, found: ObjectT) -> ObjectT:
         """The object with its priority and preemption policy; kinds without a priority come back unchanged.
 
-        Raises `FieldError` for an unknown class and for a priority or policy that differs from the class.
-        Objects that an API server has already stored (they have a uid or resource version) keep the
+        Raises `FieldError` for an unknown class and for a priority (if strict, a policy) that differs from
+        it. Objects that an API server has already stored (they have a uid or resource version) keep the
         priority they have: deleting or replacing a class changes nothing that exists.
         """
         stored = bool(found.metadata.uid or found.metadata.resource_version)
@@ -82,7 +87,7 @@ class PriorityAdmission:
                 f"Forbidden: the integer value of priority ({spec.priority}) must not be provided in {where}; "
                 f"priority admission controller computed {resolved.value} from the given PriorityClass name",
             )
-        if name and spec.preemption_policy not in (None, resolved.policy):
+        if self._strict and name and spec.preemption_policy not in (None, resolved.policy):
             raise FieldError(
                 f"{path}.preemptionPolicy",
                 f"Forbidden: the string value of PreemptionPolicy ({spec.preemption_policy}) must not be provided in "

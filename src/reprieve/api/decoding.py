@@ -123,6 +123,8 @@ def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head:
         manifest = msgspec.json.decode(text)
     except RecursionError:
         raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
+    except msgspec.DecodeError as error:  # a number no integer can hold
+        raise InputError(origin, f"invalid JSON: {error}", subject=head.kind) from None
     return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)
 
 

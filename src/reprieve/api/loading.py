@@ -382,7 +382,7 @@ def _next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, mem
         message = str(error)
         if not message.startswith(_TRAILING):
             raise _json_error(error, origin) from None
-        end = int(message[len(_TRAILING) : -1])
+        end = int(message[len(_TRAILING) : -1]) - 1  # the decoder counts bytes from 1
         return text[:end], text[end:]
     return text, text[len(text) :]
 

@@ -70,6 +70,8 @@ def parse(text: QuantityText) -> Quantity:
         return _parse(text)
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise QuantityError(text)
+    if isinstance(text, int) and text.bit_length() > 4 * _MAX_TEXT:  # Python may refuse to write it in digits
+        raise QuantityError("a number", f"must be no more than {_MAX_TEXT} characters")
     return _parse(str(text))
 
 

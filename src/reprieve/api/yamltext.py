@@ -25,6 +25,9 @@ MAX_DEPTH: Final = 100
 MAX_ALIAS_NODES: Final = 200_000
 """Values that the aliases of a document may stand for, written out."""
 
+MAX_DOCUMENTS: Final = 1_000_000
+"""Documents a text may hold, empty ones included."""
+
 
 class YamlError(ValueError):
     """Text that is no usable YAML; `line` counts from 1 within the text given."""
@@ -48,13 +51,15 @@ _CONTENT = re.compile(r"^(?!---[ \t\r]*$|---[ \t]+#|\.\.\.[ \t\r]*$)[ \t]*[^\s#]
 
 # What the two readers could read differently, as a plain scalar or at its start. Each pattern starts with one
 # set of characters, which is what makes it fast; those of `_MARKED` need a character that is looked for first.
+_LONGEST_NUMBER: Final = 400
 _BEFORE = r"[ \n\t\r,\[{]"
 _WORD = r"[yYnNoO][esESnNfFoO]{0,2}[ \t]*(?:[\r\n,\]}#:]|\Z)"
 _NUMBER = r"[-+]?0[0-9xXoObB_]"
 _DIFFERENT = (
+    re.compile(rf"\n[ \t?-]{{{MAX_DEPTH - 1}}}"),
     re.compile(rf"{_BEFORE}{_WORD}"),
     re.compile(rf"{_BEFORE}{_NUMBER}"),
-    re.compile(rf"\n[ \t?-]{{{MAX_DEPTH - 1}}}"),
+    re.compile(rf"[0-9]{{{_LONGEST_NUMBER}}}"),
 )
 _MARKED = (
     ("_", re.compile(rf"{_BEFORE}[-+]?[0-9][0-9.]*_")),
@@ -115,6 +120,8 @@ def _split(text: str) -> Iterator[tuple[int, int, str]]:
             yield index, line, text[start:end]
         elif text.startswith("---", start):
             index += 1
+        if index > MAX_DOCUMENTS:
+            raise YamlError(f"more than {MAX_DOCUMENTS} documents", line)
         line += text.count("\n", start, end)
         start = end
 
@@ -308,7 +315,6 @@ _BASES: Final = {"0b": 2, "0B": 2, "0o": 8, "0O": 8, "0x": 16, "0X": 16}
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII)
 _BASED = re.compile(r"([-+]?)(0[bB][01]+|0[oO][0-7]+|0[xX][0-9a-fA-F]+|0[0-7]+)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_LONGEST_NUMBER: Final = 400
 _TAG: Final = "tag:yaml.org,2002:"
 _TYPES: Final[dict[str, tuple[type[Any], ...]]] = {
     "bool": (bool,),
