@@ -1,0 +1,36 @@
+# Every target sets up what it needs: a virtual environment in .venv with the package and its tools, renewed when
+# pyproject.toml changes. A fresh machine needs Python 3.11 with venv, git and make.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= 2
+
+.PHONY: demo test lint bench clean
+
+demo: $(READY)
+	@$(BIN)/reprieve demo
+
+test: lint
+	$(BIN)/pytest -n $(WORKERS)
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(READY)
+	@$(BIN)/reprieve bench
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@echo "setting up $(VENV) ..." >&2
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "reprieve needs Python 3.11 or newer")'
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

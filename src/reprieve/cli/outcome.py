@@ -1,0 +1,65 @@
+"""How a command ends: exit codes (interfaces.md), the one-line error, and writing to a pipe that may close.
+
+Invariant: a command that refuses its input has written nothing to stdout.
+"""
+
+import os
+import sys
+from enum import IntEnum
+from typing import NoReturn
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    DONE = 0
+    NOT_SO = 1
+    """The thing asked about is not so (`--fail-on-preemption`, a demo that ended otherwise)."""
+    BAD_INPUT = 2
+    UNREACHABLE = 3
+    """The API server cannot be reached or refused."""
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class CommandError(Exception):
+    """Ends the command with one line `error: ...` on stderr and the given exit code."""
+
+    def __init__(self, message: str, code: Exit = Exit.BAD_INPUT) -> None:
+        super().__init__(" ".join(message.split()))
+        self.code = code
+
+
+def refuse(message: str) -> NoReturn:
+    """Bad usage or bad input: exit code 2."""
+    raise CommandError(message)
+
+
+def show(text: str) -> None:
+    """Write to stdout; a reader that has gone away (`| head`) ends the process quietly."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _hush(sys.stdout.fileno())
+        raise SystemExit(Exit.BROKEN_PIPE) from None
+
+
+def note(text: str) -> None:
+    """Write a line to stderr: what a person should know, and a program reading stdout should not see."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        _hush(sys.stderr.fileno())
+
+
+def reason_of(error: OSError) -> str:
+    """`FILE: No such file or directory`."""
+    return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+
+
+def _hush(descriptor: int) -> None:
+    """Let what is still buffered vanish, so the interpreter does not complain while it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,141 @@
+"""`reprieve plan`: what would happen, and why."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
+
+if TYPE_CHECKING:
+    from reprieve.simulation.plan import PlanOptions
+    from reprieve.simulation.report import Answer, Plan
+
+DEFAULT_MAX_BYTES = "64Mi"
+
+
+class Format(StrEnum):
+    """What to write to stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def command(
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            metavar="FILE|DIR|-",
+            help="Manifests of the cluster and what is to be placed: a file, a directory, or - for stdin. Repeatable.",
+        ),
+    ] = None,
+    first_decision: Annotated[
+        bool,
+        typer.Option(
+            "--first-decision/--settle",
+            help="Stop at the first decision to preempt, victims still running, or let virtual time pass until nothing "
+            "changes.",
+        ),
+    ] = False,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")] = None,
+    feature_gates: Annotated[
+        str, typer.Option(metavar="A=true,B=false", help="Feature gates, as kube-scheduler spells them.")
+    ] = "",
+    seed: Annotated[
+        int | None, typer.Option(help="Choose among equally good nodes by this seed instead of by name.")
+    ] = None,
+    fail_on_preemption: Annotated[
+        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted.")
+    ] = False,
+    fail_on_pending: Annotated[
+        bool, typer.Option("--fail-on-pending", help="Exit 1 if a pod would still wait at the end.")
+    ] = False,
+    max_input_bytes: Annotated[
+        str, typer.Option(metavar="SIZE", help="Refuse input larger than this in all, e.g. 256Mi.")
+    ] = DEFAULT_MAX_BYTES,
+    kubeconfig: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Read a live cluster (not supported yet).")
+    ] = None,
+) -> None:
+    """Show what would happen, and why, without touching anything.
+
+    Pods with a nodeName run; pods without one are what is asked about.
+    """
+    if kubeconfig is not None:
+        refuse("--kubeconfig: reading a live cluster is not supported yet; pass its manifests with -f")
+    if not files:
+        refuse("nothing to plan: pass manifests with -f FILE, -f DIR or -f -")
+    options = read_options(first_decision=first_decision, config=config, feature_gates=feature_gates, seed=seed)
+    answer = answer_for(files, options, read_size("--max-input-bytes", max_input_bytes))
+    for warning in answer.account.warnings:
+        note(f"warning: {warning}")
+    if output is Format.TEXT:
+        from reprieve.cli.render import plan_sections
+        from reprieve.cli.terminal import show_sections
+
+        show_sections(plan_sections(answer))
+    else:
+        show(document(answer.plan, output))
+    failed = (fail_on_preemption and answer.plan.preemptions) or (
+        fail_on_pending and any(pod.outcome != "Scheduled" for pod in answer.plan.pods)
+    )
+    raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
+
+
+def answer_for(files: list[str], options: "PlanOptions", max_bytes: int) -> "Answer":
+    """Load the manifests and plan. Whatever is wrong with them ends the command with exit code 2."""
+    from reprieve.api.errors import InputError
+    from reprieve.api.loading import load
+    from reprieve.simulation.plan import plan
+
+    try:
+        return plan(load(files, max_bytes=max_bytes), options)
+    except InputError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(reason_of(error))
+
+
+def read_options(
+    *, first_decision: bool = False, config: str | None = None, feature_gates: str = "", seed: int | None = None
+) -> "PlanOptions":
+    """Options from what was typed. A wrong gate or configuration ends the command with exit code 2."""
+    from reprieve.framework.gates import FeatureGates, GateError
+    from reprieve.simulation.plan import PlanOptions
+
+    if config is not None:
+        refuse("--config: configuration files are not supported yet")
+    try:
+        gates = FeatureGates.parse(feature_gates)
+    except GateError as error:
+        refuse(f"--feature-gates: {error}")
+    return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
+
+
+def read_size(option: str, text: str) -> int:
+    """A number of bytes, in Kubernetes quantity notation."""
+    from reprieve.api.quantity import QuantityError, parse, value
+
+    try:
+        size = value(parse(text))
+    except QuantityError as error:
+        refuse(f"{option}: {error}")
+    if size <= 0:
+        refuse(f"{option}: want a size above 0, found {text!r}")
+    return size
+
+
+def document(plan: "Plan", output: Format) -> str:
+    """The Plan document as one JSON or YAML document."""
+    import msgspec
+
+    if output is Format.JSON:
+        return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
+    import yaml
+
+    text: str = yaml.safe_dump(msgspec.to_builtins(plan), sort_keys=False, allow_unicode=True, width=110)
+    return text

@@ -1,0 +1,268 @@
+"""The answer of `plan` in words: what is placed where, who goes for whom and why him, who is spared, who waits.
+
+Invariant: nothing here depends on the wall clock; the same answer gives the same text.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from reprieve.cli.sections import Row, Section, Tone
+from reprieve.simulation.report import (
+    Account,
+    Answer,
+    Plan,
+    PodGroupOutcome,
+    PodOutcome,
+    PreemptionAccount,
+    UnitAccount,
+)
+
+MOST_ROWS = 20
+"""Rows of one table; the rest is counted. `-o json` lists everything."""
+MOST_NODES = 6
+MOST_SPARED = 5
+MOST_NAMES = 4
+
+Group = tuple[str, str]
+"""(namespace, name)."""
+
+
+def plan_sections(answer: Answer) -> list[Section]:
+    """The whole answer, most important first."""
+    plan, account = answer.plan, answer.account
+    groups = {(g.namespace, g.name): g for g in plan.pod_groups}
+    members = _members(plan.pods)
+    sections = [
+        _verdict(plan, account),
+        _placed(plan, groups, members),
+        *(section for made in account.preemptions for section in (_evicted(made), _spared(made))),
+        _waiting(plan, groups, members),
+        _closing(plan, account),
+    ]
+    return [section for section in sections if section is not None]
+
+
+# -- at a glance -------------------------------------------------------------------------------------------------------
+
+
+def _verdict(plan: Plan, account: Account) -> Section:
+    outcomes = Counter(pod.outcome for pod in plan.pods)
+    placed, asked = outcomes["Scheduled"], len(plan.pods)
+    if not asked:
+        title, tone = "Nothing waits to be placed.", Tone.PLAIN
+    elif placed == asked:
+        title, tone = f"{'The pod is' if asked == 1 else f'All {asked} pods are'} placed.", Tone.GOOD
+    elif outcomes["Nominated"]:
+        title = f"{placed} of {asked} pods placed, {outcomes['Nominated']} wait for room that is being made."
+        tone = Tone.WAITING
+    else:
+        title, tone = f"{placed} of {asked} pods placed, {asked - placed} wait.", Tone.WAITING
+    units = [unit for made in account.preemptions for unit in made.units if unit.evicted]
+    if units:
+        pods = sum(len(unit.pods) for unit in units)
+        notes = [f"{count(len(units), 'workload')} ({count(pods, 'pod')}) evicted to make room."]
+    else:
+        notes = ["Nobody is evicted."]
+    notes.append(
+        f"Cluster: {count(account.nodes, 'node')}, {count(account.running_before, 'running pod')} before, "
+        f"{account.running_after} after."
+    )
+    return Section(title, notes=tuple(notes), tone=tone)
+
+
+# -- placed ------------------------------------------------------------------------------------------------------------
+
+
+def _placed(plan: Plan, groups: dict[Group, PodGroupOutcome], members: dict[Group, list[PodOutcome]]) -> Section | None:
+    rows = []
+    for key, pods in members.items():
+        placed = [pod for pod in pods if pod.node_name]
+        if placed:
+            waiting = len(placed) < len(pods)
+            cells = (_called(key, groups), f"{len(placed)}/{len(pods)} pods placed", _spread(placed))
+            rows.append(Row(cells, tone=Tone.WAITING if waiting else Tone.PLAIN))
+    singles = [pod for pod in plan.pods if pod.pod_group is None and pod.node_name]
+    rows += [Row((f"pod {pod.namespace}/{pod.name}", "placed", f"on {pod.node_name}")) for pod in singles]
+    if not rows:
+        return None
+    return Section("Placed", ("", "", ""), *_first(rows), tone=Tone.GOOD)
+
+
+def _spread(pods: Iterable[PodOutcome]) -> str:
+    """`4 on n1, 4 on n2`; fullest nodes first, ties by name."""
+    per_node = Counter(pod.node_name or "" for pod in pods)
+    ordered = sorted(per_node.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{number} on {node}" for node, number in ordered[:MOST_NODES])
+    rest = ordered[MOST_NODES:]
+    return f"{shown}, {sum(n for _, n in rest)} on {len(rest)} more nodes" if rest else shown
+
+
+# -- evicted and spared ------------------------------------------------------------------------------------------------
+
+
+def _evicted(made: PreemptionAccount) -> Section:
+    units = [unit for unit in made.units if unit.evicted]
+    title = f"Evicted for {made.preemptor} (priority {made.priority}), {_seconds(made.at)} in"
+    shown, notes = _first([_victims(alike) for alike in _alike(units)])
+    return Section(title, _UNIT_COLUMNS, shown, notes, tone=Tone.BAD)
+
+
+_UNIT_COLUMNS = ("workload", "size", "on", "priority", "running for")
+
+
+def _alike(units: Iterable[UnitAccount]) -> Iterable[list[UnitAccount]]:
+    """Victims in order, single pods that go from one node for one reason together."""
+    together: dict[object, list[UnitAccount]] = {}
+    for unit in units:
+        alone = unit.whole_group or len(unit.pods) > 1
+        key = unit.unit if alone else (unit.nodes, unit.priority, unit.violates_pdb, unit.why)
+        together.setdefault(key, []).append(unit)
+    return together.values()
+
+
+def _victims(alike: Sequence[UnitAccount]) -> Row:
+    first = alike[0]
+    if len(alike) == 1:
+        who, size, ran = _unit(first), len(first.pods), _ran(first)
+    else:
+        names = ", ".join(unit.unit for unit in alike[:MOST_NAMES])
+        more = f" and {len(alike) - MOST_NAMES} more" if len(alike) > MOST_NAMES else ""
+        who, size, ran = f"pods {names}{more}", len(alike), _ran_between(alike)
+    budget = ("although a PodDisruptionBudget forbids it: nothing else would do",) if first.violates_pdb else ()
+    cells = (who, count(size, "pod"), _nodes(first.nodes), str(first.priority), ran)
+    return Row(cells, below=(f"why: {first.why}", *budget))
+
+
+def _ran_between(units: Sequence[UnitAccount]) -> str:
+    times = [unit.running_seconds for unit in units if unit.running_seconds is not None]
+    if not times:
+        return "unknown"
+    shortest, longest = _seconds(min(times)), _seconds(max(times))
+    return shortest if shortest == longest else f"{shortest} to {longest}"
+
+
+def _spared(made: PreemptionAccount) -> Section:
+    spared = [unit for unit in made.units if not unit.evicted]
+    if not spared:
+        return Section(f"Spared: nobody, everything of lower priority that {made.preemptor} could push out has to go")
+    rows = tuple(
+        Row((_unit(unit), count(len(unit.pods), "pod"), _nodes(unit.nodes), str(unit.priority), _ran(unit)))
+        for unit in spared[:MOST_SPARED]
+    )
+    notes = [f"... and {len(spared) - len(rows)} more"] if len(spared) > len(rows) else []
+    budgeted = sum(unit.violates_pdb for unit in spared)
+    if budgeted:
+        notes.append(f"{budgeted} of them first of all because a PodDisruptionBudget protects them.")
+    title = f"Spared: {count(len(spared), 'workload')} of lower priority, the most important first"
+    return Section(title, _UNIT_COLUMNS, rows, tuple(notes), tone=Tone.GOOD)
+
+
+def _unit(unit: UnitAccount) -> str:
+    return f"{'group' if unit.whole_group else 'pod'} {unit.unit}"
+
+
+def _nodes(nodes: Sequence[str]) -> str:
+    if len(nodes) <= MOST_NODES:
+        return ", ".join(nodes)
+    return f"{', '.join(nodes[:MOST_NODES])} and {len(nodes) - MOST_NODES} more"
+
+
+def _ran(unit: UnitAccount) -> str:
+    return "unknown" if unit.running_seconds is None else _seconds(unit.running_seconds)
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+def _waiting(
+    plan: Plan, groups: dict[Group, PodGroupOutcome], members: dict[Group, list[PodOutcome]]
+) -> Section | None:
+    rows = []
+    for key, pods in members.items():
+        left = [pod for pod in pods if pod.node_name is None]
+        if left:
+            group = groups.get(key)
+            messages = _messages(left, group.message if group is not None else None)
+            cells = (_called(key, groups), f"{len(left)} of {len(pods)} pods", _outcomes(left))
+            rows.append(Row(cells, below=messages, tone=Tone.WAITING))
+    alike: dict[tuple[str, str | None], list[PodOutcome]] = defaultdict(list)
+    for pod in plan.pods:
+        if pod.pod_group is None and pod.node_name is None:
+            alike[pod.outcome, pod.message].append(pod)
+    for (outcome, message), pods in alike.items():
+        first = f"pod {pods[0].namespace}/{pods[0].name}"
+        who = first if len(pods) == 1 else f"{first} and {len(pods) - 1} more"
+        cells = (who, count(len(pods), "pod"), _with_node(pods[0]) if len(pods) == 1 else outcome)
+        rows.append(Row(cells, below=(message,) if message else (), tone=Tone.WAITING))
+    if not rows:
+        return None
+    return Section("Waiting", ("", "", ""), *_first(rows), tone=Tone.WAITING)
+
+
+def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> tuple[str, ...]:
+    """The group's message and its members' most frequent ones; what another one says already is left out."""
+    frequent = Counter(pod.message for pod in pods if pod.message).most_common(most)
+    messages = dict.fromkeys([*([group] if group else []), *(text for text, _ in frequent)])
+    return tuple(m for m in messages if not any(m != other and m in other for other in messages))
+
+
+def _outcomes(pods: Sequence[PodOutcome]) -> str:
+    outcomes = Counter(pod.outcome for pod in pods)
+    text = ", ".join(f"{number} {outcome}" if len(outcomes) > 1 else outcome for outcome, number in outcomes.items())
+    nominated = Counter(pod.nominated_node_name for pod in pods if pod.nominated_node_name)
+    if not nominated:
+        return text
+    return f"{text}: {_nodes(sorted(node for node in nominated if node))}"
+
+
+def _with_node(pod: PodOutcome) -> str:
+    return f"{pod.outcome}: {pod.nominated_node_name}" if pod.nominated_node_name else pod.outcome
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def _closing(plan: Plan, account: Account) -> Section:
+    took = _seconds(plan.stats.virtual_seconds)
+    title = f"It takes {took} of virtual time and {count(plan.stats.attempts, 'scheduling attempt')}."
+    still = len(account.terminating)
+    notes = (f"{count(still, 'victim')} still running out the grace period.",) if still else ()
+    return Section(title, notes=notes, tone=Tone.QUIET)
+
+
+def _members(pods: Iterable[PodOutcome]) -> dict[Group, list[PodOutcome]]:
+    members: dict[Group, list[PodOutcome]] = defaultdict(list)
+    for pod in pods:
+        if pod.pod_group is not None:
+            members[pod.namespace, pod.pod_group].append(pod)
+    return members
+
+
+def _called(key: Group, groups: dict[Group, PodGroupOutcome]) -> str:
+    group = groups.get(key)
+    kind = "gang" if group is not None and group.min_count is not None else "group"
+    return f"{kind} {key[0]}/{key[1]}"
+
+
+def _first(rows: list[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """The first rows, and a note that counts the others."""
+    more = len(rows) - MOST_ROWS
+    return tuple(rows[:MOST_ROWS]), (f"... and {more} more (-o json lists them all)",) if more > 0 else ()
+
+
+def count(number: int, noun: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _seconds(seconds: float) -> str:
+    """`0 s`, `31 s`, `2 h 5 min`, `3 d 4 h`: the two largest units."""
+    if seconds < 60:
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
+    left = round(seconds)
+    parts: list[tuple[int, str]] = []
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if left >= size or parts:
+            parts.append((left // size, name))
+            left %= size
+    return " ".join(f"{number} {name}" for number, name in parts[:2] if number)

@@ -1,0 +1,143 @@
+"""Running one scenario: the engine under the real clock, with an API that answers at once.
+
+Nodes and running pods are known before the clock starts, as a scheduler's caches are synced before it schedules; the
+work is handed over within the measured time.  Victims vanish the moment they are evicted.  Backoff is not waited for
+(kube-scheduler takes from its backoff queue too when nothing else is ready): the engine's clock is moved on instead,
+so the figures are time spent deciding.
+"""
+
+import gc
+import platform
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from reprieve.scheduling.engine import Engine
+from reprieve.simulation.bench.scenarios import Cluster, Scenario
+
+
+class Percentiles(msgspec.Struct, frozen=True):
+    """Milliseconds of one scheduling attempt."""
+
+    p50: float
+    p99: float
+
+
+class Measured(msgspec.Struct, frozen=True, rename="camel"):
+    """One line of `reprieve bench -o json` (performance.md).
+
+    `seconds` from all objects present to all bound, `decision_seconds` to the first decision to preempt (None without
+    one), `peak_rss_mb` in MiB of the process that ran only this.
+    """
+
+    scenario: str
+    nodes: int
+    pods: int
+    seconds: float
+    decision_seconds: float | None
+    pods_per_second: float
+    attempt_ms: Percentiles
+    peak_rss_mb: float
+    versions: dict[str, str]
+
+
+class NotBoundError(Exception):
+    """A scenario that did not end with all its pods bound; the figures would mean nothing."""
+
+    def __init__(self, scenario: str, bound: int, pods: int) -> None:
+        super().__init__(f"{scenario}: {bound} of {pods} pods bound")
+
+
+def run(scenario: Scenario) -> Measured:
+    """Build the cluster, run it to the end, give the figures. Raises NotBoundError."""
+    cluster = scenario.build()
+    engine = synced(cluster)
+    gc.collect()
+    gc.freeze()
+    attempts: list[float] = []
+    decided: float | None = None
+    clock = time.perf_counter
+    began = clock()
+    for group in cluster.groups:
+        engine.set_group(group, 0.0)
+    for order, pod in enumerate(cluster.work):
+        engine.set_pod(pod, 0.0, created=float(order))
+    bound = 0
+    skipped = 0.0
+    while True:
+        before = clock()
+        decision = engine.step(before - began + skipped)
+        after = clock()
+        now = after - began + skipped
+        if decision is None:
+            wake = engine.queue.next_wakeup(flush=False)
+            if wake is None:
+                break
+            skipped += max(0.0, wake - now)
+            continue
+        attempts.append(after - before)
+        for binding in decision.bindings:
+            engine.bound(binding.pod.uid)
+        bound += len(decision.bindings)
+        if decision.preemption is not None:
+            decided = after - began if decided is None else decided
+            victims = [pod.uid for verdict in decision.preemption.victims for pod in verdict.unit.pods]
+            for uid in victims:
+                engine.pod_terminating(uid, now, preempted=True)
+            engine.preemption_done(decision.preemption.key, now)
+            for uid in victims:
+                engine.pod_gone(uid, now)
+    seconds = clock() - began
+    if bound != len(cluster.work):
+        raise NotBoundError(scenario.name, bound, len(cluster.work))
+    milliseconds = np.array(attempts) * 1000
+    p50, p99 = np.percentile(milliseconds, (50, 99))
+    return Measured(
+        scenario=scenario.name,
+        nodes=scenario.nodes,
+        pods=scenario.pods,
+        seconds=round(seconds, 6),
+        decision_seconds=None if decided is None else round(decided, 6),
+        pods_per_second=round(scenario.pods / seconds, 1),
+        attempt_ms=Percentiles(round(float(p50), 4), round(float(p99), 4)),
+        peak_rss_mb=round(peak_rss_mb(), 1),
+        versions=versions(),
+    )
+
+
+def synced(cluster: Cluster) -> Engine:
+    """An engine that knows the nodes, the groups of running pods and the running pods."""
+    engine = Engine()
+    for node in cluster.nodes:
+        engine.set_node(node, 0.0)
+    for group in cluster.running_groups:
+        engine.set_group(group, 0.0)
+    for order, pod in enumerate(cluster.running):
+        engine.set_pod(pod, 0.0, created=float(order))
+    return engine
+
+
+def peak_rss_mb() -> float:
+    """Peak resident set of this process in MiB.
+
+    Linux carries `ru_maxrss` of the parent over an exec, so the kernel's own mark is read where there is one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 * 1024) if sys.platform == "darwin" else peak / 1024
+
+
+def versions() -> dict[str, str]:
+    """What ran."""
+    from importlib.metadata import version
+
+    return {"reprieve": version("reprieve"), "python": platform.python_version(), "numpy": np.__version__}

@@ -1,0 +1,233 @@
+"""What is measured: clusters and work of the table in performance.md, as data.
+
+Terms: a *family* is a kind of cluster and work; a *scenario* is a family at one size.  Running pods are there from the
+start; the work arrives at once.
+
+Invariant: a scenario is the same, object by object, on every machine and in every run.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+from reprieve.api import objects
+
+GPU = "nvidia.com/gpu"
+LOW, HIGH = 10, 1000
+LAYOUT_SEED = 19676
+"""Seed of the layout of running gangs. performance.md gives the outcome of the layout (80 % gangs, 651 units on 1,000
+nodes, 3,117 on 5,000), not the draws; with this seed the rule of `running_gangs` has exactly these counts."""
+_GANG_SHARE = 0.8
+_SMALLEST, _LARGEST, _RUN = 8, 64, 8
+_GPUS_PER_NODE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Objects of a scenario: bound pods and pending ones, each with the groups they belong to."""
+
+    nodes: tuple[objects.Node, ...]
+    work: tuple[objects.Pod, ...]
+    groups: tuple[objects.PodGroup, ...] = ()
+    running: tuple[objects.Pod, ...] = ()
+    running_groups: tuple[objects.PodGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`pods` is the size of the work: the pods to place."""
+
+    name: str
+    family: str
+    nodes: int
+    pods: int
+
+    def build(self) -> Cluster:
+        """The objects."""
+        return _FAMILIES[self.family].build(self.nodes, self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`per_node` is the work per node when the family is run at growing sizes."""
+
+    build: Callable[[int, int], Cluster]
+    per_node: float
+
+
+# -- objects -----------------------------------------------------------------------------------------------------------
+
+
+def _node(number: int, cpu: str = "64", memory: str = "512Gi", gpus: int = 0) -> objects.Node:
+    amounts: objects.ResourceList = {"cpu": cpu, "memory": memory, "pods": "110"}
+    if gpus:
+        amounts[GPU] = str(gpus)
+    return objects.Node(
+        metadata=objects.ObjectMeta(name=f"node-{number:05d}"), status=objects.NodeStatus(allocatable=amounts)
+    )
+
+
+def _pods(
+    names: Iterator[str] | list[str],
+    priority: int,
+    requests: objects.ResourceList,
+    *,
+    group: str = "",
+    nodes: list[str] | None = None,
+) -> Iterator[objects.Pod]:
+    """Pods of one shape, bound to the nodes given, one each."""
+    container = (objects.Container(name="c", resources=objects.ResourceRequirements(requests=requests)),)
+    member = objects.PodSchedulingGroup(pod_group_name=group) if group else None
+    for i, name in enumerate(names):
+        spec = objects.PodSpec(
+            containers=container,
+            priority=priority,
+            scheduling_group=member,
+            node_name=nodes[i] if nodes is not None else "",
+            termination_grace_period_seconds=0,
+        )
+        status = objects.PodStatus(phase="Running" if nodes is not None else "Pending")
+        yield objects.Pod(metadata=_meta(name), spec=spec, status=status)
+
+
+def _meta(name: str) -> objects.ObjectMeta:
+    return objects.ObjectMeta(name=name, namespace="default", uid=name)
+
+
+def _gang(name: str, priority: int, min_count: int, *, together: bool = False) -> objects.PodGroup:
+    mode = objects.DisruptionMode(all=objects.EMPTY) if together else objects.DisruptionMode(single=objects.EMPTY)
+    policy = objects.PodGroupSchedulingPolicy(gang=objects.GangSchedulingPolicy(min_count=min_count))
+    return objects.PodGroup(
+        metadata=_meta(name),
+        spec=objects.PodGroupSpec(scheduling_policy=policy, disruption_mode=mode, priority=priority),
+    )
+
+
+# -- families ----------------------------------------------------------------------------------------------------------
+
+
+def _basic(nodes: int, pods: int) -> Cluster:
+    """Single pods that fit."""
+    work = _pods([f"pod-{i:05d}" for i in range(pods)], HIGH, {"cpu": "100m", "memory": "500Mi"})
+    return Cluster(tuple(_node(i) for i in range(nodes)), tuple(work))
+
+
+def _preempt(nodes: int, pods: int) -> Cluster:
+    """4-CPU nodes with four pods of 900m each; pods of 3 CPU that need three of the four gone."""
+    machines = tuple(_node(i, cpu="4", memory="32Gi") for i in range(nodes))
+    names = [f"low-{i:05d}-{k}" for i in range(nodes) for k in range(4)]
+    where = [machine.name for machine in machines for _ in range(4)]
+    running = _pods(names, LOW, {"cpu": "900m", "memory": "500Mi"}, nodes=where)
+    work = _pods([f"high-{i:05d}" for i in range(pods)], HIGH, {"cpu": "3", "memory": "500Mi"})
+    return Cluster(machines, tuple(work), running=tuple(running))
+
+
+def _gpu_nodes(nodes: int) -> tuple[objects.Node, ...]:
+    return tuple(_node(i, gpus=_GPUS_PER_NODE) for i in range(nodes))
+
+
+def _one_gang(nodes: int, pods: int) -> Cluster:
+    """One gang of 1-GPU pods in an empty cluster."""
+    work = _pods(_members("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group="gang")
+    return Cluster(_gpu_nodes(nodes), tuple(work), (_gang("gang", HIGH, pods),))
+
+
+def _gangs(nodes: int, pods: int) -> Cluster:
+    """Gangs of 100 1-GPU pods in an empty cluster."""
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for start in range(0, pods, 100):
+        name, size = f"gang-{start // 100:03d}", min(100, pods - start)
+        groups.append(_gang(name, HIGH, size))
+        work += _pods(_members(name, size), HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group=name)
+    return Cluster(_gpu_nodes(nodes), tuple(work), tuple(groups))
+
+
+def _gang_preempt(nodes: int, pods: int) -> Cluster:
+    """Nodes full of low-priority gangs and singles; a gang of 8-GPU pods that needs as many whole nodes."""
+    machines = _gpu_nodes(nodes)
+    groups, running = running_gangs(machines)
+    work = _pods(_members("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(_GPUS_PER_NODE)}, group="gang")
+    return Cluster(machines, tuple(work), (_gang("gang", HIGH, pods),), running, groups)
+
+
+def running_gangs(
+    machines: tuple[objects.Node, ...],
+) -> tuple[tuple[objects.PodGroup, ...], tuple[objects.Pod, ...]]:
+    """Fill every GPU with 1-GPU pods of priority 10, node after node.
+
+    Again and again, with a chance of 80 % a gang of 8..64 pods (mode `all`), else a run of 8 single pods; the last one
+    ends where the cluster does.
+    """
+    draw = Random(LAYOUT_SEED).random
+    requests: objects.ResourceList = {"cpu": "100m", "memory": "500Mi", GPU: "1"}
+    slots = [machine.name for machine in machines for _ in range(_GPUS_PER_NODE)]
+    groups: list[objects.PodGroup] = []
+    pods: list[objects.Pod] = []
+    at = run = 0
+    while at < len(slots):
+        if draw() < _GANG_SHARE:
+            name = f"low-gang-{len(groups):04d}"
+            where = slots[at : at + _SMALLEST + int(draw() * (_LARGEST - _SMALLEST + 1))]
+            groups.append(_gang(name, LOW, len(where), together=True))
+            pods += _pods(_members(name, len(where)), LOW, requests, group=name, nodes=where)
+        else:
+            where = slots[at : at + _RUN]
+            pods += _pods(_members(f"low-run-{run:04d}", len(where)), LOW, requests, nodes=where)
+            run += 1
+        at += len(where)
+    return tuple(groups), tuple(pods)
+
+
+def _members(name: str, size: int) -> list[str]:
+    return [f"{name}-{i:04d}" for i in range(size)]
+
+
+_FAMILIES = {
+    "basic": Family(_basic, 2.0),
+    "preempt": Family(_preempt, 0.2),
+    "gang": Family(_one_gang, 1.0),
+    "gangs": Family(_gangs, 2.0),
+    "gang-preempt": Family(_gang_preempt, 0.2),
+}
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("basic-500", "basic", 500, 1_000),
+        Scenario("basic-5000", "basic", 5_000, 10_000),
+        Scenario("preempt-500", "preempt", 500, 500),
+        Scenario("preempt-5000", "preempt", 5_000, 1_000),
+        Scenario("gang-1000", "gang", 1_000, 1_000),
+        Scenario("gang-5000", "gang", 5_000, 5_000),
+        Scenario("gangs-100x100", "gangs", 5_000, 10_000),
+        Scenario("gang-preempt-100", "gang-preempt", 100, 50),
+        Scenario("gang-preempt-1000", "gang-preempt", 1_000, 500),
+        Scenario("gang-preempt-5000", "gang-preempt", 5_000, 1_000),
+    )
+}
+"""The scenarios by name."""
+
+DEFAULT = (
+    "basic-500",
+    "basic-5000",
+    "preempt-500",
+    "gang-1000",
+    "gangs-100x100",
+    "gang-preempt-100",
+    "gang-preempt-1000",
+)
+"""What runs when none is named: the ones that stay within a minute in all."""
+
+FAMILIES = tuple(_FAMILIES)
+
+
+def at_size(family: str, nodes: int) -> Scenario:
+    """The family at a size, with work in proportion to the nodes: for the growth of its time."""
+    return Scenario(f"{family}@{nodes}", family, nodes, max(1, round(_FAMILIES[family].per_node * nodes)))
+
+
+def named(name: str) -> Scenario:
+    """The scenario of that name, `FAMILY@NODES` included. Raises KeyError."""
+    family, at, nodes = name.partition("@")
+    return at_size(family, int(nodes)) if at and family in _FAMILIES and nodes.isdigit() else SCENARIOS[name]
