@@ -83,7 +83,7 @@ def ensure_base(registry: Registry) -> None:
             obj: Json = {"metadata": {"name": name}}
             registry.create_now(namespace, "", registry.decoder.decode(namespace, obj, "Ignore", []), options)
     classes = registry.kind("scheduling.k8s.io/v1", "PriorityClass")
-    for name, value, description in _SYSTEM_CLASSES:
+    for name, value, description in reversed(_SYSTEM_CLASSES):
         if registry.head(classes, "", name) is None:
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             registry.create_now(classes, "", registry.decoder.decode(classes, obj, "Ignore", []), options)

@@ -8,6 +8,7 @@ differ); versions of a custom resource differ in name only (conversion strategy 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,8 +49,7 @@ _V1_DROPPED_IF_EMPTY = ("reportingController", "reportingInstance")
 def _event_to_core(event: Json) -> Json:
     out = {_TO_CORE.get(key, key): value for key, value in event.items()}
     out["apiVersion"] = "v1"
-    for key, default in _CORE_DEFAULTS.items():
-        out.setdefault(key, default)
+    complete_event(out)
     return out
 
 
@@ -62,6 +62,12 @@ def _event_from_core(event: Json) -> Json:
         if out.get(key) == "":
             del out[key]
     return out
+
+
+def complete_event(event: Json) -> None:
+    """Write out the fields a core Event always shows."""
+    for key, default in _CORE_DEFAULTS.items():
+        event.setdefault(key, copy.copy(default))
 
 
 def differs(kind: Kind) -> bool:

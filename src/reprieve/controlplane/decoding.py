@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from reprieve.controlplane import errors
+from reprieve.controlplane.conversion import complete_event
 from reprieve.controlplane.defaulting import apply_defaults
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind, KindTable
@@ -83,6 +84,8 @@ class Decoder:
             schema.structural.default(obj)
         else:
             apply_defaults(kind, obj)
+            if kind.kind == "Event" and not kind.group:
+                complete_event(obj)
 
     def check_applied(self, kind: Kind, obj: Json) -> None:
         """Refuse an apply body that does not say what it is."""
@@ -109,7 +112,7 @@ class Decoder:
                 '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
             )
         else:
-            own, asked = kind.group.split(".")[0] or "core", api_version.replace("/", ".")
+            own, asked = kind.group.split(".")[0] or "core", api_version.rpartition("/")[2]
             why = f"converting ({asked}.{name}) to ({own}.{kind.kind}): unknown conversion"
         raise errors.bad_request(
             f'{name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind.kind}: {why}'

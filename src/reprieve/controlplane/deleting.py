@@ -83,7 +83,8 @@ class Deletion:
         new = copy.deepcopy(old)
         if not self._mark(kind, new, options):
             return Outcome(old)
-        gone = self.completes(kind, new)
+        # Without grace and finalizers an object goes as it is, without ever being seen terminating.
+        gone = self.completes(kind, new) or not new["metadata"].get("deletionTimestamp")
         if not options.dry_run:
             self._write(kind, state, old, new, gone)
             registry.chain.committed(request)
@@ -102,7 +103,8 @@ class Deletion:
             state = store.put(state.resource, state.namespace, state.name, copy.deepcopy(stored_form), state)
             new["metadata"]["resourceVersion"] = str(state.revision)
         if gone:
-            store.delete(state)
+            last = store.delete(state)
+            new["metadata"]["resourceVersion"] = str(last.revision)
 
     @staticmethod
     def _stored(kind: Kind, obj: Json) -> Json:
@@ -112,17 +114,17 @@ class Deletion:
 
     def _check_preconditions(self, kind: Kind, name: str, metadata: Json, options: DeleteOptions) -> None:
         pairs = (
-            ("UID", options.uid, metadata["uid"]),
-            ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
+            ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
+            ("ResourceVersion", options.resource_version, metadata["resourceVersion"], "modified"),
         )
-        for what, asked, found in pairs:
+        for what, asked, found, happened in pairs:
             if asked is not None and asked != found:
                 raise errors.conflict(
                     kind.kind,
                     kind.group,
                     name,
                     f"the {what} in the precondition ({asked}) does not match the {what} in record ({found}). "
-                    "The object might have been deleted and then recreated",
+                    f"The object might have been {happened}",
                 )
 
     def _mark(self, kind: Kind, new: Json, options: DeleteOptions) -> bool:
@@ -141,10 +143,7 @@ class Deletion:
             metadata["deletionGracePeriodSeconds"] = 0
             if metadata.get("generation"):
                 metadata["generation"] += 1
-        elif not metadata.get("finalizers") and not kind.graceful:
-            metadata.setdefault("deletionTimestamp", self._registry.clock.stamp())
-            metadata["deletionGracePeriodSeconds"] = 0
-        return bool(metadata != before) or self.completes(kind, new)
+        return bool(metadata != before) or not metadata.get("finalizers")
 
     def _grace(self, new: Json, options: DeleteOptions) -> bool:
         """Set a pod's deletionTimestamp from its grace; False if it already terminates at least as soon."""

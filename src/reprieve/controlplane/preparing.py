@@ -7,6 +7,8 @@ Objects are in the version of the request; all functions change ``new`` in place
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from typing import Any
 
 from reprieve.controlplane.defaulting import prepare_create
@@ -15,6 +17,18 @@ from reprieve.controlplane.kinds import Kind
 Json = dict[str, Any]
 
 _IDENTITY = ("kind", "apiVersion", "metadata")
+
+
+_GATED_OFF: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "podgroups.scheduling.k8s.io": (("spec", "resourceClaims"), ("status", "resourceClaimStatuses")),
+}
+"""Fields behind feature gates that are off (DRAWorkloadResourceClaims): dropped from what is written."""
+
+
+def drop_gated(kind: Kind, new: Json) -> None:
+    """Drop fields of features that are off."""
+    for part, name in _GATED_OFF.get(kind.resource, ()):
+        (new.get(part) or {}).pop(name, None)
 
 
 def before_create(kind: Kind, new: Json, stamp: str) -> None:
@@ -49,10 +63,22 @@ def restrict(kind: Kind, new: Json, old: Json, subresource: str) -> None:
             new["status"] = old["status"]
         else:
             new.pop("status", None)
-    if kind.kind == "Namespace":
-        # spec.finalizers change through /finalize only.
+    if kind.kind == "Namespace" and kind.group == "":
+        _restrict_namespace(new, old, subresource)
+
+
+def _restrict_namespace(new: Json, old: Json, subresource: str) -> None:
+    """``spec.finalizers`` change through /finalize, which changes nothing else."""
+    if subresource != "finalize":
         new["spec"] = old.get("spec") or {}
-        new["status"] = old.get("status") or {}
+        return
+    finalizers = (new.get("spec") or {}).get("finalizers")
+    for key, value in old.items():
+        new[key] = copy.deepcopy(value)
+    if finalizers:
+        new["spec"]["finalizers"] = finalizers
+    else:
+        new["spec"].pop("finalizers", None)
 
 
 def _restrict_metadata(kind: Kind, new: Json, old: Json) -> None:

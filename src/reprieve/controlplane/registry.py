@@ -20,6 +20,7 @@ from typing import Any, Literal
 from reprieve.api.errors import FieldError
 from reprieve.controlplane import errors, patching, rules
 from reprieve.controlplane.admission_chain import SYSTEM, Chain, Operation, Request, User
+from reprieve.controlplane.advice import warnings_about
 from reprieve.controlplane.clock import Clock
 from reprieve.controlplane.conversion import differs, from_storage, to_storage
 from reprieve.controlplane.decoding import Decoder
@@ -27,7 +28,7 @@ from reprieve.controlplane.defaulting import apply_identity
 from reprieve.controlplane.deleting import DeleteOptions, Deletion
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind, KindTable
-from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, restrict
+from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, drop_gated, restrict
 from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.selectors import Selection, select
 from reprieve.controlplane.storage import CompactedError, Store, Stored
@@ -252,6 +253,7 @@ class Registry:
         metadata = obj["metadata"]
         request = self._request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
         obj = self._mutated(kind, request)
+        drop_gated(kind, obj)
         metadata = obj["metadata"]
         version = metadata.pop("resourceVersion", "")
         stamp = self.clock.stamp()
@@ -261,6 +263,7 @@ class Registry:
         apply_identity(kind, obj)
         name = metadata.get("name", "")
         self._refuse(kind, name, self._problems(kind, obj))
+        options.warnings.extend(warnings_about(kind, obj))
         stored_form = to_storage(kind, obj)
         request.object, request.name = stored_form, name
         self.chain.validate(request)
@@ -361,7 +364,7 @@ class Registry:
         if uid and uid != old["metadata"]["uid"]:
             text = f'Invalid value: "{uid}": field is immutable'
             cause = Cause("FieldValueInvalid", text, "metadata.uid")
-            raise errors.invalid(kind.kind, kind.group, name, [cause, cause])
+            raise errors.invalid(kind.kind, kind.group, name, [cause])
         return self._replace(kind, state, old, new, options, subresource)
 
     def _apply(
@@ -381,8 +384,7 @@ class Registry:
         if "managedFields" in metadata and metadata["managedFields"] is not None:
             raise errors.bad_request("metadata.managedFields must be nil")
         self._check_name(metadata, name)
-        metadata["name"] = name
-        self._place(kind, namespace, metadata)
+        self._place(kind, namespace, dict(metadata))
         if old is not None:
             self._check_version(kind, name, metadata, old["metadata"], unconditional=True)
         elif subresource:
@@ -409,6 +411,7 @@ class Registry:
         except patching.PatchError as error:
             raise _patch_refused(error) from error
         new = self.decoder.patched(kind, merged, options.validation, options.warnings)
+        self._place(kind, namespace, new["metadata"])
         if state is None or old is None:
             drop_foreign_status(kind, new)
             return self._admit_create(kind, namespace, new, options)
@@ -455,6 +458,7 @@ class Registry:
         new = self._mutated(kind, request)
         # Admission has no say in what this door may not touch.
         restrict(kind, new, old, subresource)
+        drop_gated(kind, new)
         count_generation(kind, new, old, subresource)
         self._refuse(kind, name, self._problems(kind, new, old, subresource))
         stored_form = to_storage(kind, new)
@@ -489,7 +493,6 @@ class Registry:
             )
         if kind.kind == "SelfSubjectReview":
             review["metadata"]["creationTimestamp"] = self.clock.stamp()
-        self._refuse(kind, "", rules.validate_create(kind, review))
         return self._headed(kind, review)
 
     def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
@@ -607,7 +610,9 @@ class Registry:
     def _refuse(kind: Kind, name: str, problems: Sequence[Any]) -> None:
         if problems:
             causes = [Cause(problem.reason, problem.message, problem.field) for problem in problems]
-            raise errors.invalid(kind.kind, kind.group, name, causes)
+            # Both groups of Event are validated in the core form and named so.
+            group = "" if kind.storage_key == "events" else kind.group
+            raise errors.invalid(kind.kind, group, name, causes)
 
     @staticmethod
     def precondition_failed(
@@ -625,7 +630,7 @@ class Registry:
 
 
 def _patch_refused(error: Any) -> StatusError:
-    return StatusError(error.code, error.reason, error.message, {} if error.code == 422 else None)
+    return StatusError(error.code, error.reason or None, error.message, {} if error.code == 422 else None)
 
 
 def internal_options(options: WriteOptions, manager: str) -> WriteOptions:

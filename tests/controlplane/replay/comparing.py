@@ -86,77 +86,93 @@ class Bindings:
         return abs(moment - datetime.now(UTC) - timedelta(seconds=later)) < _TIME_LEEWAY
 
 
-def differences(expected: Any, actual: Any, bindings: Bindings, path: str = "body", *, part: bool = False) -> list[str]:
-    """Return "PATH: expected, found" for everything in ``actual`` that is not as in ``expected``.
+@dataclass
+class Comparison:
+    """How one answer is compared.
 
-    ``part``: the recording was cut, so what it does not have is not compared, and null stands for absent.
+    ``part``: the recording was cut, so what it does not have is not compared. ``some``: lists were cut too.
+    ``unordered_causes``: the order of ``details.causes`` (and of the message that joins them) is arbitrary.
+    Everywhere null stands for absent, and a cause counts once however often it is repeated.
     """
-    if expected == "<trimmed>":
-        return []
-    if isinstance(expected, str):
-        if isinstance(actual, str) and bindings.matches(expected, actual):
+
+    bindings: Bindings
+    part: bool = False
+    some: bool = False
+    unordered_causes: bool = False
+
+    def differences(self, expected: Any, actual: Any, path: str = "body") -> list[str]:
+        """Return "PATH: expected, found" for everything in ``actual`` that is not as in ``expected``."""
+        if expected == "<trimmed>":
             return []
-        if isinstance(actual, dict) and part:  # an item cut to its name
-            return differences(expected, actual.get("metadata", {}).get("name"), bindings, path, part=part)
-        if expected.startswith("<") and isinstance(actual, int | float) and not part:
-            return [] if expected in ("<age>", "<rv>") else [_differs(path, expected, actual)]
+        if isinstance(expected, str):
+            if isinstance(actual, dict) and self.part:  # an item cut to its name
+                actual = actual.get("metadata", {}).get("name")
+            if isinstance(actual, str) and self.bindings.matches(expected, actual):
+                return []
+            return [_differs(path, expected, actual)]
+        if isinstance(expected, dict) and isinstance(actual, dict):
+            return self._mappings(expected, actual, path)
+        if isinstance(expected, list) and isinstance(actual, list):
+            return self._lists(expected, actual, path)
+        if expected == actual and type(expected) is type(actual):
+            return []
         return [_differs(path, expected, actual)]
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        return _mappings(expected, actual, bindings, path, part)
-    if isinstance(expected, list) and isinstance(actual, list):
-        return _lists(expected, actual, bindings, path, part)
-    if expected == actual and type(expected) is type(actual):
-        return []
-    return [_differs(path, expected, actual)]
+
+    def _mappings(self, expected: dict[str, Any], actual: dict[str, Any], path: str) -> list[str]:
+        found: list[str] = []
+        if self.unordered_causes and "code" in expected:
+            expected, actual = {**expected, "message": ""}, {**actual, "message": ""}
+        for key, value in expected.items():
+            where = f"{path}.{key}"
+            if actual.get(key) is None:
+                if value is not None:
+                    found.append(f"{where}: expected {_short(value)}, is absent")
+                continue
+            found.extend(self.differences(value, actual[key], where))
+        if not self.part:
+            extra = [key for key in actual if key not in expected and actual[key] is not None]
+            found.extend(f"{path}.{key}: not expected, is {_short(actual[key])}" for key in extra)
+        return found
+
+    def _lists(self, expected: list[Any], actual: list[Any], path: str) -> list[str]:
+        if path.endswith(".managedFields"):
+            expected, actual = sorted(expected, key=_manager), sorted(actual, key=_manager)
+        if path.endswith(".causes"):
+            expected, actual = _once(expected), _once(actual)
+            if self.unordered_causes:
+                expected, actual = sorted(expected, key=repr), sorted(actual, key=repr)
+        if self.some and len(expected) < len(actual):
+            return self._among(expected, actual, path)
+        found: list[str] = []
+        if len(expected) != len(actual):
+            found.append(f"{path}: expected {len(expected)} entries, has {len(actual)}")
+        for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
+            found.extend(self.differences(left, right, f"{path}[{index}]"))
+        return found
+
+    def _among(self, expected: list[Any], actual: list[Any], path: str) -> list[str]:
+        """A list of which only some entries were kept: each must be among the actual ones."""
+        found: list[str] = []
+        for index, entry in enumerate(expected):
+            best: list[str] | None = None
+            for candidate in actual:
+                trial = Comparison(Bindings(dict(self.bindings.values)), self.part, self.some)
+                problems = trial.differences(entry, candidate, f"{path}[{index}]")
+                if best is None or len(problems) < len(best):
+                    best = problems
+                if not problems:
+                    self.bindings.values.update(trial.bindings.values)
+                    break
+            found.extend(best or [])
+        return found
 
 
-def _mappings(expected: dict[str, Any], actual: dict[str, Any], bindings: Bindings, path: str, part: bool) -> list[str]:
-    found: list[str] = []
-    for key, value in expected.items():
-        where = f"{path}.{key}"
-        if value is None and key not in actual:
-            if not part:
-                found.append(f"{where}: expected null, is absent")
-            continue
-        if key not in actual:
-            found.append(f"{where}: expected {_short(value)}, is absent")
-            continue
-        found.extend(differences(value, actual[key], bindings, where, part=part))
-    if not part:
-        found.extend(f"{path}.{key}: not expected, is {_short(actual[key])}" for key in actual if key not in expected)
-    return found
+def _manager(entry: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(entry.get(name, "") for name in _MANAGERS)
 
 
-def _lists(expected: list[Any], actual: list[Any], bindings: Bindings, path: str, part: bool) -> list[str]:
-    if path.endswith(".managedFields"):
-        order = [tuple(entry.get(name, "") for name in _MANAGERS) for entry in actual]
-        actual = [entry for _, entry in sorted(zip(order, actual, strict=True), key=lambda pair: pair[0])]
-        expected = sorted(expected, key=lambda entry: tuple(entry.get(name, "") for name in _MANAGERS))
-    if part and len(expected) < len(actual) and not path.endswith(".items"):
-        return _some(expected, actual, bindings, path)
-    found: list[str] = []
-    if len(expected) != len(actual):
-        found.append(f"{path}: expected {len(expected)} entries, has {len(actual)}")
-    for index, (left, right) in enumerate(zip(expected, actual, strict=False)):
-        found.extend(differences(left, right, bindings, f"{path}[{index}]", part=part))
-    return found
-
-
-def _some(expected: list[Any], actual: list[Any], bindings: Bindings, path: str) -> list[str]:
-    """A list of which only some entries were kept: each must be among the actual ones."""
-    found: list[str] = []
-    for index, entry in enumerate(expected):
-        best: list[str] | None = None
-        for candidate in actual:
-            trial = Bindings(dict(bindings.values))
-            problems = differences(entry, candidate, trial, f"{path}[{index}]", part=True)
-            if best is None or len(problems) < len(best):
-                best = problems
-            if not problems:
-                bindings.values.update(trial.values)
-                break
-        found.extend(best or [])
-    return found
+def _once(entries: list[Any]) -> list[Any]:
+    return [entry for index, entry in enumerate(entries) if entry not in entries[:index]]
 
 
 def _differs(path: str, expected: Any, actual: Any) -> str:

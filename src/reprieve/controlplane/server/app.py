@@ -282,7 +282,7 @@ class App:
             raise PlainNotFound
         kinds = list(self.registry.kinds)
         body = self._remembered(f"v3/{path}", lambda: encode(openapi.v3_document(group_version, kinds)))
-        return Reply(200, body)
+        return Reply(200, body, headers={"Vary": "Accept"})
 
 
 def _unauthorized() -> StatusError:

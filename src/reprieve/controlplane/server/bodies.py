@@ -21,7 +21,7 @@ LIMIT = 3 * 1024 * 1024
 
 _YAML_DEPTH = 100
 _YAML_NODES = 200_000
-_PREVIEW = 28
+_PREVIEW = 30
 PATCH_TYPES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",

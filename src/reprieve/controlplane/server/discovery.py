@@ -18,6 +18,10 @@ Json = dict[str, Any]
 VERSION_INFO: Json = {
     "major": "1",
     "minor": "37",
+    "emulationMajor": "1",
+    "emulationMinor": "37",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "36",
     "gitVersion": "v1.37.0+reprieve",
     "gitCommit": "",
     "gitTreeState": "clean",
@@ -93,7 +97,8 @@ class Discovery:
         if kind.categories:
             out["categories"] = list(kind.categories)
         if kind.stored:
-            out["storageVersionHash"] = _hash(f"{kind.group}/{kind.storage_version}/{kind.kind}")
+            version = kind.storage_version.rpartition("/")[2]
+            out["storageVersionHash"] = _hash(f"{kind.group}/{version}/{kind.kind}")
         return out
 
     @staticmethod
@@ -128,7 +133,7 @@ class Discovery:
         for kind in self._kinds.in_version(group, version):
             out: Json = {
                 "resource": kind.plural,
-                "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+                "responseKind": {"group": "", "version": "", "kind": kind.kind},
                 "scope": "Namespaced" if kind.namespaced else "Cluster",
                 "singularResource": kind.singular,
                 "verbs": list(kind.verbs),
@@ -145,10 +150,9 @@ class Discovery:
     @staticmethod
     def _aggregated_subresource(kind: Kind, name: str) -> Json:
         row = subresource(kind, name)
-        gvk = (row.group, row.version) if row.version else (kind.group, kind.version)
         return {
             "subresource": name,
-            "responseKind": {"group": gvk[0], "version": gvk[1], "kind": row.kind},
+            "responseKind": {"group": row.group, "version": row.version, "kind": row.kind},
             "verbs": list(row.verbs),
         }
 

@@ -91,6 +91,15 @@ def _check_verb(kind: Kind, target: Target) -> None:
         raise errors.method_not_allowed()
 
 
+def _drop_empty(value: Any) -> None:
+    """Take empty texts out of a review's attributes: they mean "not set"."""
+    if isinstance(value, dict):
+        for key in [key for key, inner in value.items() if inner == ""]:
+            del value[key]
+        for inner in value.values():
+            _drop_empty(inner)
+
+
 class Resources:
     """The verbs of one registry over HTTP."""
 
@@ -153,6 +162,8 @@ class Resources:
         options = list_options(target.query)
         namespace = target.namespace if kind.namespaced and target.namespace else None
         page, metadata = await list_page(self._registry, kind, namespace, options, self._future_wait)
+        if kind.custom and answer.form == "object":
+            metadata.setdefault("continue", "")  # lists of custom resources always show it
         return self._renderer.many(kind, page.states, metadata, answer, target.query)
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -197,6 +208,7 @@ class Resources:
         options = self._options(call)
         review = self._decoded(call, options)
         outcome = self._registry.create_review(call.kind, call.target.namespace, review, options)
+        _drop_empty(outcome.get("spec"))
         outcome["status"] = answer_review(call.kind, outcome, call.user, self._authorizer, self._tokens)
         reply = self._renderer.document(outcome, Answer(yaml=answer.yaml), call.target.query, 201)
         reply.warnings = options.warnings

@@ -1,0 +1,66 @@
+"""Warnings about objects that are accepted all the same: sent as Warning headers on create and update.
+
+Rules and texts: kube-apiserver 1.36 (api/pod warnings).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reprieve.controlplane.kinds import Kind
+
+Json = dict[str, Any]
+
+_NODE_LABELS: Mapping[str, str] = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+}
+_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    "pods": (),
+    "podtemplates": ("template",),
+    "replicationcontrollers": ("spec", "template"),
+    "deployments.apps": ("spec", "template"),
+    "replicasets.apps": ("spec", "template"),
+    "statefulsets.apps": ("spec", "template"),
+    "daemonsets.apps": ("spec", "template"),
+    "jobs.batch": ("spec", "template"),
+}
+"""Where the pod (or template) of a kind stands."""
+
+
+def warnings_about(kind: Kind, obj: Json) -> list[str]:
+    """Return what the author of ``obj`` should be told."""
+    steps = _TEMPLATES.get(kind.resource)
+    if steps is None:
+        return []
+    holder: Any = obj
+    for step in steps:
+        holder = (holder or {}).get(step)
+    spec = (holder or {}).get("spec") or {}
+    return list(_pod_spec(spec, ".".join((*steps, "spec"))))
+
+
+def _pod_spec(spec: Json, path: str) -> Iterator[str]:
+    for label in spec.get("nodeSelector") or ():
+        if label in _NODE_LABELS:
+            yield f"{path}.nodeSelector[{label}]: {_NODE_LABELS[label]}"
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        key = constraint.get("topologyKey")
+        if key in _NODE_LABELS:
+            yield f"{path}.topologySpreadConstraints[{index}].topologyKey: {key} is {_NODE_LABELS[key]}"
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            yield from _duplicate_variables(container, f"{path}.{group}[{index}]")
+
+
+def _duplicate_variables(container: Json, path: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, variable in enumerate(container.get("env") or ()):
+        name = variable.get("name", "")
+        if name in seen and not str(variable.get("value", "")).startswith(f"$({name})"):
+            yield (f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply')
+        seen.add(name)
