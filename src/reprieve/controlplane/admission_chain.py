@@ -53,6 +53,8 @@ class Request:
     dry_run: bool
     registry: Registry
     warnings: list[str] = field(default_factory=list)
+    version: str = ""
+    """The apiVersion the client spoke, where that decides what it may be told."""
 
     @property
     def new(self) -> Json:

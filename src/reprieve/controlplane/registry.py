@@ -524,6 +524,7 @@ class Registry:
             options.dry_run,
             self,
             options.warnings,
+            kind.api_version,
         )
 
     def _storable(self, kind: Kind, name: str, obj: Json, old: Json | None, subresource: str) -> Json:

@@ -1,0 +1,151 @@
+"""Priorities at the door: class names become numbers, and hand-set numbers must agree with their class.
+
+Rules: preemption.md 8; kube-apiserver's Priority plugin; recorded answers 097, 107, 151 to 158, 439 to 460.
+Terms: the *default class* is the one marked ``globalDefault`` (the lowest value if there are several).
+Invariant: a stored Pod or PodGroup has ``spec.priority``, and it is the value its class had when the object
+was created; later changes of classes change nothing that exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER
+from reprieve.controlplane import errors
+from reprieve.controlplane.admission_chain import Request, Step
+from reprieve.controlplane.registry import Registry
+
+Json = dict[str, Any]
+
+CLASSES = "priorityclasses.scheduling.k8s.io"
+GROUPS = "podgroups.scheduling.k8s.io"
+WORKLOADS = "workloads.scheduling.k8s.io"
+_STORED_CLASSES = "scheduling.k8s.io/priorityclasses"
+_TEMPLATES_AS_THEY_COME = "scheduling.k8s.io/v1alpha2"
+"""Requests of this version leave the priorities of Workload templates alone (recorded answers 419, 430)."""
+
+
+class _Name(msgspec.Struct):
+    name: str = ""
+
+
+class _Class(msgspec.Struct, rename="camel"):
+    """The part of a stored PriorityClass that matters here."""
+
+    metadata: _Name
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = PREEMPT_LOWER
+
+
+_decode = msgspec.json.Decoder(_Class).decode
+
+
+class Resolved(NamedTuple):
+    """What a class name stands for."""
+
+    name: str
+    value: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How a refusal is worded for one kind of holder; ``{found}`` and ``{computed}`` are filled in."""
+
+    priority: str
+    policy: str
+
+
+_POD = _Words(
+    "the integer value of priority ({found}) must not be provided in pod spec; priority admission controller "
+    "computed {computed} from the given PriorityClass name",
+    "the string value of PreemptionPolicy ({found}) must not be provided in pod spec; priority admission "
+    "controller computed {computed} from the given PriorityClass name",
+)
+_GROUP = _Words(
+    "priority set in the pod group ({found}) must match the priority computed ({computed}) based on the priority "
+    "class set in the spec",
+    "preemption policy set in the pod group ({found}) must match the policy computed ({computed}) based on the "
+    "priority class set in the spec",
+)
+_TEMPLATE = _Words(
+    _GROUP.priority.replace("pod group", "pod group template").replace("the spec", "the template"),
+    _GROUP.policy.replace("pod group", "pod group template").replace("the spec", "the template"),
+)
+
+
+def default_class(registry: Registry) -> Resolved | None:
+    """Return the class marked as default; of several the one with the lowest value."""
+    found: Resolved | None = None
+    for state in registry.store.heads(_STORED_CLASSES):
+        if b"globalDefault" not in state.raw:
+            continue
+        one = _decode(state.raw)
+        if one.global_default and (found is None or one.value < found.value):
+            found = Resolved(one.metadata.name, one.value, one.preemption_policy)
+    return found
+
+
+class Priority(Step):
+    """Resolves priority classes of new pods, pod groups and workload templates; guards the default class."""
+
+    kinds = frozenset(("pods", GROUPS, WORKLOADS, CLASSES))
+
+    def mutate(self, request: Request) -> None:
+        """Fill in class name, value and preemption policy; refuse (403) what contradicts them."""
+        if request.operation != "CREATE" or request.subresource:
+            return
+        spec = request.new.get("spec")
+        if not isinstance(spec, dict):
+            if request.kind.resource == CLASSES or request.kind.resource == WORKLOADS:
+                return
+            spec = request.new["spec"] = {}
+        match request.kind.resource:
+            case "pods":
+                self._resolve(request, spec, _POD)
+            case resource if resource == GROUPS:
+                self._resolve(request, spec, _GROUP)
+            case resource if resource == WORKLOADS and request.version != _TEMPLATES_AS_THEY_COME:
+                for template in spec.get("podGroupTemplates") or ():
+                    self._resolve(request, template, _TEMPLATE)
+
+    def validate(self, request: Request) -> None:
+        """Refuse a second default class."""
+        if request.kind.resource != CLASSES or request.operation == "DELETE" or request.subresource:
+            return
+        if not request.new.get("globalDefault"):
+            return
+        present = default_class(request.registry)
+        if present is not None and present.name != request.name:
+            why = f"PriorityClass {present.name} is already marked as default. Only one default can exist"
+            raise errors.forbidden(request.kind.plural, request.kind.group, request.name, why)
+
+    def _resolve(self, request: Request, holder: Json, words: _Words) -> None:
+        resolved = self._find(request, holder.get("priorityClassName") or "")
+        given = holder.get("priority")
+        if given is not None and given != resolved.value:
+            raise self._refused(request, words.priority.format(found=given, computed=resolved.value))
+        policy = holder.get("preemptionPolicy")
+        if policy and policy != resolved.policy:
+            raise self._refused(request, words.policy.format(found=policy, computed=resolved.policy))
+        if resolved.name:
+            holder["priorityClassName"] = resolved.name
+        holder["priority"] = resolved.value
+        holder["preemptionPolicy"] = resolved.policy
+
+    def _find(self, request: Request, name: str) -> Resolved:
+        if not name:
+            return default_class(request.registry) or Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
+        state = request.registry.store.head(_STORED_CLASSES, "", name)
+        if state is None:
+            raise self._refused(request, f"no PriorityClass with name {name} was found")
+        found = _decode(state.raw)
+        return Resolved(name, found.value, found.preemption_policy)
+
+    @staticmethod
+    def _refused(request: Request, why: str) -> errors.StatusError:
+        return errors.forbidden(request.kind.plural, request.kind.group, request.name, why)

@@ -1,0 +1,204 @@
+"""What an object uses of a ResourceQuota: counts, compute resources of pods, storage of claims; and scopes.
+
+Rules: kube-apiserver's quota evaluators (pkg/quota/v1/evaluator/core) and recorded answers 537 to 547. Shared by
+quota admission and the controller that keeps ``status.used``. Terms: a pod is *over* once it is Succeeded or
+Failed, or terminating past its grace; then only ``count/pods`` still counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from reprieve.api.requests import is_extended_resource
+from reprieve.controlplane.admission.amounts import (
+    ONE,
+    Amount,
+    Amounts,
+    added,
+    amount,
+    of_container,
+    of_pod,
+)
+from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.kinds import Kind
+
+Json = dict[str, Any]
+
+_LEGACY = frozenset(
+    ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
+)
+"""Core resources that a quota may count by their bare plural as well."""
+_MUST_SPECIFY = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
+_CLASS_STORAGE = ".storageclass.storage.k8s.io/"
+_CLASS_LABEL = "volume.beta.kubernetes.io/storage-class"
+_TERMINAL = ("Succeeded", "Failed")
+
+
+def count_name(kind: Kind) -> str:
+    """Return the name under which a quota counts objects of any kind: ``count/podgroups.scheduling.k8s.io``."""
+    return f"count/{kind.resource}"
+
+
+def usage_of(kind: Kind, obj: Json, now: datetime) -> Amounts:
+    """Return all an object uses, by resource name of a quota."""
+    out: Amounts = {count_name(kind): ONE}
+    if kind.group == "":
+        if kind.plural in _LEGACY:
+            out[kind.plural] = ONE
+        more = _EVALUATORS.get(kind.plural)
+        if more is not None:
+            out.update(more(obj, now))
+    return out
+
+
+def is_over(pod: Json, now: datetime) -> bool:
+    """Whether a pod no longer uses compute resources."""
+    if (pod.get("status") or {}).get("phase") in _TERMINAL:
+        return True
+    metadata = pod["metadata"]
+    ends = metadata.get("deletionTimestamp")
+    grace = metadata.get("deletionGracePeriodSeconds")
+    return bool(ends) and grace is not None and now > parse_stamp(ends) + timedelta(seconds=grace)
+
+
+def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Amounts:
+    out: Amounts = {}
+    for name, one in requests.items():
+        if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+            out[name] = out[f"requests.{name}"] = one
+        elif is_extended_resource(name):
+            out[f"requests.{name}"] = one
+    for name, one in limits.items():
+        if name in ("cpu", "memory", "ephemeral-storage"):
+            out[f"limits.{name}"] = one
+    return out
+
+
+def _pod(pod: Json, now: datetime) -> Amounts:
+    if is_over(pod, now):
+        return {}
+    spec = pod.get("spec") or {}
+    return {"pods": ONE, **_compute(of_pod(spec, "requests"), of_pod(spec, "limits"))}
+
+
+def _service(service: Json, _now: datetime) -> Amounts:
+    spec = service.get("spec") or {}
+    kind, ports = spec.get("type", "ClusterIP"), len(spec.get("ports") or ())
+    used: Amounts = {}
+    if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
+        used["services.nodeports"] = Amount(ports * ONE.nano)
+    if kind == "LoadBalancer":
+        used["services.loadbalancers"] = ONE
+    return used
+
+
+def _claim(claim: Json, _now: datetime) -> Amounts:
+    spec = claim.get("spec") or {}
+    annotations = claim["metadata"].get("annotations") or {}
+    storage_class = annotations.get(_CLASS_LABEL) or spec.get("storageClassName") or ""
+    out: Amounts = {}
+    if storage_class:
+        out[f"{storage_class}{_CLASS_STORAGE}persistentvolumeclaims"] = ONE
+    asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if asked is not None:
+        out["requests.storage"] = amount(asked)
+        if storage_class:
+            out[f"{storage_class}{_CLASS_STORAGE}requests.storage"] = out["requests.storage"]
+    return out
+
+
+_EVALUATORS: Mapping[str, Callable[[Json, datetime], Amounts]] = {
+    "pods": _pod,
+    "services": _service,
+    "persistentvolumeclaims": _claim,
+}
+
+
+def unspecified(pod: Json, hard: Mapping[str, Any]) -> str:
+    """Return what the containers of a pod fail to specify though a quota limits it, or "".
+
+    Reads: ``must specify requests.memory for: c``.
+    """
+    spec = pod.get("spec") or {}
+    required = _MUST_SPECIFY.intersection(hard)
+    if not required or spec.get("resources"):
+        return ""
+    missing: dict[str, list[str]] = {}
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        stated = _compute(of_container(container, "requests"), of_container(container, "limits"))
+        for name in required.difference(stated):
+            missing.setdefault(name, []).append(container.get("name", ""))
+    if not missing:
+        return ""
+    return "must specify " + "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+
+
+# -- scopes
+
+
+def _best_effort(pod: Json) -> bool:
+    spec = pod.get("spec") or {}
+    total = added(of_pod(spec, "requests"), of_pod(spec, "limits"))
+    return not any(one.nano for name, one in total.items() if name in ("cpu", "memory"))
+
+
+def _terminating(pod: Json) -> bool:
+    return (pod.get("spec") or {}).get("activeDeadlineSeconds") is not None
+
+
+def _cross_namespace(pod: Json) -> bool:
+    affinity = (pod.get("spec") or {}).get("affinity") or {}
+    for side in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(side) or {}
+        terms = list(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+        preferred = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        terms += [entry.get("podAffinityTerm") or {} for entry in preferred]
+        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms):
+            return True
+    return False
+
+
+_SCOPES: Mapping[str, Callable[[Json], bool]] = {
+    "Terminating": _terminating,
+    "NotTerminating": lambda pod: not _terminating(pod),
+    "BestEffort": _best_effort,
+    "NotBestEffort": lambda pod: not _best_effort(pod),
+    "CrossNamespacePodAffinity": _cross_namespace,
+}
+
+
+def _by_value(present: str, operator: str, values: list[str]) -> bool:
+    match operator:
+        case "In":
+            return present in values
+        case "NotIn":
+            return present not in values
+        case "DoesNotExist":
+            return not present
+    return bool(present)
+
+
+def in_scope(quota: Json, kind: Kind, obj: Json) -> bool:
+    """Whether an object is in the scopes of a quota (its manifest); a quota without scopes covers everything."""
+    spec = quota.get("spec") or {}
+    terms: list[Json] = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()]
+    terms += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(_matches(term, kind, obj) for term in terms)
+
+
+def _matches(term: Json, kind: Kind, obj: Json) -> bool:
+    scope, operator, values = term.get("scopeName"), term.get("operator", "Exists"), term.get("values") or []
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if kind.resource == "persistentvolumeclaims":
+        if scope != "VolumeAttributesClass":
+            return False
+        named = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"))
+        return any(_by_value(name or "", operator, values) for name in named)
+    if kind.resource != "pods":
+        return False
+    if scope == "PriorityClass":
+        return _by_value(spec.get("priorityClassName") or "", operator, values)
+    test = _SCOPES.get(str(scope))
+    return test is not None and test(obj)
