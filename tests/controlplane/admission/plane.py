@@ -1,0 +1,122 @@
+"""A control plane without a socket for tests: storage in memory, all admission steps, a clock that can be set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from reprieve.controlplane.admission import admission_steps
+from reprieve.controlplane.admission_chain import Chain
+from reprieve.controlplane.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
+from reprieve.controlplane.clock import Clock
+from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.registry import Registry, WriteOptions
+from reprieve.controlplane.storage import Store
+
+Json = dict[str, Any]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class SetClock(Clock):
+    """A clock that stands still until it is set forward."""
+
+    def __init__(self) -> None:
+        self.moment = START
+
+    def now(self) -> datetime:
+        """Return the set moment."""
+        return self.moment
+
+    def forward(self, seconds: float) -> None:
+        """Let time pass."""
+        self.moment += timedelta(seconds=seconds)
+
+
+class Plane:
+    """Objects in, objects out: manifests are decoded, defaulted, admitted and validated as over HTTP."""
+
+    def __init__(self, *, off: Iterable[str] = (), store: Store | None = None, clock: Clock | None = None) -> None:
+        self.clock = clock if clock is not None else SetClock()
+        self.store = store if store is not None else Store()
+        chain = Chain([NamespaceLifecycle(), SystemClasses()])
+        self.registry = Registry(self.store, chain=chain, clock=self.clock)
+        for step in admission_steps(self.registry, off=off):
+            chain.add(step)
+        ensure_base(self.registry)
+        self.store.flush()
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        """Return a row of the table of kinds."""
+        return self.registry.kind(api_version, kind)
+
+    def create(self, obj: Json, *, dry_run: bool = False) -> Json:
+        """Create from a manifest; the namespace is ``default`` unless it says otherwise."""
+        kind = self.kind(obj["apiVersion"], obj["kind"])
+        namespace = obj["metadata"].get("namespace", "default") if kind.namespaced else ""
+        decoded = self.registry.decoder.decode(kind, {**obj}, "Ignore", [])
+        out = self.registry.create_now(kind, namespace, decoded, WriteOptions(dry_run=dry_run)).object
+        self.store.flush()
+        return out
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str = "default") -> Json:
+        """Return an object; raises KeyError if it is not there."""
+        found = self.registry.find(self.kind(api_version, kind), namespace, name)
+        if found is None:
+            raise KeyError(f"{kind} {namespace}/{name}")
+        return found
+
+    def has(self, api_version: str, kind: str, name: str, namespace: str = "default") -> bool:
+        """Whether an object is there."""
+        return self.registry.head(self.kind(api_version, kind), namespace, name) is not None
+
+    def all(self, api_version: str, kind: str, namespace: str | None = None) -> list[Json]:
+        """Return every object of a kind in key order."""
+        row = self.kind(api_version, kind)
+        return [self.registry.view(row, state) for state in self.store.heads(row.storage_key, namespace)]
+
+    def patch(
+        self, api_version: str, kind: str, name: str, patch: Json, subresource: str = "", ns: str = "default"
+    ) -> Json:
+        """Merge-patch an object."""
+        row = self.kind(api_version, kind)
+        out = self.registry.patch_now(row, ns, name, "merge", patch, WriteOptions(), subresource).object
+        self.store.flush()
+        return out
+
+    def delete(self, api_version: str, kind: str, name: str, ns: str = "default", **options: Any) -> None:
+        """Delete an object."""
+        self.registry.delete_now(self.kind(api_version, kind), ns, name, DeleteOptions(**options))
+        self.store.flush()
+
+
+def pod(name: str = "p", *, cpu: str | None = "100m", labels: Json | None = None, **spec: Any) -> Json:
+    """Return a pod manifest with one container."""
+    resources = {"requests": {"cpu": cpu}} if cpu else {}
+    metadata: Json = {"name": name}
+    if labels:
+        metadata["labels"] = labels
+    containers = spec.pop("containers", [{"name": "c", "image": "i", "resources": resources}])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **spec}}
+
+
+def priority_class(name: str, value: int, **fields: Any) -> Json:
+    """Return a PriorityClass manifest."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        **fields,
+    }
+
+
+def pod_group(name: str, *, version: str = "v1beta1", minimum: int = 2, **spec: Any) -> Json:
+    """Return a gang's PodGroup manifest."""
+    return {
+        "apiVersion": f"scheduling.k8s.io/{version}",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": minimum}}, **spec},
+    }

@@ -1,0 +1,436 @@
+"""Admission steps against the recorded answers of kube-apiserver 1.36 and the rules they cite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admission.plane import Plane, pod, pod_group, priority_class
+from reprieve.controlplane.admission import PROTECTION, STEPS, admission_steps
+from reprieve.controlplane.errors import StatusError
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def plane() -> Plane:
+    """A control plane with the classes of the recordings: std (default, 10), high (1000), low-never (-5)."""
+    made = Plane()
+    made.create(priority_class("std", 10, globalDefault=True))
+    made.create(priority_class("high", 1000))
+    made.create(priority_class("low-never", -5, preemptionPolicy="Never"))
+    return made
+
+
+def refused(plane: Plane, obj: Json) -> StatusError:
+    with pytest.raises(StatusError) as caught:
+        plane.create(obj)
+    return caught.value
+
+
+# -- the table
+
+
+def test_steps_can_be_left_out_by_name() -> None:
+    assert len(admission_steps(None, off=("Priority", "ResourceQuota"))) == len(STEPS) - 2
+    with pytest.raises(ValueError, match="unknown admission plugin Prio; known: LimitRanger"):
+        admission_steps(None, off=("Prio",))
+
+
+# -- priority (preemption.md 8)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"priorityClassName": "high"}, ("high", 1000, "PreemptLowerPriority")),  # 152
+        ({"priorityClassName": "low-never"}, ("low-never", -5, "Never")),  # 153
+        ({"priorityClassName": "high", "priority": 1000}, ("high", 1000, "PreemptLowerPriority")),  # 155
+        ({"priorityClassName": "system-node-critical"}, ("system-node-critical", 2000001000, "PreemptLowerPriority")),
+        ({}, ("std", 10, "PreemptLowerPriority")),  # 491: the global default
+        (
+            {"priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority"},
+            ("high", 1000, "PreemptLowerPriority"),
+        ),
+    ],
+)
+def test_pod_priority_is_resolved(plane: Plane, spec: Json, expected: tuple[str, int, str]) -> None:
+    made = plane.create(pod(**spec))["spec"]
+    assert (made["priorityClassName"], made["priority"], made["preemptionPolicy"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"priorityClassName": "nosuch"}, "no PriorityClass with name nosuch was found"),  # 151
+        (
+            {"priorityClassName": "high", "priority": 5},  # 154
+            "the integer value of priority (5) must not be provided in pod spec; priority admission controller "
+            "computed 1000 from the given PriorityClass name",
+        ),
+        (
+            {"priority": 5},  # 156
+            "the integer value of priority (5) must not be provided in pod spec; priority admission controller "
+            "computed 10 from the given PriorityClass name",
+        ),
+        (
+            {"priorityClassName": "high", "preemptionPolicy": "Never"},  # 157
+            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission "
+            "controller computed PreemptLowerPriority from the given PriorityClass name",
+        ),
+    ],
+)
+def test_pod_priority_by_hand_is_refused(plane: Plane, spec: Json, why: str) -> None:
+    error = refused(plane, pod("x", **spec))
+    assert (error.code, error.reason, error.message) == (403, "Forbidden", f'pods "x" is forbidden: {why}')
+
+
+def test_without_a_default_class_priority_is_zero() -> None:
+    made = Plane().create(pod())["spec"]
+    assert (made["priority"], made["preemptionPolicy"], "priorityClassName" in made) == (
+        0,
+        "PreemptLowerPriority",
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, ("std", 10)),  # 439
+        ({"priorityClassName": "high"}, ("high", 1000)),  # 456
+        ({"priorityClassName": "high", "priority": 1000}, ("high", 1000)),  # 460
+    ],
+)
+@pytest.mark.parametrize("version", ["v1beta1", "v1alpha3", "v1alpha2"])
+def test_group_priority_is_resolved_in_every_version(
+    plane: Plane, version: str, spec: Json, expected: tuple[str, int]
+) -> None:
+    made = plane.create(pod_group("g", version=version, **spec))
+    assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == expected
+    assert made["metadata"]["finalizers"] == [PROTECTION]
+
+
+def test_group_takes_preemption_policy_from_its_class(plane: Plane) -> None:
+    assert plane.create(pod_group("g", priorityClassName="low-never"))["spec"]["preemptionPolicy"] == "Never"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"priorityClassName": "nosuch"}, "no PriorityClass with name nosuch was found"),  # 457
+        (
+            {"priorityClassName": "high", "priority": 5},  # 458
+            "priority set in the pod group (5) must match the priority computed (1000) based on the priority class "
+            "set in the spec",
+        ),
+        (
+            {"priority": 5},  # 459
+            "priority set in the pod group (5) must match the priority computed (10) based on the priority class "
+            "set in the spec",
+        ),
+        ({"workloadRef": {"workloadName": "no", "templateName": "a"}}, 'PodGroup rejected: Workload "no" not found'),
+        (
+            {"workloadRef": {"workloadName": "wl", "templateName": "zzz"}},  # 444
+            'PodGroup rejected: PodGroupTemplate "zzz" not found in Workload "wl"',
+        ),
+    ],
+)
+def test_group_is_refused(plane: Plane, spec: Json, why: str) -> None:
+    plane.create(workload("wl"))
+    error = refused(plane, pod_group("x", **spec))
+    assert (error.code, error.message) == (403, f'podgroups.scheduling.k8s.io "x" is forbidden: {why}')
+
+
+def test_group_with_a_true_reference_is_accepted(plane: Plane) -> None:
+    plane.create(workload("wl"))
+    made = plane.create(pod_group("g", workloadRef={"workloadName": "wl", "templateName": "a"}))
+    assert made["spec"]["priority"] == 10  # nothing is copied from the template (442)
+
+
+def workload(name: str, version: str = "v1beta1", **template: Any) -> Json:
+    return {
+        "apiVersion": f"scheduling.k8s.io/{version}",
+        "kind": "Workload",
+        "metadata": {"name": name},
+        "spec": {"podGroupTemplates": [{"name": "a", "schedulingPolicy": {"gang": {"minCount": 2}}, **template}]},
+    }
+
+
+def test_template_priority_is_resolved(plane: Plane) -> None:
+    """preemption.md 8: the same for PodGroup templates."""
+    made = plane.create(workload("wl", priorityClassName="high"))["spec"]["podGroupTemplates"][0]
+    assert (made["priorityClassName"], made["priority"]) == ("high", 1000)
+    error = refused(plane, workload("x", priorityClassName="nosuch"))
+    assert error.message == 'workloads.scheduling.k8s.io "x" is forbidden: no PriorityClass with name nosuch was found'
+    error = refused(plane, workload("x", priorityClassName="high", priority=7))
+    assert "priority set in the pod group template (7) must match the priority computed (1000)" in error.message
+
+
+def test_template_of_v1alpha2_is_left_as_it_comes(plane: Plane) -> None:
+    """418, 419, 430: a 1.36 server resolves nothing in templates and accepts unknown classes."""
+    made = plane.create(workload("wl", "v1alpha2", priorityClassName="nosuch"))["spec"]["podGroupTemplates"][0]
+    assert "priority" not in made
+
+
+def test_only_one_default_class(plane: Plane) -> None:
+    error = refused(plane, priority_class("std2", 20, globalDefault=True))  # 097
+    why = "PriorityClass std is already marked as default. Only one default can exist"
+    assert error.message == f'priorityclasses.scheduling.k8s.io "std2" is forbidden: {why}'
+    with pytest.raises(StatusError, match="already marked as default"):  # 107
+        plane.patch("scheduling.k8s.io/v1", "PriorityClass", "high", {"globalDefault": True})
+    plane.patch("scheduling.k8s.io/v1", "PriorityClass", "std", {"description": "kept"})
+
+
+def test_deleting_a_class_changes_nothing_that_exists(plane: Plane) -> None:
+    plane.create(pod("p", priorityClassName="high"))
+    plane.delete("scheduling.k8s.io/v1", "PriorityClass", "high")
+    assert plane.get("v1", "Pod", "p")["spec"]["priority"] == 1000
+
+
+# -- service account, tolerations, node taint
+
+
+def test_pod_gets_account_and_tolerations(plane: Plane) -> None:
+    spec = plane.create(pod())["spec"]
+    assert spec["serviceAccountName"] == spec["serviceAccount"] == "default"
+    assert spec["tolerations"] == [  # 538
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    ]
+
+
+def test_named_account_must_exist(plane: Plane) -> None:
+    error = refused(plane, pod("x", serviceAccountName="robot"))
+    assert error.message == (
+        'pods "x" is forbidden: error looking up service account default/robot: serviceaccount "robot" not found'
+    )
+    plane.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}})
+    assert plane.create(pod("x", serviceAccountName="robot"))["spec"]["serviceAccountName"] == "robot"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "added"),
+    [
+        ({"operator": "Exists"}, []),
+        ({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, ["node.kubernetes.io/unreachable"]),
+        (
+            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"},
+            ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"],
+        ),
+    ],
+)
+def test_tolerations_given_are_kept(plane: Plane, toleration: Json, added: list[str]) -> None:
+    made = plane.create(pod(tolerations=[toleration]))["spec"]["tolerations"]
+    assert made[0] == toleration
+    assert [one["key"] for one in made[1:]] == added
+
+
+def test_new_node_is_tainted(plane: Plane) -> None:
+    made = plane.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})  # 115
+    assert made["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+
+
+# -- quota
+
+
+def quota(name: str, hard: Json, used: Json | None = None, **spec: Any) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": name},
+        "spec": {"hard": hard, **spec},
+        "status": {"hard": hard, "used": used if used is not None else dict.fromkeys(hard, "0")},
+    }
+
+
+def with_quota(plane: Plane, name: str, hard: Json, used: Json | None = None, **spec: Any) -> None:
+    wanted = quota(name, hard, used, **spec)
+    plane.create(wanted)
+    plane.patch("v1", "ResourceQuota", name, {"status": wanted["status"]}, "status")
+
+
+def used(plane: Plane, name: str) -> Json:
+    found: Json = plane.get("v1", "ResourceQuota", name)["status"]["used"]
+    return found
+
+
+def sized(name: str, **requests: str) -> Json:
+    return pod(name, containers=[{"name": "c", "image": "i", "resources": {"requests": requests}}])
+
+
+def test_quota_with_empty_status_restricts_nothing(plane: Plane) -> None:
+    plane.create({**quota("q", {"pods": "1"}), "status": {}})  # 538
+    for name in ("a", "b"):
+        plane.create(pod(name))
+
+
+def test_quota_of_a_priority_class(plane: Plane) -> None:
+    scope = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
+    with_quota(
+        plane, "q", {"pods": "1", "requests.cpu": "1"}, {"pods": "1", "requests.cpu": "100m"}, scopeSelector=scope
+    )
+    error = refused(plane, pod("qp1", priorityClassName="high"))  # 540
+    assert error.message == (
+        'pods "qp1" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1'
+    )
+    plane.create(pod("qp2"))  # 541
+    assert used(plane, "q") == {"pods": "1", "requests.cpu": "100m"}
+
+
+def test_quota_charges_and_refuses(plane: Plane) -> None:
+    with_quota(plane, "qm", {"requests.memory": "1Gi"})
+    error = refused(plane, pod("qp3"))  # 544
+    assert error.message == 'pods "qp3" is forbidden: failed quota: qm: must specify requests.memory for: c'
+    plane.create(sized("qp4", memory="256Mi", cpu="1m"))  # 545
+    assert used(plane, "qm") == {"requests.memory": "256Mi"}  # 546
+    error = refused(plane, sized("qp5", memory="800Mi", cpu="1m"))  # 547
+    assert error.message == (
+        'pods "qp5" is forbidden: exceeded quota: qm, requested: requests.memory=800Mi, used: requests.memory=256Mi, '
+        "limited: requests.memory=1Gi"
+    )
+    assert used(plane, "qm") == {"requests.memory": "256Mi"}
+
+
+def test_quota_is_not_charged_by_dry_runs_and_failed_creates(plane: Plane) -> None:
+    with_quota(plane, "q", {"pods": "5"})
+    plane.create(pod("a"), dry_run=True)
+    assert used(plane, "q") == {"pods": "0"}
+    plane.create(pod("a"))
+    assert refused(plane, pod("a")).reason == "AlreadyExists"
+    assert used(plane, "q") == {"pods": "1"}
+
+
+def test_quota_counts_every_kind(plane: Plane) -> None:
+    with_quota(
+        plane, "q", {"count/podgroups.scheduling.k8s.io": "1", "configmaps": "1", "requests.nvidia.com/gpu": "4"}
+    )
+    plane.create(pod_group("g"))
+    assert "exceeded quota: q, requested: count/podgroups.scheduling.k8s.io=1" in refused(plane, pod_group("h")).message
+    plane.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    assert refused(plane, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}}).code == 403
+    gpu = {"requests": {"nvidia.com/gpu": "3"}, "limits": {"nvidia.com/gpu": "3"}}
+    for name, fits in (("x", True), ("y", False)):
+        wanted = pod(name, containers=[{"name": "c", "image": "i", "resources": gpu}])
+        if fits:
+            plane.create(wanted)
+        else:
+            assert (
+                "requested: requests.nvidia.com/gpu=3, used: requests.nvidia.com/gpu=3"
+                in refused(plane, wanted).message
+            )
+
+
+def test_quota_with_unknown_use(plane: Plane) -> None:
+    with_quota(plane, "q", {"pods": "5"}, {})
+    assert refused(plane, pod("x")).message == 'pods "x" is forbidden: status unknown for quota: q, resources: pods'
+
+
+@pytest.mark.parametrize(
+    ("scopes", "inside", "outside"),
+    [
+        (["BestEffort"], pod("i", cpu=None), pod("o")),
+        (["NotBestEffort"], pod("i"), pod("o", cpu=None)),
+        (["Terminating"], pod("i", activeDeadlineSeconds=5), pod("o")),
+        (["NotTerminating"], pod("i"), pod("o", activeDeadlineSeconds=5)),
+    ],
+)
+def test_quota_scopes(plane: Plane, scopes: list[str], inside: Json, outside: Json) -> None:
+    with_quota(plane, "q", {"pods": "0"}, scopes=scopes)
+    plane.create(outside)
+    assert "exceeded quota: q" in refused(plane, inside).message
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "name", "covered"),
+    [
+        ("In", ["high"], "high", True),
+        ("In", ["high"], "std", False),
+        ("NotIn", ["high"], "std", True),
+        ("NotIn", ["high"], "high", False),
+        ("Exists", [], "high", True),
+    ],
+)
+def test_quota_scope_selector(plane: Plane, operator: str, values: list[str], name: str, covered: bool) -> None:
+    term: Json = {"scopeName": "PriorityClass", "operator": operator}
+    if values:
+        term["values"] = values
+    with_quota(plane, "q", {"pods": "0"}, scopeSelector={"matchExpressions": [term]})
+    if covered:
+        assert "exceeded quota: q" in refused(plane, pod("x", priorityClassName=name)).message
+    else:
+        plane.create(pod("x", priorityClassName=name))
+
+
+def test_quota_of_storage(plane: Plane) -> None:
+    with_quota(plane, "q", {"requests.storage": "10Gi", "fast.storageclass.storage.k8s.io/requests.storage": "4Gi"})
+
+    def claim(name: str, size: str, storage_class: str) -> Json:
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": size}},
+            "storageClassName": storage_class,
+        }
+        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+    plane.create(claim("a", "3Gi", "fast"))
+    assert "fast.storageclass.storage.k8s.io/requests.storage=3Gi" in refused(plane, claim("b", "3Gi", "fast")).message
+    plane.create(claim("c", "7Gi", "slow"))
+    assert refused(plane, claim("d", "1Gi", "slow")).code == 403
+
+
+# -- limit ranges
+
+
+def limit_range(**item: Any) -> Json:
+    spec = {"limits": [{"type": "Container", **item}]}
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "lr"}, "spec": spec}
+
+
+def test_limit_range_fills_in_defaults(plane: Plane) -> None:
+    plane.create(limit_range(defaultRequest={"memory": "64Mi"}, default={"memory": "128Mi"}, max={"memory": "1Gi"}))
+    made = plane.create(pod("lrp"))  # 551
+    assert made["spec"]["containers"][0]["resources"] == {
+        "limits": {"memory": "128Mi"},
+        "requests": {"cpu": "100m", "memory": "64Mi"},
+    }
+    assert made["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
+        "LimitRanger plugin set: memory request for container c; memory limit for container c"
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "resources", "why"),
+    [
+        (
+            {"max": {"memory": "1Gi"}},
+            {"limits": {"memory": "2Gi"}},  # 552
+            "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+        ),
+        (
+            {"min": {"cpu": "200m"}},
+            {"requests": {"cpu": "100m"}},
+            "minimum cpu usage per Container is 200m, but request is 100m",
+        ),
+        (
+            {"maxLimitRequestRatio": {"cpu": "2"}},
+            {"requests": {"cpu": "100m"}, "limits": {"cpu": "300m"}},
+            "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000",
+        ),
+        (
+            {"type": "Pod", "max": {"cpu": "1"}},
+            {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}},
+            "maximum cpu usage per Pod is 1, but limit is 2",
+        ),
+        (
+            {"type": "Pod", "max": {"cpu": "1"}},
+            {"requests": {"memory": "2"}},
+            "maximum cpu usage per Pod is 1.  No limit is specified",
+        ),
+    ],
+)
+def test_limit_range_bounds(plane: Plane, item: Json, resources: Json, why: str) -> None:
+    plane.create(limit_range(**item))
+    error = refused(plane, pod("lrq", containers=[{"name": "c", "image": "i", "resources": resources}]))
+    assert error.message == f'pods "lrq" is forbidden: {why}'
