@@ -2,7 +2,7 @@
 
 Terms: a class has a value and a preemption policy. System classes exist in every cluster.
 
-Invariant: an object that comes out has `priority` and `preemption_policy` set. A manifest that has a
+Invariant: an object that comes out has `priority` set, a pod also `preemption_policy`. A manifest that has a
 priority but no class keeps it, because that is what objects read from a cluster without their classes look
 like.
 """
@@ -16,7 +16,16 @@ from msgspec.structs import replace
 
 from reprieve.api.errors import FieldError
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.objects import Pod, PodGroup, PodGroupSpec, PodGroupTemplate, PodSpec, PriorityClass, Workload
+from reprieve.api.objects import (
+    NO_POLICY_FIELD,
+    Pod,
+    PodGroup,
+    PodGroupSpec,
+    PodGroupTemplate,
+    PodSpec,
+    PriorityClass,
+    Workload,
+)
 
 DEFAULT_PRIORITY: Final = 0
 PREEMPT_LOWER: Final = "PreemptLowerPriority"
@@ -79,6 +88,8 @@ class PriorityAdmission:
             if spec.preemption_policy is not None:
                 return spec
             known = self._classes.get(name) if name else None
+            if known is None and not isinstance(spec, PodSpec):
+                return spec  # a group without a policy of its own follows its members (preemption.md 2.2)
             return replace(spec, preemption_policy=known.policy if known else PREEMPT_LOWER)
         resolved = self._find(name, path)
         if spec.priority is not None and spec.priority != resolved.value:
@@ -97,8 +108,15 @@ class PriorityAdmission:
             spec,
             priority=resolved.value,
             priority_class_name=resolved.name,
-            preemption_policy=spec.preemption_policy or resolved.policy,
+            preemption_policy=self._policy(spec, resolved),
         )
+
+    @staticmethod
+    def _policy(spec: _SpecT, resolved: _Resolved) -> str | None:
+        """The policy from the class; a group without class, or of a version without the field, has none of its own."""
+        if not isinstance(spec, PodSpec) and (spec.preemption_policy == NO_POLICY_FIELD or not resolved.name):
+            return spec.preemption_policy
+        return spec.preemption_policy or resolved.policy
 
     def _find(self, name: str, path: str) -> _Resolved:
         if not name:

@@ -20,7 +20,7 @@ from reprieve.api.defaults import apply_defaults
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.validation import validate
-from reprieve.api.versions import INTERNAL_VERSION, is_converted_kind, to_internal
+from reprieve.api.versions import INTERNAL_VERSION, VERSIONS_WITHOUT_POLICY, is_converted_kind, to_internal
 from reprieve.api.yamltext import MAX_DEPTH
 
 KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
@@ -97,7 +97,10 @@ def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) 
     """The typed object of plain data, converted to the internal version, not yet defaulted or validated."""
     try:
         if kind in _CONVERTED:
+            version = manifest.get("apiVersion")
             manifest = to_internal(manifest)
+            if kind is o.PodGroup and version in VERSIONS_WITHOUT_POLICY and isinstance(manifest.get("spec"), Mapping):
+                manifest = {**manifest, "spec": {**manifest["spec"], "preemptionPolicy": o.NO_POLICY_FIELD}}
         try:
             return msgspec.convert(manifest, kind)
         except msgspec.ValidationError:

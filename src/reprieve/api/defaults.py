@@ -6,6 +6,7 @@ Source: pkg/apis/core/v1 defaults, api.md "Workload and PodGroup".
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -18,7 +19,6 @@ from reprieve.api.objects import (
     Node,
     Pod,
     PodGroup,
-    PodSpec,
     ResourceRequirements,
     Workload,
 )
@@ -45,10 +45,13 @@ def _pod(pod: Pod) -> Pod:
     containers = _containers(spec.containers, spec.host_network)
     if containers is not spec.containers:
         changes["containers"] = containers
-    if spec.init_containers:
-        changes["init_containers"] = _containers(spec.init_containers, spec.host_network)
+    init_containers = _containers(spec.init_containers, spec.host_network)
+    if init_containers is not spec.init_containers:
+        changes["init_containers"] = init_containers
     if spec.resources is not None and spec.resources.limits:
-        changes["resources"] = _pod_level(spec, containers)
+        resources = _pod_level(spec.resources, (*containers, *init_containers))
+        if resources is not spec.resources:
+            changes["resources"] = resources
     if spec.termination_grace_period_seconds is None:
         changes["termination_grace_period_seconds"] = DEFAULT_GRACE_PERIOD_SECONDS
     if not spec.scheduler_name:
@@ -60,7 +63,8 @@ def _containers(containers: tuple[Container, ...], host_network: bool) -> tuple[
     """Requests from limits; with the host's network every container port is a host port."""
     if not any(container.resources.limits or (host_network and container.ports) for container in containers):
         return containers
-    return tuple(_container(container, host_network) for container in containers)
+    completed = tuple(_container(container, host_network) for container in containers)
+    return containers if all(map(operator.is_, completed, containers)) else completed
 
 
 def _container(container: Container, host_network: bool) -> Container:
@@ -80,16 +84,16 @@ def _with_limits(requests: ResourceList, limits: ResourceList) -> ResourceList:
     return {**requests, **missing} if missing else requests
 
 
-def _pod_level(spec: PodSpec, containers: tuple[Container, ...]) -> ResourceRequirements:
+def _pod_level(resources: ResourceRequirements, containers: tuple[Container, ...]) -> ResourceRequirements:
     """A pod-level limit is the pod-level request where no container requests the resource."""
-    resources = spec.resources or ResourceRequirements()
-    requested = {name for container in (*containers, *spec.init_containers) for name in container.resources.requests}
+    requested = {name for container in containers for name in container.resources.requests}
     limits = {
         name: quantity
         for name, quantity in resources.limits.items()
         if is_pod_level_resource(name) and name not in requested
     }
-    return replace(resources, requests=_with_limits(resources.requests, limits))
+    requests = _with_limits(resources.requests, limits)
+    return resources if requests is resources.requests else replace(resources, requests=requests)
 
 
 def _node(node: Node) -> Node:

@@ -52,6 +52,9 @@ from reprieve.api.storage import StorageClass as StorageClass
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
+NO_POLICY_FIELD = ""
+"""`preemption_policy` of a PodGroup read in a version without that field: it never has one of its own."""
+
 
 # --- Pod ----------------------------------------------------------------------------------------------------
 

@@ -51,17 +51,19 @@ def check_nodes(pods: Iterable[Loaded[Pod]], nodes: Collection[str]) -> None:
 
 
 def check_groups(groups: Iterable[Loaded[PodGroup]], pods: Iterable[Loaded[Pod]]) -> None:
-    """Validate the groups in full, but for those that already have bound pods in the same input.
+    """Validate the groups in full, but for those that an API server has already admitted.
 
-    An API server of an older version (1.36 allowed `all` with `basic`) admitted those, and stored objects
-    are not validated again: they are read as they are.
+    An older version (1.36) allowed `all` with `basic`, and stored objects are not validated again: they are read
+    as they are. A group is stored if it has a UID, or if a pod that names it is bound or has a UID.
     """
-    bound = {
-        (loaded.object.namespace, pod_group_name(loaded.object)) for loaded in pods if loaded.object.spec.node_name
+    stored = {
+        (loaded.object.namespace, pod_group_name(loaded.object))
+        for loaded in pods
+        if loaded.object.spec.node_name or loaded.object.metadata.uid
     }
     for loaded in groups:
         group = loaded.object
         try:
-            validate(group, stored_groups=(group.namespace, group.name) in bound)
+            validate(group, stored_groups=bool(group.metadata.uid) or (group.namespace, group.name) in stored)
         except FieldError as error:
             raise InputError(loaded.origin, error.message, path=error.path, subject=name_of(group)) from None

@@ -48,7 +48,7 @@ def validate(found: KubernetesObject, *, stored_groups: bool = False) -> None:
     """Raise `FieldError` for the first rule the object breaks.
 
     `stored_groups` leaves out the one rule that older API servers (1.36) did not have, `disruptionMode:
-    all` with the `basic` policy: a group that already has bound pods was admitted then, and stored objects
+    all` with the `basic` policy: a group that an API server has admitted then is stored, and stored objects
     are not validated again.
     """
     validate_metadata(found.metadata, found.NAMESPACED, type(found))
@@ -148,7 +148,7 @@ def _pod_group(group: PodGroup, stored: bool) -> None:
     spec = group.spec
     _policy(spec.scheduling_policy, "spec.schedulingPolicy")
     _group_rules(spec.scheduling_policy, spec.disruption_mode, spec.scheduling_constraints, "spec", stored)
-    _priority(spec.priority, spec.preemption_policy, spec.priority_class_name, "spec")
+    _priority(spec.priority, spec.preemption_policy or None, spec.priority_class_name, "spec")
     reference = spec.workload_ref
     if reference is not None:
         for name, text in (

@@ -63,6 +63,13 @@ def is_converted_kind(kind: str, api_version: str) -> bool:
     return kind in READABLE_VERSIONS and group in groups
 
 
+VERSIONS_WITHOUT_POLICY: Final = (
+    f"{SCHEDULING_GROUP}/v1alpha2",
+    f"{COSCHEDULING_GROUP}/v1alpha1",
+)
+"""Versions whose PodGroup has no preemptionPolicy (api.md, the table)."""
+
+
 def to_internal(manifest: Mapping[str, Any]) -> Manifest:
     """A Workload or PodGroup of any readable version in its internal form.
 

@@ -80,7 +80,8 @@ _ALLOWED_BYTES = bytes(byte for byte in range(256) if byte in b"\t\n\r" or (byte
 def _alike(part: str) -> bool:
     """Whether both readers are sure to read a document alike."""
     return (
-        not any(pattern.search(part) for pattern in _DIFFERENT)
+        part[-1] not in " \t"  # a block scalar may end in it
+        and not any(pattern.search(part) for pattern in _DIFFERENT)
         and not any(mark in part and pattern.search(part) for mark, pattern in _MARKED)
         and _DIFFERENT_START.match(part) is None
     )

@@ -15,7 +15,7 @@ log*: an append-only list of rows, read from the position where the reader last 
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -27,7 +27,7 @@ from reprieve.cluster.groups import GroupState, spec_of
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.resources import ResourceTable
-from reprieve.cluster.signature import SignatureTable
+from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 
 _Step = tuple[Literal["place", "displace", "nominate", "clear"], PodRecord, int]
 
@@ -132,6 +132,24 @@ class ClusterState:
             pod.terminating = True
             if pod.row >= 0:
                 self._touch(pod.row)
+
+    def change_pod(
+        self, pod: PodRecord, *, signature: PodSpecSignature, labels: Mapping[str, str], start: float | None
+    ) -> None:
+        """What budgets, importance or the filters read of a pod has changed."""
+        self._outside_trials()
+        self._fit()
+        pod.labels, pod.start = labels, start
+        row = pod.row
+        if pod.signature is not signature:
+            if row >= 0:
+                self.displace(pod)
+            pod.signature = signature
+            if row >= 0:
+                self.place(pod, row)
+        for touched in (row, pod.nominated):
+            if touched >= 0:
+                self._touch(touched)
 
     def group(self, key: str) -> GroupState:
         """The state of a group, made when first named."""

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from reprieve.framework.status import UNRESOLVABLE, UNSCHEDULABLE
 
+NO_NODES = "no nodes available to schedule pods"
+
 
 @dataclass(slots=True)
 class Diagnosis:
@@ -35,7 +37,9 @@ class Diagnosis:
         return bool(self.codes[row] == UNRESOLVABLE)
 
     def message(self, post_filter: str = "") -> str:
-        """The FitError text, with the PostFilter's message at the end if there is one."""
+        """The FitError text, with the PostFilter's message at the end if there is one; without nodes, just that."""
+        if not self.nodes:
+            return NO_NODES
         return fit_error(self.nodes, self.reasons, self.pre_filter_message, post_filter)
 
 

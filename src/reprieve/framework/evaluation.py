@@ -18,7 +18,7 @@ import numpy.typing as npt
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
-from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores
+from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
 from reprieve.framework.profile import Profile, Weighted
 from reprieve.framework.status import FITS, Code, PluginError, Status
 
@@ -68,14 +68,15 @@ class Evaluator:
         self._profile = profile
         self._share = share
         self._seed = seed
-        self._views: dict[tuple[int, int], SignatureView] = {}
+        self._views: dict[tuple[object, ...], SignatureView] = {}
+        self._signers = profile.at(SignPlugin)
         self._clock = 0
         self.passes = 0
         """How often all rows were evaluated; the bench reports it."""
 
     # -- one attempt -------------------------------------------------------------------------------
 
-    def best_row(self, state: CycleState) -> int:
+    def best_row(self, state: CycleState, ties: TieBreaker | None = None) -> int:
         """The row the pod should go to, or NO_ROW.
 
         The nominated node is tried first; otherwise the highest score wins, ties go to the first node by name, or with
@@ -91,7 +92,7 @@ class Evaluator:
             if not active or bool(self._cluster_mask(state, active, rows)[0]):
                 return nominated
         cluster_scores = self._active_cluster_scores(state)
-        if not active and not cluster_scores and not view.static_scores:
+        if not active and not cluster_scores and not view.static_scores and ties is None:
             if not len(keys):
                 return NO_ROW
             row = int(keys.argmax())
@@ -108,6 +109,9 @@ class Evaluator:
             total = total + weighted.weight * self._normalized(weighted, state, raw[feasible])
         for weighted in cluster_scores:
             total = total + weighted.weight * self._normalized(weighted, state, self._score(weighted, state, feasible))
+        if ties is not None:
+            best = ties.narrow(feasible[total == total.max()])
+            return int(best[self._cluster.nodes.rank[best].argmin()])
         if self._seed is not None:
             everywhere = np.full(len(keys), _INFEASIBLE, dtype=np.int64)
             everywhere[feasible] = total
@@ -142,6 +146,9 @@ class Evaluator:
         rows = np.flatnonzero(nodes.alive[:n])
         codes = np.zeros(n, dtype=np.int8)
         diagnosis = Diagnosis(nodes=len(rows), codes=codes)
+        if not len(rows):
+            # Nobody rejected the pod, so whoever might has a say in whether a new node helps.
+            diagnosis.plugins.update(plugin.name for plugin in self._profile.filters)
         self._diagnose_rows(state, rows, diagnosis)
         for row, pods in self._nominated_rows(state.pod.priority, rows):
             # Rows that only nominated pods make infeasible: the reasons hold with them running there.
@@ -179,15 +186,22 @@ class Evaluator:
             diagnosis.codes[bad] = found[rejected]
             left = left[~rejected]
 
+    def identity(self, pod: PodRecord) -> tuple[object, ...] | None:
+        """Equal for pods that every plugin but the CLUSTER-scope ones treats alike; None: nothing may be shared."""
+        if not self._signers:
+            return (pod.signature.id, pod.priority)
+        fragments = [plugin.sign(pod) for plugin in self._signers]
+        return None if None in fragments else (pod.signature.id, pod.priority, *fragments)
+
     # -- views -------------------------------------------------------------------------------------
 
     def view(self, state: CycleState) -> SignatureView:
         """The up-to-date view for this pod's signature and priority."""
-        key = (state.signature.id, state.pod.priority)
-        view = self._views.get(key) if self._share else None
+        key = self.identity(state.pod) if self._share else None
+        view = self._views.get(key) if key is not None else None
         if view is None:
             view = SignatureView(CycleState(self._cluster, state.pod), state.pod.priority)
-            if self._share:
+            if key is not None:
                 if len(self._views) >= self._VIEWS:
                     self._forget_oldest()
                 self._views[key] = view

@@ -245,7 +245,10 @@ class PlacementFeasiblePlugin(Plugin):
 
 
 class SignPlugin(Plugin):
-    """Adds to a pod's signature what the plugin reads beyond `PodSpecSignature` (scheduling.md 4)."""
+    """Adds to a pod's signature what the plugin reads beyond `PodSpecSignature` (scheduling.md 4).
+
+    A STATIC or NODE plugin that signs may read of the pod what it signs, besides `state.signature`.
+    """
 
     def sign(self, pod: PodRecord) -> bytes | None:
         """The fragment; None: this pod cannot be signed, nothing is shared for it."""
@@ -262,6 +265,17 @@ class PostFilterResult:
     """Nothing helps: whatever was nominated before no longer holds."""
 
 
+class TieBreaker:
+    """Chooses among nodes of equal score, before the name does."""
+
+    def narrow(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The rows to prefer among `int64[k]` rows of equal score; never empty."""
+        return rows
+
+    def took(self, row: int) -> None:
+        """A pod was placed on the row."""
+
+
 class PodGroupAttempt:
     """The handle a PodGroupPostFilter gets: the group, its pending pods, and its algorithm.
 
@@ -272,10 +286,10 @@ class PodGroupAttempt:
     group: GroupState
     pods: Sequence[PodRecord]
 
-    def run(self) -> "PodGroupAssignment":
+    def run(self, ties: TieBreaker | None = None) -> "PodGroupAssignment":
         """Run the group's scheduling algorithm, without post filters, in the cluster's present view.
 
-        The view is left as it was.
+        The view is left as it was.  `ties` decides between nodes of equal score before their names do.
         """
         raise NotImplementedError
 

@@ -17,6 +17,7 @@ from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Mask, PostFilterResult
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.preemption.cost import Cost, cost_of
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Preemption, Verdict
 from reprieve.preemption.reprieving import judge, judge_by_numbers
@@ -27,8 +28,6 @@ Misfit = tuple[str, ...]
 """Why a node is no candidate: the reasons that are counted in the pod's message."""
 
 _SIGNATURES = 64
-_OFFSET = 1 << 31
-"""Added to every priority before summing, so that negative ones count right (preemption.md 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Candidate:
 
     row: int
     verdicts: tuple[Verdict, ...]
-    cost: tuple[int, int, int, int, float]
+    cost: Cost
 
 
 class _Remembered:
@@ -104,7 +103,7 @@ class PodPreemption:
         self._plugin = plugin
         self._plain = plain
         self._share = share and not profile.cluster_filters
-        self._memory: dict[tuple[int, int], _Remembered] = {}
+        self._memory: dict[tuple[object, ...], _Remembered] = {}
 
     def preempt(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
         """The decision for a pod that fits nowhere. Leaves the cluster as it was.
@@ -149,11 +148,11 @@ class PodPreemption:
         cluster = self._cluster
         log, rows = cluster.touched, len(cluster.nodes)
         versions = (log.epoch, cluster.nodes.static_version, cluster.budgets_version, cluster.groups_version)
-        key = (state.signature.id, state.pod.priority)
-        known = self._memory.get(key) if self._share else None
+        key = self._evaluator.identity(state.pod) if self._share else None
+        known = self._memory.get(key) if key is not None else None
         if known is None or known.versions != versions:
             known = _Remembered(versions, len(log.rows), rows)
-            if self._share:
+            if key is not None:
                 if len(self._memory) >= _SIGNATURES:
                     self._memory.clear()
                 self._memory[key] = known
@@ -168,7 +167,8 @@ class PodPreemption:
         units = units_below(cluster, pod.priority, list(cluster.nodes.pods[row].values()))
         if not units:
             return (NO_VICTIMS_POD,), False
-        spans = any(other != row for unit in units for other in unit.rows)
+        # A unit that is a whole group may have members elsewhere, or get some, without this row being touched.
+        spans = any(unit.group is not None for unit in units)
         if not self._plain and only_resources(self._profile, [state]):
             return self._by_numbers(pod, row, units), spans
         with cluster.trial():
@@ -190,6 +190,12 @@ class PodPreemption:
             room.free(unit.pods, unit.rows)
         short = room.short_columns()
         if short:
+            if row in cluster.nodes.nominated:
+                # As the filters: what is short without the nominated pods is all there is to say, if anything is.
+                room = Room.after(cluster, [(pod, row)], priority=None)
+                for unit in units:
+                    room.free(unit.pods, unit.rows)
+                short = room.short_columns() or short
             return tuple(insufficient(cluster.resources.names[column]) for column in short)
         return _candidate(row, judge_by_numbers(cluster, units, [(pod, row)], room))
 
@@ -208,18 +214,9 @@ class PodPreemption:
 
 def _candidate(row: int, verdicts: tuple[Verdict, ...]) -> Candidate | Misfit:
     """The cost of evicting on a row; a node where nobody has to go is none (it failed for another reason)."""
-    evicted = [v for v in verdicts if v.evicted]
-    if not evicted:
+    cost = cost_of(verdicts)
+    if cost is None:
         return (NO_VICTIMS_POD,)
-    highest = max(v.unit.priority for v in evicted)
-    earliest = min(v.unit.start for v in evicted if v.unit.priority == highest)
-    cost = (
-        sum(1 for v in evicted if v.violates_pdb),
-        highest,
-        sum((v.unit.priority + _OFFSET) * len(v.unit.pods) for v in evicted),
-        sum(len(v.unit.pods) for v in evicted),
-        -earliest,
-    )
     return Candidate(row, verdicts, cost)
 
 

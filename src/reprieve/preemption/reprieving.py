@@ -8,13 +8,13 @@ none after.  A unit comes back whole or not at all.
 
 from collections.abc import Sequence
 
-from reprieve.cluster.budgets import violating
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.profile import Profile
+from reprieve.preemption.order import by_importance
 from reprieve.preemption.outcome import Reason, Verdict
 from reprieve.preemption.room import RESOURCES_PLUGIN, Room, only_resources
 from reprieve.preemption.units import PreemptionUnit
@@ -39,7 +39,7 @@ def judge(
     if not plain and only_resources(profile, states):
         room = Room.after(cluster, assigned, priority=priority)
         return judge_by_numbers(cluster, units, assigned, room)
-    ordered, violations, order = _in_order(cluster, units)
+    ordered, violations, order = by_importance(cluster, units)
     reasons = _by_filters(cluster, profile, evaluator, ordered, order, states, assigned)
     return _verdicts(ordered, violations, reasons)
 
@@ -51,17 +51,8 @@ def judge_by_numbers(
     room: Room,
 ) -> tuple[Verdict, ...]:
     """`judge` where only resources are in play; `room` is what is left with all units gone and all assigned placed."""
-    ordered, violations, order = _in_order(cluster, units)
+    ordered, violations, order = by_importance(cluster, units)
     return _verdicts(ordered, violations, _by_numbers(cluster, ordered, order, assigned, room))
-
-
-def _in_order(
-    cluster: ClusterState, units: Sequence[PreemptionUnit]
-) -> tuple[list[PreemptionUnit], list[bool], list[int]]:
-    """Units by importance, whether each violates a budget, and the order in which they are tried."""
-    ordered = sorted(units, key=lambda unit: unit.importance)
-    violations = violating([unit.pods for unit in ordered], list(cluster.budgets.values()))
-    return ordered, violations, sorted(range(len(ordered)), key=lambda i: not violations[i])
 
 
 def _verdicts(

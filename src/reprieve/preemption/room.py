@@ -47,12 +47,12 @@ class Room:
         cluster: ClusterState,
         assigned: Sequence[tuple[PodRecord, int]],
         *,
-        priority: int,
+        priority: int | None,
     ) -> "Room":
         """Room once the assigned pods run on their rows, in the cluster's present view.
 
         Nominated pods of equal or higher priority count as running (preemption.md 3.4), but not the
-        assigned pods' own nominations.
+        assigned pods' own nominations; with a priority of None no nominated pod does.
         """
         own = {pod.uid for pod, _ in assigned}
         by_row: dict[int, list[PodRecord]] = {}
@@ -63,8 +63,8 @@ class Room:
         nodes = cluster.nodes
         for row, pods in by_row.items():
             wanted = tuple(sorted({column for pod in pods for column, _ in pod.signature.requests}))
-            there = nodes.nominated.get(row, {}).values()
-            running = pods + [p for p in there if p.row < 0 and p.priority >= priority and p.uid not in own]
+            there = nodes.nominated.get(row, {}).values() if priority is not None else ()
+            running = pods + [p for p in there if p.row < 0 and p.priority >= (priority or 0) and p.uid not in own]
             have, used = nodes.allocatable[:, row], nodes.used[:, row]
             columns[row] = wanted
             left[row] = [

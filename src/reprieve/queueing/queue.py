@@ -22,6 +22,9 @@ from reprieve.queueing.entity import Entity, Place
 _REGATING = frozenset(
     {
         EventKind.POD_ADDED,
+        EventKind.POD_PLACED,
+        EventKind.POD_TERMINATING,
+        EventKind.POD_GONE,
         EventKind.GROUP_ADDED,
         EventKind.GROUP_CHANGED,
         EventKind.GROUP_REMOVED,
@@ -40,7 +43,7 @@ class Timing:
 
 
 class SchedulingQueue:
-    """See the module docstring. `profiles` by schedulerName; pods of other schedulers never come here."""
+    """See the module docstring. `profiles` by schedulerName; any other pod that is added is treated by the first."""
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class SchedulingQueue:
         """Unschedulable entities by the plugins that rejected them."""
         self._listening: dict[str, Entity] = {}
         """Entities in their cycle or blocked: events are kept for them."""
-        first = next(iter(profiles.values()))
+        self._first_profile, first = next(iter(profiles.items()))
         self._sort_key = first.queue_sort.sort_key
         self._hints: dict[str, Hints] = {}
         self._pod_gates: dict[str, list[PreEnqueuePlugin]] = {}
@@ -100,16 +103,21 @@ class SchedulingQueue:
 
     # -- pods come and go --------------------------------------------------------------------------
 
-    def add_pod(self, pod: PodRecord, now: float) -> Entity:
-        """A pending pod appeared, or one that failed to bind comes back."""
+    def add_pod(self, pod: PodRecord, now: float, *, attempts: int = 0) -> Entity:
+        """A pending pod appeared, or one that failed to bind comes back: then after `attempts`, the last one now."""
         key = _entity_key(pod)
         entity = self._entities.get(key)
         if entity is None:
             entity = self._entities[key] = Entity(key, pod.group, pod.created)
             entity.since = now
-        entity.timestamp = min(entity.timestamp, pod.created)
-        if not entity.profile or pod.scheduler_name in self._profiles:
-            entity.profile = pod.scheduler_name
+        if pod.created < entity.timestamp:
+            entity.timestamp = pod.created
+            if entity.place is Place.ACTIVE:
+                heapq.heappush(self._active, (self._order(entity), key))
+        if attempts:
+            entity.attempts = max(entity.attempts, attempts)
+            entity.last_attempt = now
+        entity.profile = pod.scheduler_name if pod.scheduler_name in self._profiles else self._first_profile
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
         status = self._gate_pod(pod)
@@ -150,9 +158,9 @@ class SchedulingQueue:
         """The next entity to try; it is in its cycle until `done` or `requeue`."""
         self.tick(now)
         while self._active:
-            _, key = heapq.heappop(self._active)
+            order, key = heapq.heappop(self._active)
             entity = self._entities.get(key)
-            if entity is None or entity.place is not Place.ACTIVE:
+            if entity is None or entity.place is not Place.ACTIVE or order != self._order(entity):
                 continue
             self._move(entity, Place.IN_CYCLE, now)
             entity.attempts += 1
@@ -223,8 +231,8 @@ class SchedulingQueue:
 
     # -- events and time ---------------------------------------------------------------------------
 
-    def on_event(self, event: ClusterEvent, now: float) -> None:
-        """Let an event wake whoever it may help."""
+    def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
+        """Let an event wake whoever it may help, except the entity whose key is `but`: it did this itself."""
         cache: dict[tuple[str, int], bool] = {}
         if event.kind in _REGATING and event.group is not None:
             entity = self._entities.get(f"group/{event.group}")
@@ -233,10 +241,11 @@ class SchedulingQueue:
                 if entity.place is not Place.IN_CYCLE:
                     self._recheck_gate(entity, now)
         for entity in self._listening.values():
-            entity.events.append(event)
+            if entity.key != but:
+                entity.events.append(event)
         for plugin in self._interested[event.kind]:
             for entity in list(self._rejected.get(plugin, {}).values()):
-                if self._helps(entity, (plugin,), event, cache):
+                if entity.key != but and self._helps(entity, (plugin,), event, cache):
                     self._reactivate(entity, now)
 
     def tick(self, now: float) -> None:
@@ -385,7 +394,7 @@ class SchedulingQueue:
         return SUCCESS
 
     def _gate_pod(self, pod: PodRecord) -> Status:
-        for plugin in self._pod_gates.get(pod.scheduler_name, ()):
+        for plugin in self._pod_gates.get(pod.scheduler_name, self._pod_gates[self._first_profile]):
             status = plugin.pre_enqueue(self._cluster, pod)
             if not status.ok:
                 return status

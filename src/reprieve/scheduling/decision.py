@@ -62,6 +62,8 @@ class Decision:
     key: str
     result: Result
     bindings: tuple[Binding, ...] = ()
+    waiting: tuple[Binding, ...] = ()
+    """Assumed, but a Permit plugin wants to decide later (`Engine.permit`)."""
     rejections: tuple[Rejection, ...] = ()
     condition: GroupCondition | None = None
     preemption: Preemption | None = None

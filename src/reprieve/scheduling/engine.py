@@ -10,23 +10,25 @@ whoever acts reports back.  The same engine runs under the real clock, in virtua
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from reprieve.api import objects
-from reprieve.cluster.pods import PodRecord, record_of, was_preempted
+from reprieve.cluster.pods import NO_ROW, PodRecord, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import PluginError
+from reprieve.framework.status import Code, PluginError
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
-from reprieve.queueing.entity import Entity
+from reprieve.queueing.entity import Entity, Place
 from reprieve.queueing.queue import SchedulingQueue, Timing
-from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.profiles import default_profile
+from reprieve.scheduling.reserving import reserve, unreserve
 from reprieve.scheduling.running import RunningProfile
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
@@ -67,14 +69,21 @@ class Engine:
         self._under_way: dict[str, set[str]] = {}
         """Preemptor key -> UIDs of its victims that are still there."""
         self._preemptor_of: dict[str, str] = {}
+        self._assumed_after: dict[str, int] = {}
+        """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
+        self._permitted_later: dict[str, Binding] = {}
+        """Assumed pods whose Permit plugin asked to wait, by UID."""
+        self._has_reservers = any(profile.reserves or profile.permits for profile in chosen.values())
 
     # -- what the API says -------------------------------------------------------------------------------------------
 
     def set_node(self, node: objects.Node, now: float) -> None:
         """A node appeared or changed."""
-        known = node.metadata.name in self.cluster.nodes.row_of
+        nodes = self.cluster.nodes
+        before = nodes.row_of.get(node.metadata.name)
+        known = before is not None and bool(nodes.alive[before])
         if self.cluster.set_node(node):
-            row = self.cluster.nodes.row_of[node.metadata.name]
+            row = nodes.row_of[node.metadata.name]
             kind = EventKind.NODE_CHANGED if known else EventKind.NODE_ADDED
             self.queue.on_event(ClusterEvent(kind, row=row), now)
 
@@ -119,14 +128,16 @@ class Engine:
             return
         row = pod.row
         nominated = pod.nominated
+        self.cluster.remove_pod(pod)
         if row < 0:
             self.queue.remove_pod(pod, now)
-        self.cluster.remove_pod(pod)
+        self._assumed_after.pop(uid, None)
         self._left(uid)
         if row >= 0:
             self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
         elif nominated >= 0:
             self._nomination_gone(pod, nominated, now)
+        self._give_up_if_gated(pod.group, now)
         self._check()
 
     def set_group(self, group: objects.PodGroup, now: float, *, created: float = 0.0) -> None:
@@ -141,10 +152,17 @@ class Engine:
             self.queue.on_event(ClusterEvent(EventKind.GROUP_ADDED, group=key), now)
         elif state.spec != old:
             self.queue.on_event(ClusterEvent(EventKind.GROUP_CHANGED, group=key), now)
+            self._give_up_if_gated(key, now)
 
     def remove_group(self, key: str, now: float) -> None:
         """A PodGroup object is gone: pending members wait for it to appear again."""
-        if self.cluster.remove_group(key) is not None:
+        state = self.cluster.remove_group(key)
+        if state is not None:
+            for pod in state.pending():
+                if pod.nominated >= 0:
+                    row = pod.nominated
+                    self.cluster.clear_nomination(pod)
+                    self._nomination_gone(pod, row, now)
             self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
 
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
@@ -163,14 +181,13 @@ class Engine:
         if entity is None:
             return None
         self.attempts += 1
-        decision = self._decide(entity)
-        self._apply(entity, decision, now)
+        decision = self._apply(entity, self._decide(entity), now)
         self._check()
         return decision
 
     def _decide(self, entity: Entity) -> Decision:
         pods = list(entity.ready.values())
-        running = self.running.get(pods[0].scheduler_name) or next(iter(self.running.values()))
+        running = self._running_for(pods[0])
         under_way = bool(self._under_way.get(entity.key))
         try:
             if entity.group is None:
@@ -180,23 +197,66 @@ class Engine:
         except PluginError as error:
             if entity.group is None:
                 return failed_pod(entity.key, pods[0], str(error))
-            return failed_group(entity.key, self.cluster.groups[entity.group], pods, str(error))
+            decision = failed_group(entity.key, self.cluster.groups[entity.group], pods, str(error))
+            return replace(decision, rejected_by=frozenset())  # trouble, not lack of room: tried again after backoff
 
-    def _apply(self, entity: Entity, decision: Decision, now: float) -> None:
+    def _apply(self, entity: Entity, decision: Decision, now: float) -> Decision:
+        """Assume the outcome; returns the decision with what Reserve, Permit and displaced nominations changed."""
         cluster, queue = self.cluster, self.queue
+        freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
         for pod in decision.cleared:
             cluster.clear_nomination(pod)
         for binding in decision.bindings:
+            if binding.pod.nominated not in (binding.row, NO_ROW):
+                freed.append((binding.pod, binding.pod.nominated))
             cluster.clear_nomination(binding.pod)
             cluster.place(binding.pod, binding.row)
+            self._assumed_after[binding.pod.uid] = entity.attempts
+        if decision.bindings and self._has_reservers:
+            decision = self._reserve(decision)
         queue.done(entity, [binding.pod for binding in decision.bindings])
+        queue.done(entity, [binding.pod for binding in decision.waiting])
         if decision.preemption is not None:
-            self._nominate(entity, decision.preemption, now)
+            nominations = decision.preemption.nominations
+            freed += [(pod, pod.nominated) for pod, row in nominations if pod.nominated not in (row, NO_ROW)]
+            displaced = self._nominate(entity, decision.preemption, now)
+            decision = replace(decision, cleared=decision.cleared + displaced)
         if entity.ready or entity.held:
             self._requeue(entity, decision, now)
         for binding in decision.bindings:
             event = ClusterEvent(EventKind.POD_PLACED, row=binding.row, pod=binding.pod, group=binding.pod.group)
             queue.on_event(event, now)
+        for pod, row in freed:
+            self._nomination_gone(pod, row, now, but=entity.key)
+        return decision
+
+    def _reserve(self, decision: Decision) -> Decision:
+        """Run Reserve and Permit for what was assumed; who is refused gives the room back and is rejected."""
+        bindings, waiting, rejections = [], [], list(decision.rejections)
+        rejected_by = set(decision.rejected_by)
+        for binding in decision.bindings:
+            running = self._running_for(binding.pod)
+            status = reserve(running, binding)
+            if status.ok:
+                bindings.append(binding)
+            elif status.code is Code.WAIT:
+                waiting.append(binding)
+                self._permitted_later[binding.pod.uid] = binding
+            else:
+                self.cluster.displace(binding.pod)
+                reason = UNSCHEDULABLE if status.code is not Code.ERROR else SCHEDULER_ERROR
+                rejections.append(Rejection(binding.pod, reason, status.reason))
+                rejected_by.add(status.plugin)
+        return replace(
+            decision,
+            bindings=tuple(bindings),
+            waiting=tuple(waiting),
+            rejections=tuple(rejections),
+            rejected_by=frozenset(rejected_by),
+        )
+
+    def _running_for(self, pod: PodRecord) -> RunningProfile:
+        return self.running.get(pod.scheduler_name) or next(iter(self.running.values()))
 
     def _requeue(self, entity: Entity, decision: Decision, now: float) -> None:
         if not entity.ready:
@@ -208,13 +268,18 @@ class Engine:
         else:
             self.queue.requeue(entity, now, decision.rejected_by)
 
-    def _nominate(self, entity: Entity, preemption: Preemption, now: float) -> None:
-        """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4)."""
+    def _nominate(self, entity: Entity, preemption: Preemption, now: float) -> tuple[PodRecord, ...]:
+        """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4).
+
+        Returns the pods that lost theirs.
+        """
         cluster = self.cluster
+        displaced = []
         for pod, row in preemption.nominations:
             for other in list(cluster.nodes.nominated.get(row, {}).values()):
                 if other.priority < preemption.priority:
                     cluster.clear_nomination(other)
+                    displaced.append(other)
                     self._nomination_gone(other, row, now)
             cluster.nominate(pod, row)
         victims = {pod.uid for verdict in preemption.victims for pod in verdict.unit.pods}
@@ -223,14 +288,26 @@ class Engine:
             for uid in victims:
                 self._preemptor_of[uid] = entity.key
             self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
+        return tuple(displaced)
 
     # -- what became of it -------------------------------------------------------------------------
 
     def bound(self, uid: str) -> None:
         """The API confirmed a binding."""
+        self._assumed_after.pop(uid, None)
         pod = self.cluster.pods.get(uid)
         if pod is not None:
             pod.bound = True
+
+    def permit(self, uid: str, *, allow: bool, now: float) -> Binding | None:
+        """A Permit plugin that asked to wait has decided: the binding to carry out, or None if it was refused."""
+        binding = self._permitted_later.pop(uid, None)
+        if binding is None or uid not in self.cluster.pods:
+            return None
+        if allow:
+            return binding
+        self.bind_failed(uid, now)
+        return None
 
     def bind_failed(self, uid: str, now: float) -> None:
         """A binding failed for good: the pod gives its room back and waits its turn again."""
@@ -238,10 +315,13 @@ class Engine:
         if pod is None or pod.row < 0 or pod.bound:
             return
         row = pod.row
+        if self._has_reservers:
+            unreserve(self._running_for(pod), Binding(pod, self.cluster.nodes.names[row], row))
+        self._permitted_later.pop(uid, None)
         self.cluster.displace(pod)
-        entity = self.queue.add_pod(pod, now)
-        entity.attempts = max(entity.attempts, 1)
-        entity.last_attempt = now
+        attempts = self._assumed_after.pop(uid, 1)
+        if not pod.terminating:
+            self.queue.add_pod(pod, now, attempts=max(attempts, 1))
         self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
         self._check()
 
@@ -284,8 +364,8 @@ class Engine:
             self.queue.on_event(event, now)
             return record
         nominated = pod.status.nominated_node_name
-        if nominated and nominated in self.cluster.nodes.row_of:
-            self.cluster.nominate(record, self.cluster.nodes.row_of[nominated])
+        if nominated and not record.terminating:
+            self.cluster.nominate(record, self.cluster.nodes.row_for_pod(nominated))
         if self._ours(record) and not record.terminating:
             self.queue.add_pod(record, now)
         if record.group is not None:
@@ -294,10 +374,8 @@ class Engine:
         return record
 
     def _changed_pod(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
-        known.labels = pod.metadata.labels or {}
         known.preempted = was_preempted(pod)
-        if pod.status.start_time is not None:
-            known.start = pod.status.start_time.timestamp()
+        self._changed_spec(known, pod, now)
         if pod.metadata.deletion_timestamp is not None and not known.terminating:
             self._terminating(known, now)
         node = pod.spec.node_name
@@ -326,6 +404,23 @@ class Engine:
                     self.queue.on_event(event, now)
         self._check()
 
+    def _changed_spec(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
+        """Labels, start, or what the filters read of it: resized in place, tolerations added, a selector narrowed."""
+        labels = pod.metadata.labels or {}
+        start = pod.status.start_time.timestamp() if pod.status.start_time is not None else known.start
+        signature = self.cluster.signatures.intern(pod)
+        if signature is known.signature and labels == known.labels and start == known.start:
+            return
+        reads_otherwise = signature is not known.signature
+        self.cluster.change_pod(known, signature=signature, labels=labels, start=start)
+        if not reads_otherwise:
+            return
+        if known.row >= 0:
+            event = ClusterEvent(EventKind.POD_CHANGED, row=known.row, pod=known, group=known.group)
+            self.queue.on_event(event, now)
+        else:
+            self.queue.update_pod(known, now)
+
     def _terminating(self, pod: PodRecord, now: float) -> None:
         self.cluster.set_terminating(pod)
         if pod.row < 0:
@@ -337,10 +432,22 @@ class Engine:
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
             self.queue.on_event(event, now)
+        self._give_up_if_gated(pod.group, now)
 
-    def _nomination_gone(self, pod: PodRecord, row: int, now: float) -> None:
+    def _nomination_gone(self, pod: PodRecord, row: int, now: float, *, but: str = "") -> None:
         """Room held for somebody is free again: for others as if a pod had left."""
-        self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
+        self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now, but=but)
+
+    def _give_up_if_gated(self, group: str | None, now: float) -> None:
+        """A group that may not be tried any more (too few members) holds no room for later."""
+        entity = self.queue.get(f"group/{group}") if group is not None else None
+        if entity is None or entity.place is not Place.GATED or entity.gate.ok:
+            return
+        for pod in entity.ready.values():
+            row = pod.nominated
+            if row >= 0:
+                self.cluster.clear_nomination(pod)
+                self._nomination_gone(pod, row, now)
 
     def _left(self, uid: str) -> None:
         key = self._preemptor_of.pop(uid, None)

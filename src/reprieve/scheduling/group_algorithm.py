@@ -12,7 +12,7 @@ from reprieve.cluster.pods import PodRecord, queue_order
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.evaluation import Evaluator
-from reprieve.framework.plugin import CycleState
+from reprieve.framework.plugin import CycleState, TieBreaker
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 
@@ -52,6 +52,7 @@ def place_group(
     nominated: dict[str, int],
     *,
     diagnose: bool = True,
+    ties: TieBreaker | None = None,
 ) -> GroupPlacement:
     """Find a place for every pod of the group, in the cluster's present view, which is left as it was.
 
@@ -60,36 +61,53 @@ def place_group(
     """
     result = GroupPlacement()
     before = group.scheduled
-    hopeless: dict[tuple[int, int], Diagnosis | None] = {}
-    shared = not profile.cluster_filters
+    hopeless: dict[tuple[object, ...], Diagnosis | None] = {}
     remaining = len(pods)
     with cluster.trial():
         for pod in pods:
             remaining -= 1
-            identical = (pod.signature.id, pod.priority)
-            if shared and identical in hopeless:
+            identical = None if profile.cluster_filters else evaluator.identity(pod)
+            if identical is not None and identical in hopeless:
                 known = hopeless[identical]
                 if known is not None:
                     result.failed[pod.uid] = known
             else:
                 state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, -1))
-                row = evaluator.best_row(state)
+                row = evaluator.best_row(state, ties)
                 if row >= 0:
                     cluster.place(pod, row)
+                    if ties is not None:
+                        ties.took(row)
                     result.placed.append((pod, row))
                     continue
                 diagnosis = evaluator.diagnose(state) if diagnose else None
-                hopeless[identical] = diagnosis
+                if identical is not None:
+                    hopeless[identical] = diagnosis
                 if diagnosis is not None:
                     result.failed[pod.uid] = diagnosis
                     result.rejected_by |= diagnosis.plugins
             status = _progress(profile, group, before + len(result.placed), remaining)
             if status.code is Code.UNSCHEDULABLE:
+                _fail_identical(evaluator, pods[len(pods) - remaining :], hopeless, result)
                 break
     result.status = _progress(profile, group, before + len(result.placed), 0)
     if not result.status.ok:
         result.rejected_by.add(result.status.plugin)
     return result
+
+
+def _fail_identical(
+    evaluator: Evaluator,
+    untried: Sequence[PodRecord],
+    hopeless: dict[tuple[object, ...], Diagnosis | None],
+    result: GroupPlacement,
+) -> None:
+    """Pods that were not tried any more but are identical to one that failed fail for the same reason."""
+    for pod in untried:
+        identical = evaluator.identity(pod)
+        known = hopeless.get(identical) if identical is not None else None
+        if known is not None:
+            result.failed[pod.uid] = known
 
 
 def _progress(profile: Profile, group: GroupState, scheduled: int, remaining: int) -> Status:

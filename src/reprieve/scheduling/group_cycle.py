@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.plugin import PodGroupAssignment, PodGroupAttempt, PostFilterResult
+from reprieve.framework.plugin import PodGroupAssignment, PodGroupAttempt, PostFilterResult, TieBreaker
 from reprieve.preemption.outcome import GROUP_MEMBER, Preemption
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
@@ -44,7 +44,7 @@ class _Attempt(PodGroupAttempt):
         self._nominated = nominated
         self._placed = placed
 
-    def run(self) -> PodGroupAssignment:
+    def run(self, ties: TieBreaker | None = None) -> PodGroupAssignment:
         """See `PodGroupAttempt.run`."""
         found = place_group(
             self.cluster,
@@ -54,6 +54,7 @@ class _Attempt(PodGroupAttempt):
             self.pods,
             self._nominated,
             diagnose=False,
+            ties=ties,
         )
         return PodGroupAssignment(tuple(found.placed), found.feasible, {})
 
@@ -71,7 +72,8 @@ class _Attempt(PodGroupAttempt):
 def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
     """None, or why the members cannot be one group: mixed schedulers, priorities or policies (preemption.md 8).
 
-    `group_policy` says that the group's own preemptionPolicy counts where it is set; members may then differ in theirs.
+    A lone member cannot be at odds with others: the group's priority counts for it.  `group_policy` says that the
+    group's own preemptionPolicy counts where it is set; members may then differ in theirs.
     """
     spec = group.spec
     first = pods[0]
@@ -81,7 +83,7 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
                 "all pods in a single pod group should have the same .spec.schedulerName set, "
                 f'got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
             )
-    if spec is not None:
+    if spec is not None and group.existing > 1:
         for pod in pods:
             if pod.priority != spec.priority:
                 return (

@@ -1,7 +1,7 @@
 """A profile at work: plugins, the evaluator that runs them, and the picture they read."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from reprieve.cluster.state import ClusterState
@@ -22,6 +22,8 @@ class RunningProfile:
     profile: Profile
     evaluator: Evaluator
     gates: FeatureGates
+    complaints: list[PluginError] = field(default_factory=list)
+    """Errors of plugins that changed no decision; for whoever keeps the log."""
 
     @staticmethod
     def contained(plugin: str, point: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reprieve.api import objects
-from reprieve.api.errors import InputError
+from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
@@ -57,8 +57,9 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     options = options or PlanOptions()
     began = time.perf_counter()
     scenarios = read_scenarios(manifests)
-    for loaded in manifests.objects:
-        refuse_unsupported(loaded, options.gates)
+    everything = manifests.all()
+    for loaded in everything:
+        refuse_unsupported(loaded.object, loaded.origin, options.gates)
     engine = Engine(
         {profile.name: profile for profile in options.profiles},
         gates=options.gates,
@@ -67,10 +68,10 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         share=options.share,
         any_scheduler=not options.profiles,
     )
-    start = _start(manifests.objects)
+    start = _start(everything)
     world = VirtualCluster(engine, start)
     world.first_preemption = lambda _: options.first_decision
-    for item, created in in_order((loaded.object, loaded.created) for loaded in manifests.objects):
+    for item, created in in_order((loaded.object, loaded.created) for loaded in everything):
         world.add(item, created)
     running = sum(1 for pod in world.records.values() if pod.row >= 0)
     asked = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
@@ -79,20 +80,19 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             _play(scenario, world, asked, options.gates)
     else:
         world.settle()
-    return _answer(world, asked, running, manifests.warnings, time.perf_counter() - began)
+    warnings = [f"{count} × {kind}: not read" for kind, count in sorted(manifests.unknown_kinds.items())]
+    return _answer(world, asked, running, warnings, time.perf_counter() - began)
 
 
 def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord], gates: FeatureGates) -> None:
     """Run the steps of one scenario; a last step that waits for nothing is followed by settling."""
     world.drain()
     for step in scenario.steps:
-        for turn, loaded in enumerate(step.create):
-            refuse_unsupported(loaded, gates)
-            world.add(loaded.object, world.now + turn * 1e-6)
-            if isinstance(loaded.object, objects.Pod):
-                for pod in world.records.values():
-                    if pod.row < 0 and pod.key == _key(loaded.object):
-                        asked[pod.uid] = pod
+        for turn, item in enumerate(step.create):
+            refuse_unsupported(item, scenario.origin, gates)
+            record = world.add(item, world.now + turn * 1e-6)
+            if record is not None and record.row < 0:
+                asked[record.uid] = record
             if not step.together:
                 world.drain()
         for kind, namespace, name in step.delete:
@@ -118,7 +118,7 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
         world.settle()
 
 
-def _start(loaded: Sequence[Loaded]) -> float:
+def _start(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> float:
     """When virtual time begins: after everything in the input was created and started."""
     latest = 0.0
     for entry in loaded:
@@ -129,9 +129,8 @@ def _start(loaded: Sequence[Loaded]) -> float:
     return latest + 1.0
 
 
-def refuse_unsupported(loaded: Loaded, gates: FeatureGates) -> None:
+def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:
     """Raise InputError where a rule is in play that no plugin decides yet: never a wrong answer instead."""
-    item, origin = loaded.object, loaded.origin
     path = None
     if isinstance(item, objects.PodGroup):
         constraints = item.spec.scheduling_constraints

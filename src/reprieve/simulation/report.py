@@ -14,7 +14,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the parts of the document; every field is always written."""
 
 
-class PodOutcome(_Document):
+class PodOutcome(_Document, frozen=True, kw_only=True):
     """A pod that was pending in the input. `outcome`: Scheduled, Nominated, Unschedulable, Gated or Error."""
 
     namespace: str
@@ -28,7 +28,7 @@ class PodOutcome(_Document):
     message: str | None = None
 
 
-class PodGroupOutcome(_Document):
+class PodGroupOutcome(_Document, frozen=True, kw_only=True):
     """A PodGroup of the input. `min_count` is None for the basic policy; `scheduled` counts members with a node."""
 
     namespace: str
@@ -41,7 +41,7 @@ class PodGroupOutcome(_Document):
     message: str | None = None
 
 
-class Preemptor(_Document):
+class Preemptor(_Document, frozen=True, kw_only=True):
     """Who needed the room. `kind`: Pod or PodGroup."""
 
     kind: str
@@ -50,7 +50,7 @@ class Preemptor(_Document):
     priority: int
 
 
-class Victim(_Document):
+class Victim(_Document, frozen=True, kw_only=True):
     """A pod that has to go; `unit` is what goes with it as one, `namespace/name`. `priority` is the unit's."""
 
     namespace: str
@@ -62,7 +62,7 @@ class Victim(_Document):
     violates_pdb: bool = msgspec.field(name="violatesPDB")
 
 
-class PreemptionOutcome(_Document):
+class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     """One decision to preempt, in order of time. `domain`: cluster, or the node's name."""
 
     preemptor: Preemptor
@@ -73,7 +73,7 @@ class PreemptionOutcome(_Document):
     pdb_violations: int
 
 
-class Stats(_Document):
+class Stats(_Document, frozen=True, kw_only=True):
     """`seconds` of real time, `virtual_seconds` until nothing changed any more, attempts of the scheduler."""
 
     seconds: float
@@ -81,7 +81,7 @@ class Stats(_Document):
     attempts: int
 
 
-class Plan(_Document):
+class Plan(_Document, frozen=True, kw_only=True):
     """The document."""
 
     api_version: str = "reprieve.dev/v1alpha1"

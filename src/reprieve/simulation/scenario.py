@@ -16,8 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reprieve.api.errors import InputError, Origin
+from reprieve.api import objects
+from reprieve.api.admission import PriorityAdmission
+from reprieve.api.decoding import decode_object, name_of
+from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.references import check_groups
 
 _STEP_FIELDS = ("create", "together", "delete", "wait")
 
@@ -27,7 +31,7 @@ class Step:
     """One step. `wait`: None, `settled`, `victims-gone`, or seconds of virtual time."""
 
     path: str
-    create: tuple[Loaded, ...]
+    create: tuple[objects.KubernetesObject, ...]
     together: bool
     delete: tuple[tuple[str, str, str], ...]
     """(kind, namespace, name)."""
@@ -44,19 +48,21 @@ class Scenario:
 
 def read_scenarios(manifests: Manifests) -> list[Scenario]:
     """The Scenario documents of the input. Raises InputError naming document and field for anything unknown."""
-    return [_read(document, origin, manifests) for document, origin in manifests.scenarios]
+    classes = [loaded.object for loaded in manifests.of(objects.PriorityClass)]
+    return [_read(document, origin, classes) for document, origin in manifests.scenarios]
 
 
-def _read(document: Mapping[str, Any], origin: Origin, manifests: Manifests) -> Scenario:
+def _read(document: Mapping[str, Any], origin: Origin, classes: list[objects.PriorityClass]) -> Scenario:
     spec = _mapping(document.get("spec"), "spec", origin)
     _only(spec, ("steps",), "spec", origin)
     steps = spec.get("steps")
     if not isinstance(steps, list):
         raise _error(origin, "spec.steps", "must be a list of steps")
-    return Scenario(origin, tuple(_step(s, f"spec.steps[{i}]", origin, manifests) for i, s in enumerate(steps)))
+    known = list(classes)
+    return Scenario(origin, tuple(_step(s, f"spec.steps[{i}]", origin, known) for i, s in enumerate(steps)))
 
 
-def _step(step: object, path: str, origin: Origin, manifests: Manifests) -> Step:
+def _step(step: object, path: str, origin: Origin, classes: list[objects.PriorityClass]) -> Step:
     step = _mapping(step, path, origin)
     _only(step, _STEP_FIELDS, path, origin)
     together = step.get("together", False)
@@ -65,7 +71,7 @@ def _step(step: object, path: str, origin: Origin, manifests: Manifests) -> Step
     return Step(
         path=path,
         create=tuple(
-            manifests.decode(_mapping(item, f"{path}.create[{i}]", origin), origin, f"{path}.create[{i}]")
+            _created(_mapping(item, f"{path}.create[{i}]", origin), f"{path}.create[{i}]", origin, classes)
             for i, item in enumerate(_items(step, "create", path, origin))
         ),
         together=together,
@@ -75,6 +81,25 @@ def _step(step: object, path: str, origin: Origin, manifests: Manifests) -> Step
         ),
         wait=_wait(step.get("wait"), f"{path}.wait", origin),
     )
+
+
+def _created(
+    manifest: Mapping[str, Any], path: str, origin: Origin, classes: list[objects.PriorityClass]
+) -> objects.KubernetesObject:
+    """The object a step creates: decoded, checked and with its priority, as an API server would take it."""
+    try:
+        found = decode_object(manifest, origin)
+        if isinstance(found, objects.PriorityClass):
+            classes.append(found)
+        if isinstance(found, objects.PodGroup):
+            check_groups([Loaded(found, origin, 0, 0.0)], [])
+        return PriorityAdmission(classes).resolve(found)
+    except InputError as error:
+        where = ".".join(filter(None, (path, error.path)))
+        raise InputError(origin, error.message, path=where, subject=error.subject) from None
+    except FieldError as error:
+        where = ".".join(filter(None, (path, error.path)))
+        raise InputError(origin, error.message, path=where, subject=name_of(found)) from None
 
 
 def _deletion(item: object, path: str, origin: Origin) -> tuple[str, str, str]:

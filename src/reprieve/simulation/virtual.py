@@ -17,6 +17,8 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from reprieve.api import objects
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.outcome import Preemption
@@ -65,8 +67,11 @@ class VirtualCluster:
 
     # -- objects come and go -----------------------------------------------------------------------
 
-    def add(self, item: objects.KubernetesObject, created: float) -> None:
-        """Create an object; kinds the scheduler does not read are ignored."""
+    def add(self, item: objects.KubernetesObject, created: float) -> PodRecord | None:
+        """Create an object; kinds the scheduler does not read are ignored. Returns the record of a pod that lives.
+
+        A pod whose UID is in use already (names stand in for missing UIDs) gets one of its own.
+        """
         engine, now = self.engine, self.now
         if isinstance(item, objects.Node):
             engine.set_node(item, now)
@@ -79,10 +84,15 @@ class VirtualCluster:
             else:
                 engine.set_budget(item)
         elif isinstance(item, objects.Pod):
+            if (item.metadata.uid or _key(item)) in self.records:
+                uid = f"{item.metadata.uid or _key(item)}#{len(self.records)}"
+                item = replace(item, metadata=replace(item.metadata, uid=uid))
             record = engine.set_pod(item, now, created=created)
             if record is not None:
                 self.records[record.uid] = record
                 self._budgets_stale = True
+            return record
+        return None
 
     def delete(self, kind: str, namespace: str, name: str) -> bool:
         """Delete an object; returns whether it was there."""

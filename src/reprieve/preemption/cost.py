@@ -1,0 +1,29 @@
+"""What an eviction costs, for choosing between domains and placements (preemption.md 3)."""
+
+from collections.abc import Sequence
+
+from reprieve.preemption.outcome import Verdict
+
+Cost = tuple[int, int, int, int, float]
+_OFFSET = 1 << 31
+"""Added to every priority before summing, so that negative ones count right."""
+
+
+def cost_of(verdicts: Sequence[Verdict]) -> Cost | None:
+    """A sortable cost, cheapest first; None where nobody has to go.
+
+    In order: units that violate a budget; the highest victim priority; the sum of the victims' priorities; the number
+    of victim pods; and the earliest start among the highest-priority victims, later being cheaper.
+    """
+    evicted = [v for v in verdicts if v.evicted]
+    if not evicted:
+        return None
+    highest = max(v.unit.priority for v in evicted)
+    earliest = min(v.unit.start for v in evicted if v.unit.priority == highest)
+    return (
+        sum(1 for v in evicted if v.violates_pdb),
+        highest,
+        sum((v.unit.priority + _OFFSET) * len(v.unit.pods) for v in evicted),
+        sum(len(v.unit.pods) for v in evicted),
+        -earliest,
+    )

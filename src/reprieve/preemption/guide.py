@@ -1,0 +1,121 @@
+"""Which of equally good nodes to take, so that the important units need not go.
+
+The placement of a preempting group is what its scheduling algorithm gives with all potential victims gone
+(preemption.md 4.2-4.3); where scores tie, that leaves a choice, and taking the first node by name would evict whoever
+happens to run there.  The guide walks the units as a reprieve does - budget violators first, then by importance - and
+keeps each one that leaves enough room *somewhere* for all the pods that can be placed at all.  Nodes with room beside
+the kept units are preferred among ties.
+
+It is worked out by counting how many of the group's pods each node holds, which needs identical pods and nothing but
+resources in play; otherwise there is no guide and names decide.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import CycleState, TieBreaker
+from reprieve.framework.profile import Profile
+from reprieve.preemption.order import reprieve_order
+from reprieve.preemption.room import only_resources
+from reprieve.preemption.units import PreemptionUnit
+
+
+class SparingGuide(TieBreaker):
+    """`spare`: int64[rows], how many more pods of the group each node takes beside the units worth keeping."""
+
+    def __init__(self, spare: npt.NDArray[np.int64]) -> None:
+        self._spare = spare
+
+    def narrow(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """See `TieBreaker.narrow`."""
+        preferred = rows[self._spare[rows] > 0]
+        return preferred if len(preferred) else rows
+
+    def took(self, row: int) -> None:
+        """See `TieBreaker.took`."""
+        self._spare[row] -= 1
+
+
+def sparing_guide(
+    cluster: ClusterState,
+    profile: Profile,
+    evaluator: Evaluator,
+    pods: Sequence[PodRecord],
+    priority: int,
+    units: Sequence[PreemptionUnit],
+) -> SparingGuide | None:
+    """The guide for a group of identical pods, in a view where all the units are displaced; None if there is none."""
+    first = evaluator.identity(pods[0])
+    if first is None or any(evaluator.identity(pod) != first for pod in pods):
+        return None
+    state = CycleState(cluster, pods[0])
+    if not only_resources(profile, [state]):
+        return None
+    wanted = [(column, amount) for column, amount in pods[0].signature.requests]
+    left = _left(cluster, evaluator, state, [column for column, _ in wanted], priority)
+    room = [column.tolist() for column in left]
+    holds = np.min([column // amount for column, (_, amount) in zip(left, wanted, strict=True)], axis=0)
+    spare = holds.tolist()
+    surplus = sum(spare) - len(pods)
+    if surplus <= 0:
+        return None
+    for unit in reprieve_order(cluster, units):
+        surplus = _keep(unit, room, spare, wanted, surplus)
+    return SparingGuide(np.array(spare, dtype=np.int64))
+
+
+def _left(
+    cluster: ClusterState, evaluator: Evaluator, state: CycleState, columns: Sequence[int], priority: int
+) -> npt.NDArray[np.int64]:
+    """`int64[columns, rows]`: what is free for the group; nothing on nodes it may not use."""
+    nodes = cluster.nodes
+    n = len(nodes)
+    left = nodes.allocatable[columns, :n] - nodes.used[columns, :n]
+    for row, there in nodes.nominated.items():
+        for pod in there.values():
+            if pod.row < 0 and pod.priority >= priority:
+                left[:, row] -= pod.signature.delta[columns]
+    usable = evaluator.view(state).static_mask
+    result: npt.NDArray[np.int64] = np.where(usable, np.maximum(left, 0), 0)
+    return result
+
+
+def _keep(
+    unit: PreemptionUnit,
+    room: list[list[int]],
+    spare: list[int],
+    wanted: Sequence[tuple[int, int]],
+    surplus: int,
+) -> int:
+    """Put the unit back if the surplus of places allows it; returns the surplus that remains."""
+    change: dict[int, list[int]] = {}
+    for pod, row in zip(unit.pods, unit.rows, strict=True):
+        delta = pod.signature.delta
+        sums = change.get(row)
+        if sums is None:
+            change[row] = [int(delta[column]) for column, _ in wanted]
+        else:
+            for index, (column, _) in enumerate(wanted):
+                sums[index] += int(delta[column])
+    loss = 0
+    after: dict[int, int] = {}
+    for row, sums in change.items():
+        if spare[row]:
+            fewest = min(
+                (free[row] - taken) // amount for free, taken, (_, amount) in zip(room, sums, wanted, strict=True)
+            )
+            after[row] = max(fewest, 0)
+            loss += spare[row] - after[row]
+    if loss > surplus:
+        return surplus
+    for row, sums in change.items():
+        for free, taken in zip(room, sums, strict=True):
+            free[row] -= taken
+    for row, fewest in after.items():
+        spare[row] = fewest
+    return surplus - loss

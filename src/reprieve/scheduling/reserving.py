@@ -1,0 +1,42 @@
+"""Reserve and Permit: what happens between choosing a node and binding (scheduling.md 2)."""
+
+from reprieve.framework.plugin import CycleState
+from reprieve.framework.status import SUCCESS, Code, PluginError, Status
+from reprieve.scheduling.decision import Binding
+from reprieve.scheduling.running import RunningProfile
+
+
+def reserve(running: RunningProfile, binding: Binding) -> Status:
+    """Run Reserve, then Permit, for a pod that was just assumed.
+
+    SUCCESS: bind it; WAIT: a Permit plugin decides later; anything else: refused, and already unreserved.
+    """
+    state = CycleState(running.cluster, binding.pod)
+    try:
+        for plugin in running.profile.reserves:
+            status = running.contained(plugin.name, "Reserve", plugin.reserve, state, binding.row)
+            if not status.ok:
+                unreserve(running, binding)
+                return Status(status.code, status.reason, plugin.name)
+        waits = SUCCESS
+        for permit in running.profile.permits:
+            status = running.contained(permit.name, "Permit", permit.permit, state, binding.row)
+            if status.code is Code.WAIT:
+                waits = Status(Code.WAIT, status.reason, permit.name)
+            elif not status.ok:
+                unreserve(running, binding)
+                return Status(status.code, status.reason, permit.name)
+        return waits
+    except PluginError as error:
+        unreserve(running, binding)
+        return Status(Code.ERROR, str(error), error.plugin)
+
+
+def unreserve(running: RunningProfile, binding: Binding) -> None:
+    """Undo every Reserve, in reverse order; an error of one plugin does not keep the others from theirs."""
+    state = CycleState(running.cluster, binding.pod)
+    for plugin in reversed(running.profile.reserves):
+        try:
+            plugin.unreserve(state, binding.row)
+        except Exception as error:
+            running.complaints.append(PluginError(plugin.name, "Unreserve", error))
