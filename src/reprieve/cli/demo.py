@@ -11,7 +11,8 @@ def command() -> None:
 
     Ends by itself; exit code 0 only if what must happen happened.
     """
-    from reprieve.cli.plan import DEFAULT_MAX_BYTES, answer_for, read_options, read_size
+    from reprieve.cli.options import read_options, read_size
+    from reprieve.cli.plan import DEFAULT_MAX_BYTES, answer_for
     from reprieve.cli.render import plan_sections
     from reprieve.cli.terminal import show_sections
     from reprieve.simulation.demo import ACTS, DIRECTORY, check

@@ -22,7 +22,7 @@ def command(
 
     Tasks arrive in order of creation and nobody leaves: those that find no room are left out and counted on stderr.
     """
-    from reprieve.cli.plan import read_size
+    from reprieve.cli.options import read_size
     from reprieve.simulation.openb import TraceError, fill, read_nodes, read_tasks, write
 
     if output.suffix not in _FORMATS:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reprieve.cli.options import read_options, read_size
 from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
 
 if TYPE_CHECKING:
@@ -98,35 +99,6 @@ def answer_for(files: list[str], options: "PlanOptions", max_bytes: int) -> "Ans
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
-
-
-def read_options(
-    *, first_decision: bool = False, config: str | None = None, feature_gates: str = "", seed: int | None = None
-) -> "PlanOptions":
-    """Options from what was typed. A wrong gate or configuration ends the command with exit code 2."""
-    from reprieve.framework.gates import FeatureGates, GateError
-    from reprieve.simulation.plan import PlanOptions
-
-    if config is not None:
-        refuse("--config: configuration files are not supported yet")
-    try:
-        gates = FeatureGates.parse(feature_gates)
-    except GateError as error:
-        refuse(f"--feature-gates: {error}")
-    return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
-
-
-def read_size(option: str, text: str) -> int:
-    """A number of bytes, in Kubernetes quantity notation."""
-    from reprieve.api.quantity import QuantityError, parse, value
-
-    try:
-        size = value(parse(text))
-    except QuantityError as error:
-        refuse(f"{option}: {error}")
-    if size <= 0:
-        refuse(f"{option}: want a size above 0, found {text!r}")
-    return size
 
 
 def document(plan: "Plan", output: Format) -> str:

@@ -22,6 +22,8 @@ MOST_ROWS = 20
 MOST_NODES = 6
 MOST_SPARED = 5
 MOST_NAMES = 4
+NOT_TRIED = "not tried yet"
+"""Of a pod whose turn has not come when the plan stops at the first decision."""
 
 Group = tuple[str, str]
 """(namespace, name)."""
@@ -53,10 +55,10 @@ def _verdict(plan: Plan, account: Account) -> Section:
     elif placed == asked:
         title, tone = f"{'The pod is' if asked == 1 else f'All {asked} pods are'} placed.", Tone.GOOD
     elif outcomes["Nominated"]:
-        title = f"{placed} of {asked} pods placed, {outcomes['Nominated']} wait for room that is being made."
+        title = f"{placed} of {asked} pods placed, {outcomes['Nominated']} waiting for room that is being made."
         tone = Tone.WAITING
     else:
-        title, tone = f"{placed} of {asked} pods placed, {asked - placed} wait.", Tone.WAITING
+        title, tone = f"{placed} of {asked} pods placed, {asked - placed} waiting.", Tone.WAITING
     units = [unit for made in account.preemptions for unit in made.units if unit.evicted]
     if units:
         pods = sum(len(unit.pods) for unit in units)
@@ -193,7 +195,7 @@ def _waiting(
         first = f"pod {pods[0].namespace}/{pods[0].name}"
         who = first if len(pods) == 1 else f"{first} and {len(pods) - 1} more"
         cells = (who, count(len(pods), "pod"), _with_node(pods[0]) if len(pods) == 1 else outcome)
-        rows.append(Row(cells, below=(message,) if message else (), tone=Tone.WAITING))
+        rows.append(Row(cells, below=(message or NOT_TRIED,), tone=Tone.WAITING))
     if not rows:
         return None
     return Section("Waiting", ("", "", ""), *_first(rows), tone=Tone.WAITING)
@@ -203,7 +205,8 @@ def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> t
     """The group's message and its members' most frequent ones; what another one says already is left out."""
     frequent = Counter(pod.message for pod in pods if pod.message).most_common(most)
     messages = dict.fromkeys([*([group] if group else []), *(text for text, _ in frequent)])
-    return tuple(m for m in messages if not any(m != other and m in other for other in messages))
+    told = tuple(m for m in messages if not any(m != other and m in other for other in messages))
+    return told or (NOT_TRIED,)
 
 
 def _outcomes(pods: Sequence[PodOutcome]) -> str:

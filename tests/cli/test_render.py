@@ -1,0 +1,98 @@
+"""What the text says of answers that are too large to list (rules of the rendering alone)."""
+
+import pytest
+
+from reprieve.cli.render import MOST_ROWS, _seconds, _spread, plan_sections
+from reprieve.cli.sections import plain
+from reprieve.simulation.report import Account, Answer, Plan, PodOutcome, PreemptionAccount, Stats, UnitAccount
+
+
+def pod(name: str, node: str | None, group: str | None = None, message: str | None = None) -> PodOutcome:
+    outcome = "Scheduled" if node else "Unschedulable"
+    return PodOutcome(
+        namespace="a", name=name, pod_group=group, priority=0, outcome=outcome, node_name=node, message=message
+    )
+
+
+def text(*pods: PodOutcome, preemptions: tuple[PreemptionAccount, ...] = ()) -> str:
+    plan = Plan(pods=pods, stats=Stats(seconds=12345.678, virtual_seconds=0, attempts=1))
+    account = Account(nodes=3, running_before=0, running_after=0, preemptions=preemptions)
+    return plain(plan_sections(Answer(plan, account)))
+
+
+def unit(name: str, *, evicted: bool = True, running: float | None = None) -> UnitAccount:
+    return UnitAccount(
+        unit=f"a/{name}",
+        whole_group=False,
+        pods=(f"a/{name}",),
+        nodes=("n1",),
+        priority=1,
+        violates_pdb=False,
+        evicted=evicted,
+        why="with it back, a/x would not fit on n1: Insufficient cpu" if evicted else "",
+        running_seconds=running,
+    )
+
+
+def preemption(*units: UnitAccount) -> PreemptionAccount:
+    return PreemptionAccount("pod a/x", 9, "n1", 0.0, (("a/x", "n1"),), units, 1)
+
+
+def test_long_tables_end_with_a_count_of_what_is_left_out() -> None:
+    shown = text(*(pod(f"p{i:03d}", "n1") for i in range(MOST_ROWS + 7)))
+    assert f"p{MOST_ROWS - 1:03d}" in shown
+    assert f"p{MOST_ROWS:03d}" not in shown
+    assert "... and 7 more (-o json lists them all)" in shown
+
+
+def test_pods_that_wait_for_the_same_reason_are_told_once() -> None:
+    shown = text(*(pod(f"p{i}", None, message="0/3 nodes are available: 3 Insufficient cpu.") for i in range(500)))
+    assert shown.count("Insufficient cpu") == 1
+    assert "pod a/p0 and 499 more  500 pods  Unschedulable" in shown
+
+
+def test_victims_of_one_node_for_one_reason_are_told_together() -> None:
+    shown = text(preemptions=(preemption(*(unit(f"v{i}", running=60.0 + 3600 * i) for i in range(6))),))
+    assert "pods a/v0, a/v1, a/v2, a/v3 and 2 more  6 pods" in shown
+    assert "1 min to 5 h 1 min" in shown
+    assert shown.count("why: ") == 1
+
+
+def test_the_most_important_spared_are_named_and_the_others_counted() -> None:
+    shown = text(preemptions=(preemption(unit("v"), *(unit(f"s{i}", evicted=False) for i in range(8))),))
+    assert "Spared: 8 workloads of lower priority" in shown
+    assert "pod a/s4" in shown
+    assert "pod a/s5" not in shown
+    assert "... and 3 more" in shown
+
+
+def test_a_group_without_its_object_and_partly_placed() -> None:
+    shown = text(pod("g-0", "n1", "g"), pod("g-1", None, "g", "no room"))
+    assert "group a/g  1/2 pods placed  1 on n1" in shown
+    assert "group a/g  1 of 2 pods  Unschedulable\n      no room" in shown
+
+
+def test_nodes_are_listed_fullest_first_and_the_others_counted() -> None:
+    pods = [pod(f"p{i}", f"n{i % 9}") for i in range(10)]
+    assert _spread(pods) == "2 on n0, 1 on n1, 1 on n2, 1 on n3, 1 on n4, 1 on n5, 3 on 3 more nodes"
+
+
+def test_nothing_of_the_wall_clock_is_told() -> None:
+    assert "12345" not in text(pod("p", "n1"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (0.25, "0.25 s"),
+        (31, "31 s"),
+        (60, "1 min"),
+        (61.4, "1 min 1 s"),
+        (3600, "1 h"),
+        (3600 * 26, "1 d 2 h"),
+        (86400 * 2 + 59, "2 d"),
+    ],
+)
+def test_durations_are_told_in_their_two_largest_units(seconds: float, words: str) -> None:
+    assert _seconds(seconds) == words

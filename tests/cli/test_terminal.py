@@ -1,0 +1,65 @@
+"""How sections look: rich in a terminal, plain elsewhere; nothing is cut off, NO_COLOR is honoured."""
+
+import io
+import re
+
+import pytest
+
+from reprieve.cli import terminal
+from reprieve.cli.sections import Row, Section, Tone, plain
+from reprieve.cli.terminal import drawn, show_sections
+
+LONG = "with it back, " + ", ".join(f"default/member-{i}" for i in range(12)) + " would not fit"
+LONG_NAME = "pod with-a-rather-long-name-" + "x" * 60
+SECTIONS = [
+    Section("All placed.", notes=("Nobody is evicted.",), tone=Tone.GOOD),
+    Section("Evicted", ("workload", "size", "on"), (Row(("pod a", "1 pod", "n1"), below=(LONG,)),), tone=Tone.BAD),
+    Section("Spared", ("workload", "size", "on"), (Row((LONG_NAME, "1 pod", "n1")),)),
+]
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")
+CONTROL = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_plain_text_aligns_columns_and_keeps_long_lines_whole() -> None:
+    text = plain(SECTIONS)
+    assert f"      {LONG}\n" in text
+    first = ["All placed.", "  Nobody is evicted.", "", "Evicted", "  workload  size   on", "  pod a     1 pod  n1"]
+    assert text.splitlines()[: len(first)] == first
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_terminal_folds_long_text_and_loses_nothing(width: int) -> None:
+    shown = CONTROL.sub("", drawn(SECTIONS, width=width))
+    assert max(map(len, shown.splitlines())) <= width
+    letters = re.sub(r"[\s─]", "", shown)
+    assert all(word in letters for word in ("Nobody is evicted. " + LONG).split())
+    assert letters.count("x") == 60
+    assert "…" not in shown
+
+
+def test_a_terminal_gets_colours_unless_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(terminal, "show", written.append)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    show_sections(SECTIONS, Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    show_sections(SECTIONS, Terminal())
+    coloured, colourless = written
+    assert COLOUR.search(coloured)
+    assert not COLOUR.search(colourless)
+
+
+@pytest.mark.parametrize(("out", "term"), [(io.StringIO(), "xterm"), (Terminal(), "dumb")])
+def test_pipes_and_dumb_terminals_get_plain_text(out: io.StringIO, term: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(terminal, "show", written.append)
+    monkeypatch.setenv("TERM", term)
+    show_sections(SECTIONS, out)
+    assert written == [plain(SECTIONS)]

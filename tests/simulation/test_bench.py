@@ -1,0 +1,135 @@
+"""The speed scenarios: their layout (performance.md), the fields of the figures, the exponent. Sizes are tiny here."""
+
+import json
+from collections import Counter
+
+import msgspec
+import pytest
+
+from reprieve.simulation.bench import running, scenarios, series
+from reprieve.simulation.bench.scenarios import DEFAULT, FAMILIES, SCENARIOS, Scenario, at_size, named
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run
+
+TINY = {
+    "basic": Scenario("tiny", "basic", 5, 10),
+    "preempt": Scenario("tiny", "preempt", 4, 3),
+    "gang": Scenario("tiny", "gang", 4, 12),
+    "gangs": Scenario("tiny", "gangs", 40, 250),
+    "gang-preempt": Scenario("tiny", "gang-preempt", 12, 5),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) -> None:
+    measured = running.run(TINY[family])
+    figures = msgspec.to_builtins(measured)
+    assert list(figures) == [
+        *("scenario", "nodes", "pods", "seconds", "decisionSeconds", "podsPerSecond", "attemptMs", "peakRssMb"),
+        "versions",
+    ]
+    assert list(figures["attemptMs"]) == ["p50", "p99"]
+    assert list(figures["versions"]) == ["reprieve", "python", "numpy"]
+    assert (figures["nodes"], figures["pods"]) == (TINY[family].nodes, TINY[family].pods)
+    assert (figures["decisionSeconds"] is not None) == ("preempt" in family)
+    assert 0 < figures["attemptMs"]["p50"] <= figures["attemptMs"]["p99"]
+    assert figures["seconds"] >= (figures["decisionSeconds"] or 0)
+    assert figures["podsPerSecond"] == pytest.approx(figures["pods"] / figures["seconds"], rel=0.01)
+    assert 10 < figures["peakRssMb"] < 10_000
+
+
+def test_a_scenario_that_cannot_end_is_no_figure() -> None:
+    with pytest.raises(running.NotBoundError, match="too-much: 0 of 33 pods bound"):
+        running.run(Scenario("too-much", "gang", 4, 33))
+
+
+@pytest.mark.parametrize(("nodes", "units"), [(1000, 651), (5000, 3117)])
+def test_running_gangs_fill_every_gpu_in_the_agreed_number_of_units(nodes: int, units: int) -> None:
+    machines = scenarios._gpu_nodes(nodes)
+    groups, pods = scenarios.running_gangs(machines)
+    assert Counter(pod.spec.node_name for pod in pods) == {machine.name: 8 for machine in machines}
+    sizes = Counter(pod.spec.scheduling_group.pod_group_name for pod in pods if pod.spec.scheduling_group)
+    singles = sum(1 for pod in pods if pod.spec.scheduling_group is None)
+    assert len(groups) + singles == units
+    assert set(sizes) == {group.name for group in groups}
+    assert all(group.disrupts_all and group.min_count == sizes[group.name] for group in groups)
+    assert all(8 <= size <= 64 for size in list(sizes.values())[:-1])
+    assert 0.7 < len(groups) / (len(groups) + singles / 8) < 0.9
+
+
+def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> None:
+    assert (
+        *("basic-500", "basic-5000", "preempt-500", "gang-1000", "gangs-100x100"),
+        *("gang-preempt-100", "gang-preempt-1000"),
+    ) == DEFAULT
+    assert set(SCENARIOS) - set(DEFAULT) == {"preempt-5000", "gang-5000", "gang-preempt-5000"}
+    sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
+    assert sizes == {
+        "basic-500": (500, 1_000),
+        "basic-5000": (5_000, 10_000),
+        "preempt-500": (500, 500),
+        "preempt-5000": (5_000, 1_000),
+        "gang-1000": (1_000, 1_000),
+        "gang-5000": (5_000, 5_000),
+        "gangs-100x100": (5_000, 10_000),
+        "gang-preempt-100": (100, 50),
+        "gang-preempt-1000": (1_000, 500),
+        "gang-preempt-5000": (5_000, 1_000),
+    }
+
+
+def test_a_family_at_a_size_is_found_by_its_name() -> None:
+    for family in FAMILIES:
+        assert named(at_size(family, 500).name) == at_size(family, 500)
+    with pytest.raises(KeyError):
+        named("nope@5")
+
+
+def test_each_scenario_runs_in_a_process_of_its_own() -> None:
+    (measured,) = series.measure([at_size("basic", 3)])
+    assert (measured.scenario, measured.nodes, measured.pods) == ("basic@3", 3, 6)
+
+
+def test_a_process_that_fails_says_why() -> None:
+    """gang@0 has no node for its one pod."""
+    with pytest.raises(series.ScenarioError, match=r"gang@0: .*0 of 1 pods bound"):
+        list(series.measure([at_size("gang", 0)]))
+
+
+def test_the_exponent_is_the_slope_in_logarithms() -> None:
+    assert series.exponent([(n, 3.0 * n**1.5) for n in (10, 20, 70)]) == pytest.approx(1.5)
+
+
+def test_growth_is_over_nodes_and_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    template = running.run(TINY["preempt"])
+
+    def fake(chosen: list[Scenario]) -> list[running.Measured]:
+        return [
+            msgspec.structs.replace(template, nodes=s.nodes, pods=s.pods, seconds=float(s.nodes) ** 2) for s in chosen
+        ]
+
+    monkeypatch.setattr(series, "measure", fake)
+    (grown,) = series.growth(["preempt"], (10, 100))
+    assert grown.exponent == pytest.approx(2.0, abs=0.01)
+
+
+def test_the_command_shows_a_list_of_figures(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCENARIOS, "basic-500", at_size("basic", 3))
+    ended = run("bench", "basic-500", "-o", "json")
+    assert (ended.code, ended.err) == (0, "")
+    (figures,) = json.loads(ended.out)
+    assert figures["scenario"] == "basic@3"
+    shown = run("bench", "basic-500")
+    assert shown.code == 0
+    assert "basic@3" in shown.out
+
+
+def test_the_command_names_what_there_is(run: Run) -> None:
+    assert run("bench", "--list").out.split() == [*SCENARIOS, *FAMILIES]
+
+
+def test_a_failed_scenario_ends_the_command_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCENARIOS, "basic-500", at_size("gang", 0))
+    ended = run("bench", "basic-500", "-o", "json")
+    assert (ended.code, ended.out) == (1, "")
+    assert "0 of 1 pods bound" in ended.err
