@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.datastructures import Headers
-
 from reprieve.controlplane import errors, openapi
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import ANONYMOUS, AUTHENTICATED, MASTERS, Authorizer
@@ -48,6 +46,16 @@ class AppOptions:
     future_wait: float = 3.0
     server_address: str = ""
     times: WatchTimes = field(default_factory=WatchTimes)
+
+
+def read_headers(scope: Scope) -> dict[str, str]:
+    """Return the request's headers by lower-case name; repeated ones are joined by commas."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key = name.decode("latin-1")
+        text = value.decode("latin-1")
+        headers[key] = f"{headers[key]},{text}" if key in headers else text
+    return headers
 
 
 class App:
@@ -85,7 +93,7 @@ class App:
             return
         if scope["type"] != "http":
             return
-        headers = Headers(scope=scope)
+        headers = read_headers(scope)
         gzip = "gzip" in headers.get("accept-encoding", "")
         try:
             reply = await self._answer(scope, headers, receive, send)
@@ -114,7 +122,7 @@ class App:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Reply | None:
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> Reply | None:
         user = self._impersonated(self._authenticate(headers), headers)
         target = read_target(scope["method"], scope["path"], scope["query_string"])
         self.authorizer.check(user, target.attributes)
@@ -156,7 +164,7 @@ class App:
 
     # -- who -----------------------------------------------------------------------------------------------
 
-    def _authenticate(self, headers: Headers) -> User:
+    def _authenticate(self, headers: Mapping[str, str]) -> User:
         header = headers.get("authorization", "")
         if not header:
             if self.options.anonymous:
@@ -168,7 +176,7 @@ class App:
             raise _unauthorized()
         return user
 
-    def _impersonated(self, user: User, headers: Headers) -> User:
+    def _impersonated(self, user: User, headers: Mapping[str, str]) -> User:
         """Let system:masters act as somebody else (kubectl --as)."""
         name = headers.get("impersonate-user")
         if not name:
@@ -178,7 +186,8 @@ class App:
                 "users", "", name, f'User "{user.name}" cannot impersonate resource "users" in API group "" at the '
                 "cluster scope"
             )  # fmt: skip
-        return User(name, (*headers.getlist("impersonate-group"), AUTHENTICATED))
+        groups = [group.strip() for group in headers.get("impersonate-group", "").split(",") if group.strip()]
+        return User(name, (*groups, AUTHENTICATED))
 
     # -- paths that are no resource ------------------------------------------------------------------------
 

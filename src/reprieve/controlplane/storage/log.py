@@ -29,6 +29,11 @@ FORMAT = 1
 CHECKPOINT_BYTES = 8 * 1024 * 1024
 """How much is appended before the WAL is copied back into the main file."""
 
+WAL_BYTES = 32 * 1024 * 1024
+"""How large the WAL may grow before it is started afresh."""
+
+_PAGE = 4096
+
 _SCHEMA = """
 CREATE TABLE changes (
     revision INTEGER PRIMARY KEY,
@@ -284,7 +289,11 @@ class SqliteLog:
         if self._closed:
             return
         try:
-            self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            _, frames, _ = self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if frames * _PAGE > WAL_BYTES:
+                # A writer that never pauses never lets the passive form start the WAL afresh. Almost all is
+                # copied by now, so this holds up the writer for little more than one fsync.
+                self._copier.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
             raise StorageError(f"{self.path}: cannot be checkpointed ({error})") from error
 

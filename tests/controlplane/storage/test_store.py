@@ -1,0 +1,290 @@
+"""The store against a plain model of history: lists as of any revision, watches, rollback, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from reprieve.controlplane.storage import (
+    CompactedError,
+    FutureRevisionError,
+    MovedError,
+    SqliteLog,
+    StorageError,
+    Store,
+    Stored,
+    Subscription,
+    VolatileLog,
+)
+from reprieve.controlplane.storage.log import Row
+from reprieve.controlplane.storage.store import Limits
+
+NAMES = ("a", "b", "c")
+SPACES = ("", "ns1", "ns2")
+State = dict[tuple[str, str], tuple[int, str]]
+
+
+def body(name: str, value: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"v": value}}, "data": value}
+
+
+def write(store: Store, space: str, name: str, value: str) -> Stored:
+    return store.put("things", space, name, body(name, value), store.head("things", space, name))
+
+
+class Model(RuleBasedStateMachine):
+    """Random writes, compactions and watches; after each step every retained revision lists as the model says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store()
+        self.states: dict[int, State] = {1: {}}
+        self.log: list[tuple[int, str, tuple[str, str], str]] = []
+        self.watches: list[tuple[Subscription, int, list[tuple[str, int]]]] = []
+
+    def _advance(self, kind: str, key: tuple[str, str], value: str) -> None:
+        last = max(self.states)
+        state = dict(self.states[last])
+        if kind == "DELETED":
+            del state[key]
+        else:
+            state[key] = (last + 1, value)
+        self.states[last + 1] = state
+        self.log.append((last + 1, kind, key, value))
+
+    @rule(space=st.sampled_from(SPACES), name=st.sampled_from(NAMES), value=st.sampled_from("xyz"))
+    def put(self, space: str, name: str, value: str) -> None:
+        existed = (space, name) in self.states[max(self.states)]
+        write(self.store, space, name, value)
+        self._advance("MODIFIED" if existed else "ADDED", (space, name), value)
+
+    @rule(space=st.sampled_from(SPACES), name=st.sampled_from(NAMES))
+    def delete(self, space: str, name: str) -> None:
+        current = self.states[max(self.states)].get((space, name))
+        state = self.store.head("things", space, name)
+        assert (state is None) == (current is None)
+        if state is not None and current is not None:
+            self.store.delete(state)
+            self._advance("DELETED", (space, name), current[1])
+
+    @rule()
+    def commit(self) -> None:
+        self.store.flush()
+
+    @rule(back=st.integers(0, 6))
+    def compact(self, back: int) -> None:
+        self.store.flush()
+        self.store.compact(self.store.revision - back)
+
+    @rule(back=st.integers(0, 6))
+    def watch(self, back: int) -> None:
+        self.store.flush()
+        since = self.store.revision - back
+        if since < self.store.compacted:
+            with pytest.raises(CompactedError):
+                self.store.subscribe("things", since=since)
+        else:
+            self.watches.append((self.store.subscribe("things", since=since), since, []))
+
+    @precondition(lambda self: self.watches)
+    @invariant()
+    def watchers_saw_every_change_once_in_order(self) -> None:
+        self.store.flush()
+        for subscription, since, seen in self.watches:
+            seen.extend((event.type, event.state.revision) for event in subscription.take())
+            assert seen == [(kind, revision) for revision, kind, _, _ in self.log if revision > since]
+
+    @invariant()
+    def every_retained_revision_lists_as_it_was(self) -> None:
+        self.store.flush()
+        for revision, state in self.states.items():
+            if revision < self.store.compacted:
+                with pytest.raises(CompactedError):
+                    self.store.page("things", at=revision)
+                continue
+            page = self.store.page("things", at=revision)
+            assert [(s.key, s.revision) for s in page.states] == sorted((k, v[0]) for k, v in state.items())
+            assert page.revision == revision
+
+    @invariant()
+    def pages_add_up(self) -> None:
+        whole = [s.key for s in self.store.page("things", "ns1").states]
+        found: list[tuple[str, str]] = []
+        after = None
+        while True:
+            page = self.store.page("things", "ns1", after=after, limit=1)
+            found.extend(s.key for s in page.states)
+            assert page.remaining == len(whole) - len(found)
+            if not page.more:
+                break
+            after = page.states[-1].key
+        assert found == whole
+
+
+Model.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestModel = Model.TestCase
+
+
+def test_a_write_must_build_on_the_newest_state() -> None:
+    store = Store()
+    first = write(store, "", "a", "x")
+    second = store.put("things", "", "a", body("a", "y"), first)
+    with pytest.raises(MovedError):
+        store.put("things", "", "a", body("a", "z"), first)
+    with pytest.raises(MovedError):
+        store.put("things", "", "a", body("a", "z"), None)
+    with pytest.raises(MovedError):
+        store.delete(first)
+    store.delete(second)
+    assert store.get("things", "", "a") is None
+
+
+def test_readers_see_only_what_is_committed() -> None:
+    log = RecordingLog()
+    store = Store(log)
+    write(store, "", "a", "x")
+    assert log.batches == []
+    assert store.get("things", "", "a") is not None  # the read commits first
+    assert log.batches == [[2]]
+
+
+class RecordingLog(VolatileLog):
+    """Notes the revisions of each transaction; fails when told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.broken = False
+
+    def append(self, rows: Sequence[Row]) -> None:
+        if self.broken:
+            raise StorageError("disk full")
+        self.batches.append([row.revision for row in rows])
+
+
+def test_writes_of_one_turn_are_one_transaction() -> None:
+    log = RecordingLog()
+    store = Store(log)
+
+    async def one(name: str) -> None:
+        write(store, "", name, "x")
+        await store.settled()
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(one(f"n{index}") for index in range(10)))
+
+    asyncio.run(all_at_once())
+    assert log.batches == [list(range(2, 12))]
+
+
+def test_a_failed_commit_is_told_and_undone() -> None:
+    asyncio.run(fail_and_go_on())
+
+
+async def fail_and_go_on() -> None:
+    log = RecordingLog()
+    store = Store(log)
+    write(store, "", "kept", "x")
+    await store.settled()
+    watcher = store.subscribe("things")
+    log.broken = True
+    write(store, "", "kept", "y")
+    write(store, "", "new", "y")
+    with pytest.raises(StorageError, match="disk full"):
+        await store.settled()
+    log.broken = False
+    assert store.get("things", "", "new") is None
+    kept = store.get("things", "", "kept")
+    assert kept is not None
+    assert kept.decode()["data"] == "x"
+    again = write(store, "", "new", "z")
+    await store.settled()
+    assert again.revision == 3
+    assert [event.state.name for event in watcher.take()] == ["new"]
+
+
+def test_history_is_bounded_in_changes_and_bytes() -> None:
+    store = Store(limits=Limits(history_changes=100, history_bytes=10**9))
+    for number in range(2000):
+        write(store, "", f"n{number % 7}", str(number))
+        store.flush()
+    assert store.revision - store.compacted < 100 + 513
+    small = Store(limits=Limits(history_changes=10**6, history_bytes=20_000))
+    for number in range(500):
+        write(small, "", "a", "x" * 200 + str(number))
+        small.flush()
+    assert (small.revision - small.compacted) * 250 < 20_000 * 1.2
+
+
+def test_a_slow_watcher_overflows_alone() -> None:
+    store = Store(limits=Limits(watch_events=10))
+    slow, quick = store.subscribe("things"), store.subscribe("things")
+    seen = 0
+    for number in range(50):
+        write(store, "", "a", str(number))
+        store.flush()
+        seen += len(quick.take())
+    assert slow.overflowed
+    assert slow.take() == []
+    assert (seen, quick.overflowed) == (50, False)
+
+
+def test_a_selector_turns_changes_into_comings_and_goings() -> None:
+    """README "Behaviours that surprise": leaving a selection is DELETED with the old state and the new revision."""
+    store = Store()
+    watcher = store.subscribe("things", match=lambda state: state.labels.get("v") == "in")
+    for value in ("out", "in", "in", "out"):
+        write(store, "", "a", value)
+    state = store.head("things", "", "a")
+    assert state is not None
+    store.delete(state)
+    store.flush()
+    events = [(event.type, event.state.revision, event.state.decode()["data"]) for event in watcher.take()]
+    assert events == [("ADDED", 3, "in"), ("MODIFIED", 4, "in"), ("DELETED", 5, "in")]
+
+
+def test_future_revisions_are_named() -> None:
+    with pytest.raises(FutureRevisionError):
+        Store().page("things", at=99)
+
+
+def test_a_restart_keeps_objects_history_and_revisions(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store = Store(SqliteLog(path))
+    for name in NAMES:
+        write(store, "ns1", name, "1")
+    gone = write(store, "ns1", "b", "2")
+    store.delete(gone)
+    store.flush()
+    store.compact(3)
+    before = store.revision
+    store.close()
+    again = Store(SqliteLog(path))
+    assert again.revision == before
+    assert [s.name for s in again.page("things").states] == ["a", "c"]
+    assert [s.name for s in again.page("things", at=4).states] == ["a", "b", "c"]
+    watcher = again.subscribe("things", since=4)
+    assert [(e.type, e.state.name) for e in watcher.take()] == [("MODIFIED", "b"), ("DELETED", "b")]
+    with pytest.raises(CompactedError):
+        again.subscribe("things", since=2)
+    assert write(again, "ns1", "d", "1").revision == before + 1
+    again.close()
+
+
+def test_revisions_do_not_go_back_when_everything_is_deleted_and_compacted(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store = Store(SqliteLog(path))
+    store.delete(write(store, "", "a", "1"))
+    store.flush()
+    store.compact(store.revision)
+    last = store.revision
+    store.close()
+    again = Store(SqliteLog(path))
+    assert write(again, "", "b", "1").revision == last + 1
+    again.close()
