@@ -1,0 +1,6 @@
+"""`python -m reprieve`."""
+
+from reprieve.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tests, room by room; `building` makes the clusters they run on."""
