@@ -54,14 +54,17 @@ _CONTENT = re.compile(r"^(?!---[ \t\r]*$|---[ \t]+#|\.\.\.[ \t\r]*$)[ \t]*[^\s#]
 _LONGEST_NUMBER: Final = 400
 _BEFORE = r"[ \n\t\r,\[{]"
 _WORD = r"[yYnNoO][esESnNfFoO]{0,2}[ \t]*(?:[\r\n,\]}#:]|\Z)"
+_KEY = r"(?:[-+.0-9][-+.0-9a-fA-FxXoO_]*|[tT]rue|TRUE|[fF]alse|FALSE|[nN]ull|NULL|\.\w+|~|)[ \t]*:(?:[ \t\r\n,}\]]|\Z)"
 _NUMBER = r"[-+]?0[0-9xXoObB_]"
 _DIFFERENT = (
     re.compile(rf"\n[ \t?-]{{{MAX_DEPTH - 1}}}"),
     re.compile(rf"{_BEFORE}{_WORD}"),
     re.compile(rf"{_BEFORE}{_NUMBER}"),
+    re.compile(rf"{_BEFORE}(?=[-+.0-9tTfFnN~:]){_KEY}"),
     re.compile(rf"[0-9]{{{_LONGEST_NUMBER}}}"),
 )
 _MARKED = (
+    ("\t", re.compile(r"\t")),
     ("_", re.compile(rf"{_BEFORE}[-+]?[0-9][0-9.]*_")),
     ("&", re.compile(rf"{_BEFORE}&\w")),
     ("*", re.compile(rf"{_BEFORE}\*\w")),
@@ -72,7 +75,7 @@ _MARKED = (
     ('":', re.compile(rf'":(?:{_WORD}|{_NUMBER}|[&*!])')),
     ("':", re.compile(rf"':(?:{_WORD}|{_NUMBER}|[&*!])")),
 )
-_DIFFERENT_START = re.compile(rf"(?:---)?[ \t]*(?:{_WORD}|{_NUMBER}|[&*!?]|[ \t?-]{{{MAX_DEPTH - 1}}})")
+_DIFFERENT_START = re.compile(rf"(?:---)?[ \t]*(?:{_WORD}|{_NUMBER}|{_KEY}|[&*!?]|[ \t?-]{{{MAX_DEPTH - 1}}})")
 _LINE_BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
 _ALLOWED_BYTES = bytes(byte for byte in range(256) if byte in b"\t\n\r" or (byte >= 32 and byte != 127))
 
@@ -80,7 +83,7 @@ _ALLOWED_BYTES = bytes(byte for byte in range(256) if byte in b"\t\n\r" or (byte
 def _alike(part: str) -> bool:
     """Whether both readers are sure to read a document alike."""
     return (
-        part[-1] not in " \t"  # a block scalar may end in it
+        (part[-1] == "\n" or ("|" not in part and ">" not in part))  # they end an open block scalar differently
         and not any(pattern.search(part) for pattern in _DIFFERENT)
         and not any(mark in part and pattern.search(part) for mark, pattern in _MARKED)
         and _DIFFERENT_START.match(part) is None

@@ -1,0 +1,124 @@
+"""Hostile and broken input: one clear error, under 2 s of processor time and 500 MB, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import json, resource, sys
+from reprieve.api.errors import InputError
+from reprieve.api.loading import load
+try:
+    load([sys.argv[1]])
+    error = None
+except InputError as found:
+    error = str(found)
+used = resource.getrusage(resource.RUSAGE_SELF)
+peak = int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
+print(json.dumps([error, used.ru_utime + used.ru_stime, peak]))  # ru_maxrss would count the parent's memory
+"""
+HEAD = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": '
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c, resources: {requests: {cpu: %s}}}]}\n"
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)
+)
+MERGES = "m0: &m0 {a: 1, b: 2}\n" + "".join(
+    f"m{j}: &m{j} {{<<: [{','.join([f'*m{j - 1}'] * 50)}]}}\n" for j in range(1, 40)
+)
+
+CASES = {
+    "deep.json": (HEAD + "[" * 10_000 + "]" * 10_000 + "}", "nested deeper than 100 levels"),
+    "deep-ignored.json": (HEAD + '{"x":' * 10_000 + "1" + "}" * 10_001, "nested deeper than 100 levels"),
+    "open.json": ("[" * 5_000_000, "nested deeper than 100 levels"),
+    "deep.yaml": ("a: " + "[" * 10_000 + "]" * 10_000, "nested deeper than 100 levels"),
+    "deep-block.yaml": ("".join(" " * i + "a:\n" for i in range(10_000)), "nested deeper than 100 levels"),
+    "deep-dashes.yaml": ("- " * 200_000 + "x", "nested deeper than 100 levels"),
+    "bomb.yaml": (BOMB, "aliases stand for more than 200000 values"),
+    "quadratic.yaml": ("a: &a [" + "x," * 20_000 + "]\nb: [" + "*a," * 20_000 + "]\n", "aliases stand for more than"),
+    "merges.yaml": (MERGES, "aliases stand for more than"),
+    "truncated.json": ('{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Po', "document 1: invalid JSON: Input data was truncated"),
+    "truncated.yaml": ("apiVersion: v1\nkind: Pod\nmetadata: {name: 'x", "invalid YAML: while scanning a quoted scalar"),
+    "digits.yaml": (POD % ("9" * 1_000_000), "spec.containers[0].resources.requests[cpu]: Invalid value"),
+    "digits.json": (HEAD + "9" * 1_000_000 + "}", "document 1"),
+    "quantity.yaml": (POD % "1x", 'requests[cpu]: Invalid value: "1x"'),
+    "documents.yaml": ("---\n" * 5_000_000, "more than 1000000 documents"),
+    "nul.yaml": ("a: b\0\n", "control characters are not allowed"),
+    "scalar.yaml": ("hello", "must be an object with apiVersion and kind"),
+    "list.json": ("[1, 2]", "must be an object with apiVersion and kind"),
+    "nameless.yaml": ("metadata: {name: a}", "kind: Required value"),
+}  # fmt: skip
+
+
+def run(path: Path) -> tuple[str | None, float, float]:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-500:]
+    error, seconds, megabytes = json.loads(done.stdout)
+    return error, seconds, megabytes
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_broken_input_gives_one_clear_error_cheaply(name: str, tmp_path: Path) -> None:
+    text, message = CASES[name]
+    path = tmp_path / name
+    path.write_text(text)
+    error, seconds, megabytes = run(path)
+    assert error is not None
+    assert error.startswith(str(path))
+    assert message in error
+    assert "\n" not in error
+    assert len(error) < 1200
+    assert seconds < 2
+    assert megabytes < 500
+
+
+def test_input_over_the_limit_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "big.yaml"
+    with path.open("wb") as file:
+        file.truncate(10 * 1024**3)  # sparse
+    error, seconds, megabytes = run(path)
+    assert error is not None
+    assert "the input is larger than 67108864 bytes" in error
+    assert seconds < 1
+    assert megabytes < 100
+
+
+def test_endless_input_is_read_no_further_than_the_limit() -> None:
+    error, seconds, megabytes = run(Path("/dev/zero"))
+    assert error is not None
+    assert "the input is larger than 67108864 bytes" in error
+    assert seconds < 2
+    assert megabytes < 500
+
+
+def test_importing_the_room_is_light() -> None:
+    program = "import sys, reprieve.api.loading; print([m for m in ('yaml', 'yaml_rs', 'pydantic', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_cluster_of_the_size_of_the_public_trace_is_read_in_time(tmp_path: Path) -> None:
+    nodes = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{i}"}, "status": {"capacity": {"cpu": "96"}}}
+        for i in range(1523)
+    ]
+    requests = {"requests": {"cpu": "2", "memory": "4Gi"}}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{i}"},
+            "spec": {"nodeName": f"n{i % 1523}", "containers": [{"name": "c", "resources": requests}]},
+        }
+        for i in range(8152)
+    ]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes + pods}))
+    error, seconds, megabytes = run(path)
+    assert error is None
+    assert seconds < 1.5
+    assert megabytes < 200

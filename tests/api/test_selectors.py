@@ -1,0 +1,194 @@
+"""Selectors: apimachinery labels and fields, component-helpers nodeaffinity."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprieve.api.objects import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
+from reprieve.api.selectors import (
+    Requirement,
+    Selector,
+    SelectorError,
+    compile_label_selector,
+    compile_match_labels,
+    compile_node_selector,
+    parse_field_selector,
+    parse_label_selector,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "matches"),
+    [
+        ("", {}, True),
+        ("a=b", {"a": "b"}, True),
+        ("a==b", {"a": "c"}, False),
+        ("a=", {"a": ""}, True),
+        ("c!=d", {}, True),  # != holds without the key
+        ("c!=d", {"c": "d"}, False),
+        ("e in (x,y)", {"e": "y"}, True),
+        ("e in (x, y)", {"e": "z"}, False),
+        ("e in (x,)", {"e": ""}, True),  # an empty value may be listed
+        ("e notin (x,y)", {}, True),
+        ("e notin (x,y)", {"e": "x"}, False),
+        ("f", {"f": ""}, True),
+        ("!f", {"f": "1"}, False),
+        ("! f", {}, True),
+        ("g>1", {"g": "2"}, True),
+        ("g>1", {"g": "x"}, False),
+        ("g<1", {"g": "0"}, True),
+        ("in in (in)", {"in": "in"}, True),
+        ("a=b,c!=d,e in (x,y),!f,g>1", {"a": "b", "e": "x", "g": "10"}, True),
+        ("a=b,c!=d,e in (x,y),!f,g>1", {"a": "b", "e": "x", "g": "1"}, False),
+        ("example.com/a=b", {"example.com/a": "b"}, True),
+    ],
+)
+def test_text_as_kubectl_sends_it(text: str, labels: dict[str, str], matches: bool) -> None:
+    assert parse_label_selector(text).matches(labels) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("app in a", "unable to parse requirement: found 'a' expected: '('"),  # a recorded answer
+        ("app=-bad-", 'unable to parse requirement: values[0][app]: Invalid value: "-bad-": a valid label'),
+        ("-x", 'unable to parse requirement: key: Invalid value: "-x"'),
+        ("a=b,", "expected: identifier"),
+        ("a b", "found 'b', expected: in,notin"),
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        ("a>x", "the value must be an integer"),
+        ("a in (x y)", "expected: ',', or ')'"),
+        ("a in (x", "expected: ',', or ')'"),
+        ("=", "expected: identifier"),
+        ("a=" * 40_000, "longer than"),
+    ],
+)
+def test_text_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        parse_label_selector(text)
+    assert message in str(caught.value)
+
+
+WORDS = st.from_regex(r"[a-z][a-z0-9]{0,6}", fullmatch=True)
+REQUIREMENTS = st.one_of(
+    st.builds(
+        Requirement, WORDS, st.sampled_from(["In", "NotIn"]), st.lists(WORDS, min_size=1, unique=True).map(tuple)
+    ),
+    st.builds(Requirement, WORDS, st.sampled_from(["Exists", "DoesNotExist"])),
+    st.builds(Requirement, WORDS, st.sampled_from(["Gt", "Lt"]), st.tuples(st.integers(-99, 99).map(str))),
+)
+
+
+@given(st.lists(REQUIREMENTS), st.dictionaries(WORDS, st.one_of(WORDS, st.integers(-99, 99).map(str))))
+def test_a_selector_survives_being_written_and_read(found: list[Requirement], labels: dict[str, str]) -> None:
+    selector = Selector(tuple(found))
+    assert parse_label_selector(str(selector)).matches(labels) == selector.matches(labels)
+
+
+@given(st.text(alphabet="ab=!<>(), in", max_size=30))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(SelectorError):  # nothing else may be raised
+        assert parse_label_selector(text).matches({"a": "b"}) in (True, False)
+
+
+def test_an_absent_selector_matches_nothing_and_an_empty_one_everything() -> None:
+    assert not compile_label_selector(None).matches({})
+    assert compile_label_selector(LabelSelector()).matches({"a": "b"})
+    assert compile_label_selector(LabelSelector()).everything
+    assert compile_match_labels({}).matches({})
+
+
+def test_match_labels_and_expressions_all_hold() -> None:
+    selector = compile_label_selector(
+        LabelSelector(
+            match_labels={"app": "a"},
+            match_expressions=(LabelSelectorRequirement(key="tier", operator="NotIn", values=("x",)),),
+        )
+    )
+    assert selector.matches({"app": "a"})
+    assert not selector.matches({"app": "a", "tier": "x"})
+    assert not selector.matches({"tier": "y"})
+    assert [requirement.key for requirement in selector.requirements] == ["app", "tier"]
+
+
+def test_an_unknown_operator_is_refused() -> None:
+    broken = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator="Gt", values=("1",)),))
+    with pytest.raises(SelectorError):
+        compile_label_selector(broken)
+
+
+def _term(operator: str, *values: str, field: bool = False) -> NodeSelectorTerm:
+    requirement = NodeSelectorRequirement(key="metadata.name" if field else "k", operator=operator, values=values)
+    return (
+        NodeSelectorTerm(match_fields=(requirement,)) if field else NodeSelectorTerm(match_expressions=(requirement,))
+    )
+
+
+@pytest.mark.parametrize(
+    ("terms", "labels", "matches"),
+    [
+        ((), {"k": "1"}, False),  # no term, no node
+        ((NodeSelectorTerm(),), {"k": "1"}, False),  # an empty term matches no node
+        ((_term("Gt", "5"),), {"k": "6"}, True),
+        ((_term("Gt", "5"),), {"k": "5"}, False),
+        ((_term("Lt", "5"),), {"k": "-6"}, True),
+        ((_term("Lt", "5"),), {"k": "x"}, False),
+        ((_term("Lt", "5"),), {}, False),
+        ((_term("Lt", "5"),), {"k": "9" * 30}, False),  # not an int64
+        ((_term("DoesNotExist"),), {}, True),
+        ((_term("In", "a"), _term("In", "n1", field=True)), {"k": "b"}, True),  # one of the terms
+        ((_term("NotIn", "n1", field=True),), {}, False),
+    ],
+)
+def test_node_selectors(terms: tuple[NodeSelectorTerm, ...], labels: dict[str, str], matches: bool) -> None:
+    compiled = compile_node_selector(NodeSelector(node_selector_terms=terms))
+    assert compiled.matches(labels, "n1") is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("metadata.name=p1", True),
+        ("metadata.name==p1,status.phase!=Failed", True),
+        ("spec.nodeName=", True),  # absent reads as empty
+        ("spec.nodeName!=", False),
+        ("spec.hostNetwork=true", True),
+        (r"metadata.note=a\,b\=c\\d", True),
+        ("metadata.name!=p1", False),
+    ],
+)
+def test_field_selectors(text: str, matches: bool) -> None:
+    manifest = {
+        "metadata": {"name": "p1", "note": "a,b=c\\d"},
+        "spec": {"hostNetwork": True},
+        "status": {"phase": "Running"},
+    }
+    assert parse_field_selector(text).matches(manifest) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "metadata.name in (p1)",
+            "invalid selector: 'metadata.name in (p1)'; can't understand 'metadata.name in (p1)'",
+        ),
+        (r"a=\x", "invalid escape sequence"),
+        ("a=b=c", "unescaped '='"),
+    ],
+)
+def test_field_selectors_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        parse_field_selector(text)
+    assert message in str(caught.value)

@@ -1,0 +1,133 @@
+"""Versions of Workload and PodGroup: the table of api.md, both directions."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.api.errors import FieldError
+from reprieve.api.objects import Pod
+from reprieve.api.versions import SERVED_VERSIONS, from_internal, pod_group_name, to_internal
+
+V1BETA1, V1ALPHA3, V1ALPHA2 = SERVED_VERSIONS
+
+GROUP: dict[str, Any] = {
+    "apiVersion": V1BETA1,
+    "kind": "PodGroup",
+    "metadata": {"name": "g"},
+    "spec": {
+        "workloadRef": {"workloadName": "w", "templateName": "t"},
+        "schedulingPolicy": {"gang": {"minCount": 2}},
+        "disruptionMode": {"all": {}},
+        "priorityClassName": "high",
+    },
+    "status": {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}, {"type": "DisruptionTarget"}]},
+}
+GROUP_ALPHA2: dict[str, Any] = {
+    "apiVersion": V1ALPHA2,
+    "kind": "PodGroup",
+    "metadata": {"name": "g"},
+    "spec": {
+        "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
+        "schedulingPolicy": {"gang": {"minCount": 2}},
+        "disruptionMode": "PodGroup",
+        "priorityClassName": "high",
+    },
+    "status": {"conditions": [{"type": "PodGroupScheduled", "status": "True"}, {"type": "DisruptionTarget"}]},
+}
+TEMPLATE = {"name": "t", "schedulingPolicy": {"basic": {}}}
+WORKLOAD: dict[str, Any] = {
+    "apiVersion": V1BETA1,
+    "kind": "Workload",
+    "metadata": {"name": "w"},
+    "spec": {"podGroupTemplates": [{**TEMPLATE, "disruptionMode": {"single": {}}}, {**TEMPLATE, "name": "u"}]},
+}
+WORKLOAD_ALPHA2: dict[str, Any] = {
+    "apiVersion": V1ALPHA2,
+    "kind": "Workload",
+    "metadata": {"name": "w"},
+    "spec": {"podGroupTemplates": [{**TEMPLATE, "disruptionMode": "Pod"}, {**TEMPLATE, "name": "u"}]},
+}
+
+
+@pytest.mark.parametrize(("internal", "older"), [(GROUP, GROUP_ALPHA2), (WORKLOAD, WORKLOAD_ALPHA2)])
+def test_v1alpha2_says_the_same_in_other_words(internal: dict[str, Any], older: dict[str, Any]) -> None:
+    before = copy.deepcopy((internal, older))
+    assert to_internal(older) == internal
+    assert from_internal(internal, V1ALPHA2) == older
+    assert (internal, older) == before  # neither direction changes what it is given
+
+
+@pytest.mark.parametrize("manifest", [GROUP, WORKLOAD])
+@pytest.mark.parametrize("version", [V1ALPHA3, "scheduling.reprieve.dev/v1beta1"])
+def test_v1alpha3_and_the_crd_group_have_the_internal_shape(manifest: dict[str, Any], version: str) -> None:
+    other = {**manifest, "apiVersion": version}
+    assert to_internal(other) == manifest
+    assert from_internal(manifest, version) == other
+
+
+def test_older_versions_cannot_say_preemption_policy() -> None:
+    group = {**GROUP, "spec": {**GROUP["spec"], "preemptionPolicy": "Never"}}
+    assert from_internal(group, V1ALPHA2) == GROUP_ALPHA2
+    workload = {**WORKLOAD, "spec": {"podGroupTemplates": [{**TEMPLATE, "preemptionPolicy": "Never"}]}}
+    for version in (V1ALPHA3, V1ALPHA2):
+        assert from_internal(workload, version)["spec"] == {"podGroupTemplates": [TEMPLATE]}
+
+
+def test_coscheduling_min_member_is_min_count() -> None:
+    found = to_internal(
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g"},
+            "spec": {"minMember": 3, "scheduleTimeoutSeconds": 10},
+            "status": {"phase": "Running"},
+        }
+    )
+    assert found == {
+        "apiVersion": V1BETA1,
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+
+
+@pytest.mark.parametrize("kind", ["Workload", "PodGroup"])
+def test_v1alpha1_is_refused_and_the_replacement_named(kind: str) -> None:
+    manifest = {"apiVersion": "scheduling.k8s.io/v1alpha1", "kind": kind}
+    with pytest.raises(FieldError) as caught:
+        to_internal(manifest)
+    assert "use scheduling.k8s.io/v1beta1" in str(caught.value)
+    assert "spec.schedulingGroup.podGroupName" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"disruptionMode": "All"}, "spec.disruptionMode"),  # recorded: supported values "Pod", "PodGroup"
+        ({"disruptionMode": {"all": {}}}, "spec.disruptionMode"),
+        ({"podGroupTemplateRef": {}}, "spec.podGroupTemplateRef"),  # recorded: must specify one of workload
+    ],
+)
+def test_values_without_an_internal_form(spec: dict[str, Any], path: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        to_internal({"apiVersion": V1ALPHA2, "kind": "PodGroup", "spec": spec})
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("labels", "native", "expected"),
+    [
+        ({}, None, None),
+        ({"scheduling.reprieve.dev/pod-group": "a"}, None, "a"),
+        ({"scheduling.x-k8s.io/pod-group": "b"}, None, "b"),
+        ({"scheduling.x-k8s.io/pod-group": "b", "scheduling.reprieve.dev/pod-group": "a"}, None, "a"),
+        ({"scheduling.reprieve.dev/pod-group": "a"}, "n", "n"),  # the native field wins
+    ],
+)
+def test_the_group_of_a_pod(labels: dict[str, str], native: str | None, expected: str | None) -> None:
+    spec = {"schedulingGroup": {"podGroupName": native}} if native else {}
+    assert pod_group_name(msgspec.convert({"metadata": {"labels": labels}, "spec": spec}, Pod)) == expected
