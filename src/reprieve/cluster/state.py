@@ -263,7 +263,11 @@ class ClusterState:
             self._rewind(mark)
             self._depth -= 1
             if not self._depth:
-                self.touched.cut(8 * len(self.nodes) + 4096)
+                self.trim()
+
+    def trim(self) -> None:
+        """Keep the touch log short; called when nothing is going on, so that it never grows with time."""
+        self.touched.cut(8 * len(self.nodes) + 4096)
 
     @contextmanager
     def overlay(self, placed: Sequence[tuple[PodRecord, int]]) -> Iterator[None]:
@@ -370,7 +374,7 @@ class ClusterState:
 
     def _touch(self, row: int) -> None:
         self.touched.rows.append(row)
-        self.touched.cut(8 * len(self.nodes) + 4096)
+        self.trim()
 
     def _touch_members(self, group: GroupState) -> None:
         for pod in group.members.values():

@@ -91,7 +91,10 @@ class PreEnqueuePlugin(Plugin):
     """Says whether an entity may enter the active queue at all."""
 
     concerns_group: ClassVar[bool] = False
-    """The answer is the same for all members of a group: only one of them is asked about."""
+    """The answer is the same for all members of a group: only one of them is asked about.
+
+    Hints of such a plugin are asked for events of the entity's own group, and for events of no group.
+    """
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
         """Success, or why the pod has to wait."""

@@ -68,7 +68,10 @@ class SchedulingQueue:
         self._hints: dict[str, Hints] = {}
         self._pod_gates: dict[str, list[PreEnqueuePlugin]] = {}
         self._group_gates: dict[str, list[PreEnqueuePlugin]] = {}
+        self._of_groups: set[str] = set()
+        """Plugins that look at groups alone: an event of one group is no news to them for another."""
         for name, profile in profiles.items():
+            self._of_groups |= {p.name for p in profile.pre_enqueue if p.concerns_group}
             self._pod_gates[name] = [p for p in profile.pre_enqueue if not p.concerns_group]
             self._group_gates[name] = [p for p in profile.pre_enqueue if p.concerns_group]
             for plugin in profile.plugins:
@@ -244,9 +247,19 @@ class SchedulingQueue:
             if entity.key != but:
                 entity.events.append(event)
         for plugin in self._interested[event.kind]:
-            for entity in list(self._rejected.get(plugin, {}).values()):
+            for entity in self._concerned(plugin, event):
                 if entity.key != but and self._helps(entity, (plugin,), event, cache):
                     self._reactivate(entity, now)
+
+    def _concerned(self, plugin: str, event: ClusterEvent) -> list[Entity]:
+        """Unschedulable entities the plugin rejected and that the event may be news to."""
+        rejected = self._rejected.get(plugin)
+        if not rejected:
+            return []
+        if plugin in self._of_groups and event.group is not None:
+            entity = rejected.get(f"group/{event.group}")
+            return [entity] if entity is not None else []
+        return list(rejected.values())
 
     def tick(self, now: float) -> None:
         """Let time pass: backoffs end, and those that waited too long are tried again."""

@@ -182,6 +182,7 @@ class Engine:
             return None
         self.attempts += 1
         decision = self._apply(entity, self._decide(entity), now)
+        self.cluster.trim()
         self._check()
         return decision
 

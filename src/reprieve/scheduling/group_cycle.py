@@ -130,7 +130,8 @@ def schedule_group(
     if outcome is not None and isinstance(outcome.proposal, Preemption):
         return _wait(running, key, group, pods, found, outcome.proposal)
     if found.feasible:
-        return _bind(running, key, group, pods, found, retry_now=False)
+        # The others are tried again at once: with these bound they may be worth a preemption of their own.
+        return _bind(running, key, group, pods, found, retry_now=True)
     clear = outcome is None or outcome.clear_nomination
     return _reject(key, group, pods, found, texts, clear=clear)
 
