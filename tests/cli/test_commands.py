@@ -210,7 +210,7 @@ def test_a_reader_that_has_gone_away_ends_the_command_quietly() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write) as gone:
-        command = [sys.executable, "-m", "reprieve.cli.main", "plan", "-f", str(PLANS / "eviction.yaml"), "-o", "json"]
+        command = [sys.executable, "-m", "reprieve", "plan", "-f", str(PLANS / "eviction.yaml"), "-o", "json"]
         ended = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (141, "")
 

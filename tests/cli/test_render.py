@@ -53,7 +53,7 @@ def test_pods_that_wait_for_the_same_reason_are_told_once() -> None:
 
 def test_victims_of_one_node_for_one_reason_are_told_together() -> None:
     shown = text(preemptions=(preemption(*(unit(f"v{i}", running=60.0 + 3600 * i) for i in range(6))),))
-    assert "pods a/v0, a/v1, a/v2, a/v3 and 2 more  6 pods" in shown
+    assert "pods a/v0, v1, v2, v3 and 2 more  6 pods" in shown
     assert "1 min to 5 h 1 min" in shown
     assert shown.count("why: ") == 1
 

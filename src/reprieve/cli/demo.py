@@ -23,22 +23,14 @@ def command() -> None:
         files = [str(DIRECTORY / file) for file in act.files]
         answer = answer_for(files, read_options(), limit)
         opening = Section(act.title, notes=act.story)
-        closing = Section("What this shows", notes=(*act.lesson, f"Again: reprieve plan {_typed(files)}"))
+        closing = Section("What this shows", notes=act.lesson)
         if number:
             show("\n")
         show_sections([opening, *plan_sections(answer), closing])
         for difference in check(act, answer):
             as_expected = False
             note(f"unexpected: {act.title}: {difference}")
+    again = (f"reprieve plan -f {' -f '.join(act.files)}" for act in ACTS)
+    show("\n")
+    show_sections([Section("Try it yourself", notes=(*again, f"in {DIRECTORY}"))])
     raise typer.Exit(Exit.DONE if as_expected else Exit.NOT_SO)
-
-
-def _typed(files: list[str]) -> str:
-    return " ".join(f"-f {_short(file)}" for file in files)
-
-
-def _short(file: str) -> str:
-    """The path from here, where that is shorter."""
-    import os
-
-    return min((os.path.relpath(file), file), key=len)

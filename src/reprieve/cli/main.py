@@ -53,7 +53,3 @@ def main() -> None:
     except CommandError as error:
         note(f"error: {error}")
         sys.exit(error.code)
-
-
-if __name__ == "__main__":
-    main()

@@ -127,7 +127,8 @@ def _victims(alike: Sequence[UnitAccount]) -> Row:
     if len(alike) == 1:
         who, size, ran = _unit(first), len(first.pods), _ran(first)
     else:
-        names = ", ".join(unit.unit for unit in alike[:MOST_NAMES])
+        space = f"{first.unit.partition('/')[0]}/"
+        names = ", ".join([first.unit, *(unit.unit.removeprefix(space) for unit in alike[1:MOST_NAMES])])
         more = f" and {len(alike) - MOST_NAMES} more" if len(alike) > MOST_NAMES else ""
         who, size, ran = f"pods {names}{more}", len(alike), _ran_between(alike)
     budget = ("although a PodDisruptionBudget forbids it: nothing else would do",) if first.violates_pdb else ()

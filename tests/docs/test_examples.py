@@ -1,0 +1,156 @@
+"""Every example of README.md and docs/ is run, and prints what the page says.
+
+REPRIEVE_UPDATE_DOCS=1 writes the output anew where it differs.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import Block, Command, alike, blocks, commands
+
+ROOT = Path(__file__).parents[2]
+TRACE = ROOT.parent / "shared" / "data"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAM = f"{sys.executable} -m reprieve"
+LANGUAGES = {"yaml", "console", "sh", "python", "text"}
+MARK = "--- end of a command ---"
+
+
+def ids(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A directory to run a page in: the examples, the trace if there is one, and `reprieve` on the path."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "reprieve"
+    program.write_text(f'#!/bin/sh\nexec {PROGRAM} "$@"\n')
+    program.chmod(0o755)
+    for name in ("examples", "src"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for file in TRACE.glob("openb_*.csv"):
+        (tmp_path / file.name).symlink_to(file)
+    return tmp_path
+
+
+def shell(script: str, desk: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{desk / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": ""}
+    environment.pop("COLUMNS", None)
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=desk,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+def run_console(typed: list[str], desk: Path) -> list[tuple[int, str]]:
+    """Exit code and output of each command, run one after the other in one shell."""
+    script = "".join(f"{substitute(line)}\nstatus=$?; echo; echo '{MARK}' $status; (exit $status)\n" for line in typed)
+    parts = re.split(rf"^\n?{MARK} (\d+)\n", shell(script, desk).stdout.replace(f"\n\n{MARK}", f"\n{MARK}"), flags=re.M)
+    return [(int(code), out) for out, code in zip(parts[::2], parts[1::2], strict=False)]
+
+
+def substitute(line: str) -> str:
+    """`make demo` shows what the command shows; that the target runs it is tested beside."""
+    return "reprieve demo" if line == "make demo" else line
+
+
+def skipped(block: Block) -> bool:
+    return "needs=trace" in block.flags and not TRACE.is_dir()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_examples_print_what_the_page_says(page: Path, desk: Path) -> None:
+    told: list[str] = []
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"{page}:{block.line}"
+        if block.file is not None:
+            (desk / block.file).write_text(block.text)
+        if skipped(block):
+            continue
+        if block.language == "console":
+            told += check_console(page, block, desk)
+        elif block.language == "sh":
+            script = "\n".join(line.replace("make ", f"make -n -C {ROOT} ", 1) for line in block.text.splitlines())
+            ended = shell(f"set -e\n{script}", desk)
+            assert ended.returncode == 0, f"{page}:{block.line}\n{ended.stdout}"
+        elif block.language == "python":
+            program = subprocess.run(
+                [sys.executable, "-W", "error", "-c", block.text], cwd=desk, capture_output=True, text=True, check=False
+            )
+            assert program.returncode == 0, f"{page}:{block.line}\n{program.stderr}"
+    assert not told, "\n".join(told)
+
+
+def check_console(page: Path, block: Block, desk: Path) -> list[str]:
+    wanted = list(commands(block))
+    ended = run_console([command.typed for command in wanted], desk)
+    assert len(ended) == len(wanted), f"{page}:{block.line}: a command ended the shell"
+    told = []
+    for index, (command, (code, printed)) in enumerate(zip(wanted, ended, strict=True)):
+        asked = index + 1 < len(wanted) and wanted[index + 1].typed == "echo $?"
+        if code and not asked:
+            told.append(f"{page}:{block.line}: {command.typed}: exit code {code}\n{printed}")
+        elif not alike(printed, command.printed):
+            if os.environ.get("REPRIEVE_UPDATE_DOCS"):
+                update(page, command, printed)
+            else:
+                told.append(f"{page}:{block.line}: {command.typed} printed:\n{printed}")
+    return told
+
+
+def update(page: Path, command: Command, printed: str) -> None:
+    before = f"$ {command.typed}\n{command.printed}"
+    text = page.read_text()
+    assert text.count(before) == 1, f"{page}: {command.typed} is there more than once"
+    page.write_text(text.replace(before, f"$ {command.typed}\n{printed}"))
+
+
+def test_make_demo_runs_the_command_and_make_test_everything() -> None:
+    targets = (ROOT / "Makefile").read_text()
+    assert "\ndemo: $(READY)\n\t@$(BIN)/reprieve demo\n" in targets
+    test = targets.split("\ntest: lint\n")[1].split("\n\n")[0]
+    assert "pytest" in test
+    lint = targets.split("\nlint: $(READY)\n")[1].split("\n\n")[0]
+    assert all(tool in lint for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_every_option_of_plan_is_told() -> None:
+    page = (ROOT / "docs" / "plan.md").read_text()
+    options = subprocess.run([*PROGRAM.split(), "plan", "--help"], capture_output=True, text=True, check=True).stdout
+    for option in set(re.findall(r"--[a-z][a-z-]+", options)) - {"--help"}:
+        assert f"`{option}`" in page, option
+
+
+def test_every_runtime_and_development_dependency_has_its_reason() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    for requirement in project["dependencies"] + project["optional-dependencies"]["dev"]:
+        name = re.split(r"[><=~ ]", requirement)[0]
+        assert re.search(rf"^\|[^|]*\b{re.escape(name)}(?![\w-])", page, re.MULTILINE), name
+
+
+def test_alike_takes_three_dots_for_any_lines() -> None:
+    assert alike("a\nb\nc\n", "a\n...\nc\n")
+    assert alike("a\nc\n", "a\n...\nc\n")
+    assert not alike("a\nb\n", "a\n...\nc\n")
+    assert not alike("a.\n", "ab\n")
