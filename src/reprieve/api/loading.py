@@ -137,7 +137,25 @@ def load(
         if remaining < 0:
             raise _too_large(name, max_bytes)
         collector.read(name, data)
-    manifests = collector.manifests
+    return _finished(collector.manifests, complete, classes)
+
+
+def read(documents: Sequence[tuple[str, str | bytes | Mapping[str, Any]]], *, complete: bool = True) -> Manifests:
+    """`load` for what is in memory: (name, YAML or JSON text, or one object as plain data).
+
+    The names stand for files in errors; `complete` as in `load`. Raises `InputError`.
+    """
+    collector = _Collector()
+    for name, document in documents:
+        if isinstance(document, Mapping):
+            collector.take(document, Origin(name))
+        else:
+            collector.read(name, document.encode() if isinstance(document, str) else document)
+    return _finished(collector.manifests, complete, ())
+
+
+def _finished(manifests: Manifests, complete: bool, classes: Sequence[PriorityClass]) -> Manifests:
+    """What needs the whole input: duplicates, references, priorities."""
     refuse_duplicates(manifests.all())
     check_groups(manifests.pod_groups, manifests.pods)
     if complete:
@@ -245,6 +263,12 @@ class _Collector:
                 self._data(document.data, Origin(name, number, document.line), 0)
         except YamlError as error:
             raise InputError(Origin(name, number + 1, error.line), f"invalid YAML: {error}") from None
+
+    def take(self, data: Mapping[str, Any], origin: Origin) -> None:
+        """Add one object given as plain data."""
+        if _depth(data) > MAX_DEPTH:
+            raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
+        self._data(data, origin, 0)
 
     def _data(self, data: Any, origin: Origin, depth: int) -> None:
         """Add one object given as plain data."""
