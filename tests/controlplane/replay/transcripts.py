@@ -18,10 +18,12 @@ import aiohttp
 import yaml
 from yarl import URL
 
-from replay.comparing import Bindings, Comparison
+from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import AUTHENTICATED, MASTERS
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
+
+from .comparing import Bindings, Comparison
 
 DIRECTORY = Path(__file__).parents[4] / "shared" / "reference" / "apiserver-1.36"
 
@@ -219,7 +221,13 @@ def _is_plain_bookmark(event: Any) -> bool:
 @asynccontextmanager
 async def replaying(options: ServeOptions | None = None) -> AsyncIterator[Replay]:
     """Serve on a free port without TLS, with the users of the recordings."""
-    chosen = options or ServeOptions(tls=False, anonymous=True, future_wait=0.05)
+    chosen = options or ServeOptions(
+        tls=False,
+        anonymous=True,
+        future_wait=0.05,
+        # The recorded server ran without the ServiceAccount plugin.
+        steps=lambda registry: admission_steps(registry, off=("ServiceAccount",)),
+    )
     async with serving(chosen) as server:
         for token, user in _USERS.items():
             server.control_plane.tokens.add(token, user)

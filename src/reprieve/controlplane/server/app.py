@@ -139,7 +139,11 @@ class App:
             stream = WatchStream(
                 self.registry, self.renderer, kind, namespace, options, answer, query, self.options.times
             )
-            await self._stream(stream, receive, send)
+            try:
+                await self._stream(stream, receive, send)
+            except Exception:
+                # The answer has begun: all that is left is to break it off.
+                log.exception("watch %s failed", scope["path"])
             return None
         body = b""
         if target.verb not in ("get", "list"):

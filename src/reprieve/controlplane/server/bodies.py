@@ -19,6 +19,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 LIMIT = 3 * 1024 * 1024
 """Longest request body in bytes (as upstream)."""
 
+_SWALLOWED = 8 * LIMIT
+"""How much of a body that is too long is read and forgotten, so that the client gets to read the answer."""
+
 _YAML_DEPTH = 100
 _YAML_NODES = 200_000
 _PREVIEW = 30
@@ -36,27 +39,25 @@ class Disconnected(Exception):  # noqa: N818 - not a failure: the client went aw
 
 async def read_body(receive: Receive, content_length: int | None) -> bytes:
     """Return the whole body; raises 413 over the limit."""
-    if content_length is not None and content_length > LIMIT:
+    if content_length is not None and content_length > _SWALLOWED:
         raise too_large()
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise Disconnected
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        if len(body) > LIMIT:
-            raise too_large()
-        return body
-    chunks, size = [body], len(body)
-    while message.get("more_body"):
+    chunks: list[bytes] = []
+    size = 0
+    while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
-        chunk = message.get("body", b"")
+        chunk: bytes = message.get("body", b"")
         size += len(chunk)
-        if size > LIMIT:
+        if size <= LIMIT:
+            chunks.append(chunk)
+        elif size > _SWALLOWED:
             raise too_large()
-        chunks.append(chunk)
-    return b"".join(chunks)
+        if not message.get("more_body"):
+            break
+    if size > LIMIT:
+        raise too_large()
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def too_large() -> StatusError:

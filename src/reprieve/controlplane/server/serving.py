@@ -21,6 +21,7 @@ from types import TracebackType
 
 import uvicorn
 
+from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import Chain, Step
 from reprieve.controlplane.authorization import Authorizer
 from reprieve.controlplane.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
@@ -60,7 +61,7 @@ class ServeOptions:
     limits: Limits = field(default_factory=Limits)
     times: WatchTimes = field(default_factory=WatchTimes)
     future_wait: float = 3.0
-    steps: Callable[[Registry], Iterable[Step]] | None = None
+    steps: Callable[[Registry], Iterable[Step]] = admission_steps
 
 
 class ControlPlane:
@@ -115,6 +116,18 @@ class ControlPlane:
             await asyncio.gather(self._sweeper, return_exceptions=True)
         await self.custom_resources.stop()
         await self.store.aclose()
+
+
+class _Expected(logging.Filter):
+    """Keeps out what uvicorn reports about watches that were cut off on purpose."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Drop the reports of unfinished answers and of tasks cancelled at shutdown."""
+        text = record.getMessage()
+        return "without completing response" not in text and "graceful shutdown exceeded" not in text
+
+
+logging.getLogger("uvicorn.error").addFilter(_Expected())
 
 
 class _Uvicorn(uvicorn.Server):
@@ -218,7 +231,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             directory = Path(options.data_dir)
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             opened = open_log(directory / "state.db", power_safe=options.power_safe)
-            stack.callback(opened.close)
+            stack.callback(opened.close)  # harmless after the control plane has closed it
             keys = load_secrets(directory)
         control_plane = ControlPlane(
             Store(opened, limits=options.limits),

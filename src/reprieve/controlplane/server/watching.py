@@ -80,17 +80,24 @@ class WatchStream:
         except CompactedError as error:
             await self._send_error(send, str(error))
             return
+        behind = asyncio.Event()
+        subscription.on_overflow = behind.set
         sender = asyncio.ensure_future(self._pump(send, subscription, initial))
         leaving = asyncio.ensure_future(disconnected.wait())
+        lagging = asyncio.ensure_future(behind.wait())
         try:
-            await asyncio.wait({sender, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sender, leaving, lagging}, return_when=asyncio.FIRST_COMPLETED)
+            if lagging.done() and not sender.done():
+                # The client does not read; should it begin to, it is told why it is dropped.
+                await asyncio.wait({sender, leaving}, timeout=self._times.farewell)
             if sender.done():
                 sender.result()
         finally:
             self._registry.store.unsubscribe(subscription)
-            sender.cancel()
-            leaving.cancel()
-            await asyncio.gather(sender, leaving, return_exceptions=True)
+            tasks = (sender, leaving, lagging)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _open(self) -> tuple[Subscription, list[Stored] | None]:
         """Subscribe, and return the present state if the watch begins with it."""
@@ -124,7 +131,7 @@ class WatchStream:
             if await subscription.wait(max(until - now, 0.0)):
                 if subscription.overflowed:
                     why = f"too old resource version: {subscription.revision} ({self._registry.store.revision})"
-                    await asyncio.wait_for(self._send_error(send, why), times.farewell)
+                    await self._send_error(send, why)
                     return
                 # One turn of the loop gathers what other writers commit right now into the same piece.
                 await asyncio.sleep(0)

@@ -30,7 +30,7 @@ class Subscription:
     """
 
     __slots__ = (
-        "_events", "_limit_bytes", "_limit_events", "_match", "_size", "_waiter", "closed", "namespace",
+        "_events", "_limit_bytes", "_limit_events", "_match", "_size", "_waiter", "closed", "namespace", "on_overflow",
         "overflowed", "resource", "revision",
     )  # fmt: skip
 
@@ -50,6 +50,8 @@ class Subscription:
         """Changes up to this revision are accounted for in what was offered so far."""
         self.overflowed = False
         self.closed = False
+        self.on_overflow: Callable[[], None] | None = None
+        """Called once when the buffer overflows, also while nobody waits."""
         self._match = match
         self._events: deque[WatchEvent] = deque()
         self._size = 0
@@ -88,6 +90,8 @@ class Subscription:
             if len(self._events) > self._limit_events or self._size > self._limit_bytes:
                 self._events.clear()
                 self.overflowed = True
+                if self.on_overflow is not None:
+                    self.on_overflow()
                 break
         if self._events or self.overflowed:
             self.wake()

@@ -1,0 +1,122 @@
+"""Who gets in and what for (interfaces.md, "Security" of the control plane)."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reprieve.controlplane.security import load_secrets
+from reprieve.controlplane.server.serving import ServeOptions
+
+from .live import Live, config_map, live, pod
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[Live]:
+    with live() as running:
+        yield running
+
+
+@pytest.mark.parametrize("token", [None, "wrong", "a.b.c", ""])
+@pytest.mark.parametrize("path", [PODS, "/version", "/api", "/nosuch"])
+def test_without_a_known_token_everything_is_401(plane: Live, token: str | None, path: str) -> None:
+    status, body, _ = plane.request("GET", path, token=token)
+    assert (status, body["reason"]) == (401, "Unauthorized")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "verb"),
+    [
+        ("POST", PODS, "create"),
+        ("PUT", f"{PODS}/a", "update"),
+        ("PATCH", f"{PODS}/a", "patch"),
+        ("DELETE", f"{PODS}/a", "delete"),
+        ("DELETE", PODS, "deletecollection"),
+        ("POST", f"{PODS}/a/binding", "create"),
+    ],
+)
+def test_the_read_only_token_may_not_write(plane: Live, method: str, path: str, verb: str) -> None:
+    status, body, _ = plane.request(method, path, pod("a") if method in ("POST", "PUT") else None, token="reader")
+    assert (status, body["reason"]) == (403, "Forbidden")
+    assert f'User "reader" cannot {verb} resource "pods' in body["message"]
+
+
+@pytest.mark.parametrize("path", [PODS, "/api/v1/nodes", "/apis", "/version", "/openapi/v3"])
+def test_the_read_only_token_may_read(plane: Live, path: str) -> None:
+    assert plane.request("GET", path, token="reader")[0] == 200
+
+
+def test_can_i_answers_for_both_tokens(plane: Live) -> None:
+    review = {"spec": {"resourceAttributes": {"namespace": "default", "verb": "create", "resource": "pods"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    for token, allowed in (("admin", True), ("reader", False)):
+        status, body, _ = plane.request("POST", path, review, token=token)
+        assert (status, body["status"]["allowed"]) == (201, allowed)
+
+
+def test_a_service_account_token_carries_the_rights_bound_to_it(plane: Live) -> None:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    assert plane.request("POST", accounts, {"metadata": {"name": "robot"}})[0] == 201
+    status, answer, _ = plane.request("POST", f"{accounts}/robot/token", {"spec": {}})
+    assert status == 201
+    token = answer["status"]["token"]
+    assert plane.request("GET", PODS, token=token)[0] == 403
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    role = {"metadata": {"name": "see"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]}
+    binding = {
+        "metadata": {"name": "see"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "see"},
+        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "default"}],
+    }
+    assert plane.request("POST", f"{rbac}/namespaces/default/roles", role)[0] == 201
+    assert plane.request("POST", f"{rbac}/namespaces/default/rolebindings", binding)[0] == 201
+    assert plane.request("GET", PODS, token=token)[0] == 200
+    assert plane.request("GET", "/api/v1/namespaces/kube-system/pods", token=token)[0] == 403
+    assert plane.request("DELETE", f"{rbac}/namespaces/default/rolebindings/see")[0] == 200
+    assert plane.request("GET", PODS, token=token)[0] == 403
+
+
+def test_impersonation_is_for_masters(plane: Live) -> None:
+    headers = {"Impersonate-User": "jane", "Impersonate-Group": "staff"}
+    status, body, _ = plane.request("GET", PODS, headers=headers)
+    assert (status, 'User "jane" cannot list' in body["message"]) == (403, True)
+    assert "cannot impersonate" in plane.request("GET", PODS, headers=headers, token="reader")[1]["message"]
+
+
+def test_the_server_listens_on_loopback(plane: Live) -> None:
+    assert plane.url.startswith("https://127.0.0.1:")
+
+
+def test_kubeconfig_and_keys_are_for_the_owner_only(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "out" / "kubeconfig"
+    with live(ServeOptions(data_dir=tmp_path / "data", kubeconfig=kubeconfig)) as plane:
+        config = yaml.safe_load(kubeconfig.read_text())
+        assert config["clusters"][0]["cluster"]["server"] == plane.url
+        assert config["users"][0]["user"]["token"] == plane.server.keys.admin_token
+        secrets = [kubeconfig, *(p for p in (tmp_path / "data").rglob("*") if p.is_file())]
+        for path in secrets:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+        assert plane.request("POST", "/api/v1/namespaces/default/configmaps", config_map("kept"))[0] == 201
+    before = load_secrets(tmp_path / "data")
+    with live(ServeOptions(data_dir=tmp_path / "data", kubeconfig=kubeconfig)) as again:
+        assert again.server.keys == before
+        assert again.request("GET", "/api/v1/namespaces/default/configmaps/kept")[0] == 200
+
+
+def test_a_broken_token_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokens.json").write_text("{")
+    with pytest.raises(ValueError, match=r"tokens\.json: not a token file"), live(ServeOptions(data_dir=tmp_path)):
+        pass
+
+
+def test_a_taken_port_is_named() -> None:
+    with live() as first:
+        port = first.server.port
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"), live(ServeOptions(port=port)):
+            pass

@@ -1,0 +1,169 @@
+"""Bodies, bounds and forms of answers, over the wire. Each case names the recorded answer it follows."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from .live import Live, config_map, live, pod
+
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[Live]:
+    with live() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("raw", "content_type", "status", "reason"),
+    [
+        (b"", "application/json", 400, "BadRequest"),  # 071
+        (b"[]", "application/json", 400, "BadRequest"),  # 072
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "application/json", 400, "BadRequest"),
+        (b"[" * 100_000, "application/json", 400, "BadRequest"),
+        (b"a: &a [x]\n" + b"".join(b"%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c]\n" % (
+            c, c, *([c - 1] * 6)) for c in range(98, 110)), "application/yaml", 400, "BadRequest"),
+        (b"[" * 5000 + b"]" * 5000, "application/yaml", 400, "BadRequest"),
+        (b"\xff\xfe", "application/json", 400, "BadRequest"),
+        (b"hello", "text/plain", 415, "UnsupportedMediaType"),  # 059
+        (b"k8s\x00\xff\xff\xff", "application/vnd.kubernetes.protobuf", 415, "UnsupportedMediaType"),
+        (b'{"metadata":{"name":"x"},"data":{"a":"' + b"x" * 3_200_000 + b'"}}', "application/json", 413,
+         "RequestEntityTooLarge"),  # 177
+    ],
+)  # fmt: skip
+def test_bad_bodies(plane: Live, raw: bytes, content_type: str, status: int, reason: str) -> None:
+    got, body, _ = plane.request("POST", MAPS, raw=raw, headers={"Content-Type": content_type})
+    assert (got, body["reason"]) == (status, reason), body
+
+
+def test_large_lists_are_compressed_on_request(plane: Live) -> None:
+    for number in range(6):
+        assert plane.request("POST", MAPS, config_map(f"big{number}", a="x" * 60_000))[0] == 201
+    _, plain, headers = plane.request("GET", MAPS)
+    assert "content-encoding" not in headers
+    _, packed, headers = plane.request("GET", MAPS, headers={"Accept-Encoding": "gzip"})
+    assert headers["content-encoding"] == "gzip"
+    assert len(packed) < 50_000
+    assert json.loads(gzip.decompress(packed)) == plain
+
+
+def test_versions_of_a_pod_group_are_one_object(plane: Live) -> None:
+    """api.md: one internal form, three served versions."""
+    base = "/apis/scheduling.k8s.io/{}/namespaces/default/podgroups"
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}}}
+    group = {"metadata": {"name": "pg"}, "spec": spec}
+    status, made, _ = plane.request("POST", base.format("v1beta1"), group)
+    assert status == 201, made
+    _, old, _ = plane.request("GET", base.format("v1alpha2") + "/pg")
+    assert (old["apiVersion"], old["spec"]["disruptionMode"]) == ("scheduling.k8s.io/v1alpha2", "PodGroup")
+    _, middle, _ = plane.request("GET", base.format("v1alpha3"))
+    assert [item["spec"]["disruptionMode"] for item in middle["items"]] == [{"all": {}}]
+    patch = {"metadata": {"labels": {"a": "b"}}}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    status, patched, _ = plane.request("PATCH", base.format("v1alpha2") + "/pg", patch, headers=headers)
+    assert status == 200, patched
+    _, new, _ = plane.request("GET", base.format("v1beta1") + "/pg")
+    assert (new["spec"]["disruptionMode"], new["metadata"]["labels"]) == ({"all": {}}, {"a": "b"})
+
+
+def test_both_groups_of_event_are_one_object(plane: Live) -> None:
+    event = {
+        "metadata": {"name": "e1"},
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "reason": "R",
+        "message": "m",
+        "type": "Normal",
+    }
+    assert plane.request("POST", "/api/v1/namespaces/default/events", event)[0] == 201
+    _, body, _ = plane.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events/e1")
+    assert (body["note"], body["regarding"]["name"]) == ("m", "p")
+
+
+def test_scale(plane: Live) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    spec = {
+        "replicas": 2,
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }
+    status, made, _ = plane.request("POST", path, {"metadata": {"name": "d"}, "spec": spec})
+    assert status == 201, made
+    _, scale, _ = plane.request("GET", f"{path}/d/scale")
+    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 2}, "a=b")
+    scale["spec"]["replicas"] = 5
+    assert plane.request("PUT", f"{path}/d/scale", scale)[0] == 200
+    assert plane.request("PUT", f"{path}/d/scale", scale)[1]["reason"] == "Conflict"
+    headers = {"Content-Type": "application/merge-patch+json"}
+    _, patched, _ = plane.request("PATCH", f"{path}/d/scale", {"spec": {"replicas": 7}}, headers=headers)
+    assert patched["spec"]["replicas"] == 7
+    _, deployment, _ = plane.request("GET", f"{path}/d")
+    assert (deployment["spec"]["replicas"], deployment["metadata"]["generation"]) == (7, 3)
+    assert plane.request("PATCH", f"{path}/d/scale", {"spec": {"replicas": -1}}, headers=headers)[0] == 422
+
+
+def test_an_unexpected_fault_is_a_500_status_and_the_server_goes_on(
+    plane: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(plane.server.control_plane.registry, "create_now", fail)
+    status, body, _ = plane.request("POST", PODS, pod("x"))
+    assert (status, body["reason"]) == (500, "InternalError")
+    assert "boom" not in body["message"]
+    monkeypatch.undo()
+    assert plane.request("POST", PODS, pod("x"))[0] == 201
+
+
+def test_custom_resources_are_served_at_once_and_go_with_their_definition(plane: Live) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}}},
+    }
+    crd = {
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {
+                        "status": {},
+                        "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
+                    },
+                }
+            ],
+        },
+    }
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    path = "/apis/example.com/v1/namespaces/default/widgets"
+    assert plane.request("GET", path)[0] == 404
+    status, made, _ = plane.request("POST", definitions, crd)
+    assert status == 201, made
+    assert plane.request("POST", path, {"metadata": {"name": "w"}, "spec": {"size": 0}})[0] == 422
+    status, body, _ = plane.request("POST", path, {"metadata": {"name": "w"}, "spec": {"size": 3}})
+    assert (status, body["apiVersion"], body["metadata"]["generation"]) == (201, "example.com/v1", 1)
+    assert plane.request("GET", f"{path}/w/scale")[1]["spec"]["replicas"] == 3
+    groups = plane.request("GET", "/apis")[1]["groups"]
+    assert "example.com" in [group["name"] for group in groups]
+    clash = json.loads(json.dumps(crd).replace("widgets", "gadgets"))
+    plane.request("POST", definitions, clash)
+    _, refused, _ = plane.request("GET", f"{definitions}/gadgets.example.com")
+    accepted = {c["type"]: (c["status"], c["reason"]) for c in refused["status"]["conditions"]}
+    assert accepted["NamesAccepted"] == ("False", "KindConflict")
+    assert plane.request("DELETE", f"{definitions}/widgets.example.com")[0] == 200
+    for _ in range(200):
+        if plane.request("GET", f"{definitions}/widgets.example.com")[0] == 404:
+            break
+    assert plane.request("GET", path)[0] == 404
