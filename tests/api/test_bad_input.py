@@ -23,7 +23,10 @@ peak = int(next(line for line in open("/proc/self/status") if line.startswith("V
 print(json.dumps([error, used.ru_utime + used.ru_stime, peak]))  # ru_maxrss would count the parent's memory
 """
 HEAD = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": '
-POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: c, resources: {requests: {cpu: %s}}}]}\n"
+POD = (
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
+    + "spec: {containers: [{name: c, resources: {requests: {cpu: %s}}}]}\n"
+)
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)
 )
@@ -39,9 +42,12 @@ CASES = {
     "deep-block.yaml": ("".join(" " * i + "a:\n" for i in range(10_000)), "nested deeper than 100 levels"),
     "deep-dashes.yaml": ("- " * 200_000 + "x", "nested deeper than 100 levels"),
     "bomb.yaml": (BOMB, "aliases stand for more than 200000 values"),
-    "quadratic.yaml": ("a: &a [" + "x," * 20_000 + "]\nb: [" + "*a," * 20_000 + "]\n", "aliases stand for more than"),
-    "merges.yaml": (MERGES, "aliases stand for more than"),
-    "truncated.json": ('{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Po', "document 1: invalid JSON: Input data was truncated"),
+    "quadratic.yaml": ("a: &a [" + "x," * 20_000 + "]\nb: [" + "*a," * 20_000 + "]\n", "aliases stand for"),
+    "merges.yaml": (MERGES, "aliases stand for"),
+    "truncated.json": (
+        '{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Po',
+        "document 1: invalid JSON: Input data was truncated",
+    ),
     "truncated.yaml": ("apiVersion: v1\nkind: Pod\nmetadata: {name: 'x", "invalid YAML: while scanning a quoted scalar"),
     "digits.yaml": (POD % ("9" * 1_000_000), "spec.containers[0].resources.requests[cpu]: Invalid value"),
     "digits.json": (HEAD + "9" * 1_000_000 + "}", "document 1"),
@@ -96,7 +102,8 @@ def test_endless_input_is_read_no_further_than_the_limit() -> None:
 
 
 def test_importing_the_room_is_light() -> None:
-    program = "import sys, reprieve.api.loading; print([m for m in ('yaml', 'yaml_rs', 'pydantic', 'numpy') if m in sys.modules])"
+    heavy = ("yaml", "yaml_rs", "pydantic", "numpy")
+    program = f"import sys, reprieve.api.loading; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

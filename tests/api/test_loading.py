@@ -88,7 +88,7 @@ def test_unknown_kinds_are_counted_and_scenarios_kept_as_they_are() -> None:
 
 
 def test_objects_without_a_time_are_created_one_second_apart_in_document_order() -> None:
-    stamped = "apiVersion: v1\nkind: Pod\nmetadata: {name: b, creationTimestamp: 2025-01-01T00:00:00Z}\nspec: {containers: [{name: c}]}\n"
+    stamped = (POD % ("b", "")).replace("name: b", "name: b, creationTimestamp: 2025-01-01T00:00:00Z")
     found = read(NODE, POD % ("a", ""), stamped, POD % ("c", ""))
     base = FIRST_CREATION.timestamp()
     assert [loaded.order for loaded in found.pods] == [1, 2, 3]

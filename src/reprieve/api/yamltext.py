@@ -65,17 +65,17 @@ _DIFFERENT = (
 )
 _MARKED = (
     ("\t", re.compile(r"\t")),
-    ("_", re.compile(rf"{_BEFORE}[-+]?[0-9][0-9.]*_")),
+    ("_", re.compile(rf"{_BEFORE}[-+.]*[0-9][0-9.]*_")),
     ("&", re.compile(rf"{_BEFORE}&\w")),
     ("*", re.compile(rf"{_BEFORE}\*\w")),
     ("!", re.compile(rf"{_BEFORE}!")),
     ("?", re.compile(rf"{_BEFORE}\?[ \t\r\n]")),
     ("<<", re.compile(r"<<")),
-    ("\r", re.compile(r"\r(?!\n)")),
+    ("\r", re.compile(r"\r")),
     ('":', re.compile(rf'":(?:{_WORD}|{_NUMBER}|[&*!])')),
     ("':", re.compile(rf"':(?:{_WORD}|{_NUMBER}|[&*!])")),
 )
-_DIFFERENT_START = re.compile(rf"(?:---)?[ \t]*(?:{_WORD}|{_NUMBER}|{_KEY}|[&*!?]|[ \t?-]{{{MAX_DEPTH - 1}}})")
+_DIFFERENT_START = re.compile(rf"(?:---)?[ \t]*(?:{_WORD}|{_NUMBER}|{_KEY}|[&*!?.+0-9]|[ \t?-]{{{MAX_DEPTH - 1}}})")
 _LINE_BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
 _ALLOWED_BYTES = bytes(byte for byte in range(256) if byte in b"\t\n\r" or (byte >= 32 and byte != 127))
 
