@@ -1,0 +1,684 @@
+"""Clusters for tests, in two lines.
+
+    world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=10))
+    world.settle()
+    assert world.where == {"high": "n1"}
+
+A `World` is an engine with every check on (`validate=True`, the queue's invariants after each step) inside a virtual
+cluster.  Objects get their creation time from their place in the argument list unless a `(object, created)` pair says
+otherwise.  The hypothesis strategies at the end are the shared vocabulary of random clusters; amounts are whole cores
+and whole GiB so that reference implementations can read them without a quantity parser.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import CycleState, Plugin
+from reprieve.framework.profile import Profile
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.queueing.entity import Entity, Place
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.profiles import default_profile
+from reprieve.simulation.virtual import VirtualCluster
+
+START = 1_600_000_000.0
+GPU = "nvidia.com/gpu"
+Timed = tuple[objects.KubernetesObject, float]
+Item = objects.KubernetesObject | Timed
+Port = int | tuple[int, str] | tuple[int, str, str]
+"""A host port, optionally with protocol and host address."""
+
+
+def node(
+    name: str,
+    *,
+    cpu: int | str = 4,
+    memory: int | str = "64Gi",
+    gpu: int = 0,
+    pods: int = 110,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[tuple[str, str, str]] = (),
+    unschedulable: bool = False,
+    more: Mapping[str, int | str] | None = None,
+) -> objects.Node:
+    """A node; `more` are further allocatable resources."""
+    allocatable: dict[str, Any] = {"cpu": cpu, "memory": memory, "pods": pods, **(more or {})}
+    if gpu:
+        allocatable[GPU] = gpu
+    return objects.Node(
+        metadata=objects.ObjectMeta(name=name, uid=f"uid-node-{name}", labels=dict(labels or {})),
+        spec=objects.NodeSpec(
+            unschedulable=unschedulable,
+            taints=tuple(objects.Taint(key=k, value=v, effect=e) for k, v, e in taints),
+        ),
+        status=objects.NodeStatus(allocatable=allocatable),
+    )
+
+
+def toleration(key: str = "", operator: str = "Equal", value: str = "", effect: str = "") -> objects.Toleration:
+    """A toleration in the order of its fields."""
+    return objects.Toleration(key=key, operator=operator, value=value, effect=effect)
+
+
+def pod(
+    name: str,
+    *,
+    cpu: int | str | None = None,
+    memory: int | str | None = None,
+    gpu: int = 0,
+    more: Mapping[str, int | str] | None = None,
+    node: str = "",
+    priority: int | None = 0,
+    group: str | None = None,
+    namespace: str = "default",
+    start: float | None = None,
+    labels: Mapping[str, str] | None = None,
+    tolerations: Iterable[objects.Toleration] = (),
+    selector: Mapping[str, str] | None = None,
+    affinity: objects.Affinity | None = None,
+    ports: Iterable[Port] = (),
+    gates: Iterable[str] = (),
+    terminating: bool = False,
+    preempted: bool = False,
+    never: bool = False,
+    scheduler: str = "default-scheduler",
+    uid: str | None = None,
+    grace: int | None = None,
+    nominated: str = "",
+    phase: str | None = None,
+) -> objects.Pod:
+    """A pod with one container; `start` in seconds after START."""
+    wanted = (("cpu", cpu), ("memory", memory), (GPU, gpu or None), *(more or {}).items())
+    requests: dict[str, Any] = {key: amount for key, amount in wanted if amount is not None}
+    conditions: tuple[objects.PodCondition, ...] = ()
+    if preempted:
+        conditions = (objects.PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler"),)
+    return objects.Pod(
+        metadata=objects.ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=uid or f"uid-{name}",
+            labels=dict(labels or {}),
+            deletion_timestamp=datetime.fromtimestamp(START, UTC) if terminating else None,
+        ),
+        spec=objects.PodSpec(
+            containers=(
+                objects.Container(
+                    name="main",
+                    resources=objects.ResourceRequirements(requests=requests),
+                    ports=tuple(_port(p) for p in ports),
+                ),
+            ),
+            node_name=node,
+            node_selector=dict(selector or {}),
+            affinity=affinity,
+            tolerations=tuple(tolerations),
+            priority=priority,
+            preemption_policy="Never" if never else None,
+            scheduler_name=scheduler,
+            scheduling_gates=tuple(objects.PodSchedulingGate(name=g) for g in gates),
+            scheduling_group=objects.PodSchedulingGroup(pod_group_name=group) if group else None,
+            termination_grace_period_seconds=grace,
+        ),
+        status=objects.PodStatus(
+            phase=phase or ("Running" if node else "Pending"),
+            start_time=datetime.fromtimestamp(START + start, UTC) if start is not None else None,
+            nominated_node_name=nominated,
+            conditions=conditions,
+        ),
+    )
+
+
+def _port(port: Port) -> objects.ContainerPort:
+    number, protocol, address = ((port, "TCP", "") if isinstance(port, int) else (*port, "", ""))[:3]
+    return objects.ContainerPort(
+        container_port=int(number), host_port=int(number), protocol=str(protocol) or "TCP", host_ip=str(address)
+    )
+
+
+def group(
+    name: str,
+    *,
+    min_count: int | None = None,
+    priority: int | None = 0,
+    whole: bool = False,
+    policy: str | None = None,
+    namespace: str = "default",
+    topology: str | None = None,
+    uid: str | None = None,
+) -> objects.PodGroup:
+    """A PodGroup: a gang if it has a `min_count`, else `basic`; `whole`: disruptionMode all."""
+    if min_count is None:
+        chosen = objects.PodGroupSchedulingPolicy(basic=objects.EMPTY)
+    else:
+        chosen = objects.PodGroupSchedulingPolicy(gang=objects.GangSchedulingPolicy(min_count=min_count))
+    mode = objects.DisruptionMode(all=objects.EMPTY) if whole else objects.DisruptionMode(single=objects.EMPTY)
+    constraints = objects.PodGroupSchedulingConstraints(
+        topology=(objects.TopologyConstraint(key=topology),) if topology else ()
+    )
+    return objects.PodGroup(
+        metadata=objects.ObjectMeta(name=name, namespace=namespace, uid=uid or f"uid-group-{name}"),
+        spec=objects.PodGroupSpec(
+            scheduling_policy=chosen,
+            scheduling_constraints=constraints,
+            disruption_mode=mode,
+            priority=priority,
+            preemption_policy=policy,
+        ),
+    )
+
+
+def gang(
+    name: str,
+    size: int,
+    *,
+    min_count: int | None = None,
+    priority: int = 0,
+    whole: bool = False,
+    policy: str | None = None,
+    **each: Any,
+) -> list[objects.KubernetesObject]:
+    """A gang and its `size` pods `NAME-0`...; `min_count` is all of them unless given, `each` goes to every pod."""
+    spec = group(
+        name, min_count=size if min_count is None else min_count, priority=priority, whole=whole, policy=policy
+    )
+    return [spec, *(pod(f"{name}-{i}", group=name, priority=priority, **each) for i in range(size))]
+
+
+def pdb(
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    *,
+    allowed: int | None = 0,
+    nothing: bool = False,
+    disrupted: Iterable[str] = (),
+    namespace: str = "default",
+) -> objects.PodDisruptionBudget:
+    """A budget over pods with these labels (none: every pod of the namespace; `nothing`: a nil selector)."""
+    selector = None if nothing else objects.LabelSelector(match_labels=dict(labels or {}))
+    status = None
+    if allowed is not None:
+        status = objects.PodDisruptionBudgetStatus(
+            disruptions_allowed=allowed, disrupted_pods=dict.fromkeys(disrupted, None)
+        )
+    return objects.PodDisruptionBudget(
+        metadata=objects.ObjectMeta(name=name, namespace=namespace),
+        spec=objects.PodDisruptionBudgetSpec(selector=selector),
+        status=status,
+    )
+
+
+# -- running a cluster ---------------------------------------------------------------------------------------------
+
+
+def profile_with(*plugins: Plugin, weights: Mapping[str, int] | None = None, drop: Iterable[str] = ()) -> Profile:
+    """The default profile; a plugin given here takes the place of the one of its name, or comes first."""
+    base = default_profile(FeatureGates())
+    own = {plugin.name: plugin for plugin in plugins}
+    known = {plugin.name for plugin in base.plugins}
+    chosen = [plugin for name, plugin in own.items() if name not in known]
+    chosen += [own.get(plugin.name, plugin) for plugin in base.plugins if plugin.name not in drop]
+    return Profile(base.name, chosen, {**base.score_weights, **(weights or {})})
+
+
+class WatchedEngine(Engine):
+    """An engine that keeps its decisions and lets a checker look at each, before and after it is assumed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, validate=True, **kwargs)
+        self.decisions: list[Decision] = []
+        self.before_step: Callable[[], None] = lambda: None
+        self.after_step: Callable[[Decision], None] = lambda _: None
+
+    def step(self, now: float) -> Decision | None:
+        """See `Engine.step`."""
+        self.before_step()
+        decision = super().step(now)
+        if decision is not None:
+            self.decisions.append(decision)
+            check_queue(self)
+            self.after_step(decision)
+        return decision
+
+
+class World:
+    """An engine in a virtual cluster. `plain=True`: the reference paths, nothing shared and every filter asked."""
+
+    def __init__(
+        self,
+        *items: Item | Sequence[Item],
+        plain: bool = False,
+        gates: FeatureGates | None = None,
+        timing: Timing | None = None,
+        profiles: Mapping[str, Profile] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if plain and profiles is None:
+            profile = profile_with(DefaultPreemption(plain=True, share=False))
+            profiles = {profile.name: profile}
+        self.engine = WatchedEngine(profiles, gates=gates, timing=timing, share=not plain, seed=seed)
+        self.virtual = VirtualCluster(self.engine, START)
+        self.objects: dict[str, objects.Pod] = {}
+        self._count = 0
+        self.add(*items)
+
+    def add(self, *items: Item | Sequence[Item]) -> World:
+        """Create objects, without running anything. Lists are taken apart."""
+        for item in items:
+            if isinstance(item, list):
+                self.add(*item)
+                continue
+            thing, created = item if isinstance(item, tuple) else (item, START + self._count)
+            self._count += 1
+            if isinstance(thing, objects.Pod):
+                self.objects[thing.metadata.uid] = thing
+            self.virtual.add(thing, created)
+        return self
+
+    def settle(self) -> World:
+        """Run until nothing changes any more; the queue is checked at the end."""
+        self.virtual.settle()
+        check_queue(self.engine)
+        return self
+
+    def drain(self) -> World:
+        """Run cycles without letting time pass."""
+        self.virtual.drain()
+        check_queue(self.engine)
+        return self
+
+    def step(self) -> Decision:
+        """One cycle, decided and assumed but not acted on; there must be one to run."""
+        decision = self.engine.step(self.now)
+        assert decision is not None, "nothing is ready"
+        return decision
+
+    @property
+    def now(self) -> float:
+        """Virtual time."""
+        return self.virtual.now
+
+    def record(self, name: str) -> PodRecord:
+        """The record of a pod by name."""
+        return next(pod for pod in self.engine.cluster.pods.values() if pod.name == name)
+
+    def row(self, name: str) -> int:
+        """The row of a node."""
+        return self.engine.cluster.nodes.row_of[name]
+
+    def entity(self, name: str) -> Entity:
+        """The entity of a pending pod or of a group, by name."""
+        queue = self.engine.queue
+        found = queue.get(f"group/default/{name}") or queue.find(self.record(name))
+        assert found is not None, f"{name} is not queued"
+        return found
+
+    def place(self, name: str) -> Place:
+        """Where that entity is."""
+        return self.entity(name).place
+
+    def state(self, name: str) -> CycleState:
+        """A fresh cycle state for a pod, to ask plugins directly."""
+        return CycleState(self.engine.cluster, self.record(name))
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Placed pods that are not on their way out: name -> node."""
+        nodes = self.engine.cluster.nodes
+        pods = sorted(self.engine.cluster.pods.values(), key=lambda p: p.key)
+        return {p.name: nodes.names[p.row] for p in pods if p.row >= 0 and not p.terminating}
+
+    @property
+    def pending(self) -> list[str]:
+        """Names of pods without a place, sorted."""
+        return sorted(p.name for p in self.engine.cluster.pods.values() if p.row < 0)
+
+    @property
+    def nominated(self) -> dict[str, str]:
+        """Pending pods with a nomination: name -> node."""
+        names = self.engine.cluster.nodes.names
+        return {p.name: names[p.nominated] for p in self.engine.cluster.pods.values() if p.nominated >= 0}
+
+    @property
+    def evicted(self) -> list[str]:
+        """Names of pods that preemption took, sorted."""
+        return sorted(self.virtual.records[uid].name for uid in self.virtual.evicted)
+
+    def message(self, name: str) -> str:
+        """The PodScheduled=False message of a pod."""
+        return self.rejection(name)[1]
+
+    def rejection(self, name: str) -> tuple[str, str]:
+        """Reason and message of the PodScheduled=False condition of a pod."""
+        found = next(r for r in self.virtual.rejections.values() if r.pod.name == name)
+        return found.reason, found.message
+
+    def condition(self, name: str) -> tuple[bool, str, str]:
+        """The condition of a group: scheduled, reason, message."""
+        found = self.virtual.conditions[f"default/{name}"]
+        return found.scheduled, found.reason, found.message
+
+    def gone(self, name: str) -> World:
+        """A pod vanishes."""
+        self.engine.pod_gone(self.record(name).uid, self.now)
+        check_queue(self.engine)
+        return self
+
+    def change_pod(self, name: str, change: Callable[[objects.Pod], objects.Pod]) -> World:
+        """A pod's object changes."""
+        uid = self.record(name).uid
+        self.objects[uid] = change(self.objects[uid])
+        self.engine.set_pod(self.objects[uid], self.now)
+        check_queue(self.engine)
+        return self
+
+
+def without_gates(item: objects.Pod) -> objects.Pod:
+    """The pod with its scheduling gates taken off."""
+    return replace(item, spec=replace(item.spec, scheduling_gates=()))
+
+
+def bound_to(item: objects.Pod, name: str) -> objects.Pod:
+    """The pod as somebody else bound it."""
+    return replace(item, spec=replace(item.spec, node_name=name), status=replace(item.status, phase="Running"))
+
+
+def check_queue(engine: Engine) -> None:
+    """Every pending entity is in exactly one place (scheduling.md 7), and every pending pod in exactly one entity."""
+    queue, cluster = engine.queue, engine.cluster
+    entities = list(queue.entities())
+    seen: set[str] = set()
+    for entity in entities:
+        assert entity.ready or entity.held, f"{entity} is empty"
+        for uid in (*entity.ready, *entity.held):
+            assert uid not in seen, f"{uid} is in two entities or twice in {entity}"
+            seen.add(uid)
+        assert entity.place is not Place.IN_CYCLE, f"{entity} was left in its cycle"
+        active = entity.place is Place.ACTIVE
+        assert not active or any(key == entity.key for _, key in queue._active), f"{entity} is not in the heap"
+        waits = (entity.wake, entity.key) in queue._backoff
+        assert entity.place is not Place.BACKOFF or waits, f"{entity} has no end of its backoff"
+        unschedulable = entity.place is Place.UNSCHEDULABLE
+        assert unschedulable == (entity.key in queue._waiting), f"{entity} and the list of the unschedulable"
+        for plugin, those in queue._rejected.items():
+            listed = unschedulable and plugin in entity.rejected_by_indexed
+            assert listed == (entity.key in those), f"{entity} and those rejected by {plugin}"
+        assert (entity.blocked is not None) == (entity.key in queue._listening), f"{entity} and its kept events"
+    keys = {entity.key for entity in entities}
+    assert set(queue._waiting) <= keys
+    assert set(queue._listening) <= keys
+    assert all(set(those) <= keys for those in queue._rejected.values())
+    pending = {
+        uid for uid, p in cluster.pods.items() if p.row < 0 and not p.terminating and p.scheduler_name in engine.running
+    }
+    assert pending == seen, f"lost: {pending - seen}, left over: {seen - pending}"
+
+
+def history(world: World) -> list[tuple[object, ...]]:
+    """Everything that was decided, in order, in terms of names."""
+    return [
+        (
+            d.key,
+            d.result.value,
+            [(b.pod.name, b.node) for b in d.bindings],
+            [(r.pod.name, r.reason, r.message) for r in d.rejections],
+            None if d.condition is None else (d.condition.scheduled, d.condition.reason, d.condition.message),
+            None
+            if d.preemption is None
+            else (
+                d.preemption.domain,
+                [(p.name, row_name(world, row)) for p, row in d.preemption.nominations],
+                [v.unit.name for v in d.preemption.victims],
+                [v.unit.name for v in d.preemption.verdicts if not v.evicted],
+                d.preemption.pdb_violations,
+            ),
+        )
+        for d in world.engine.decisions
+    ]
+
+
+def row_name(world: World, row: int) -> str:
+    """The node of a row."""
+    return world.engine.cluster.nodes.names[row]
+
+
+# -- random clusters -----------------------------------------------------------------------------------------------
+
+_NODE_TAINTS = (("dedicated", "a", "NoSchedule"), ("dedicated", "b", "NoExecute"), ("flaky", "", "PreferNoSchedule"))
+_TOLERATIONS = (
+    toleration("dedicated", "Equal", "a"),
+    toleration("dedicated", "Exists"),
+    toleration("", "Exists"),
+    toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),
+)
+_PORTS: tuple[Port, ...] = (8080, (8080, "UDP"), (8080, "TCP", "10.0.0.1"), 9090)
+
+
+@dataclass(repr=False)
+class RandomCluster:
+    """What a strategy made; every list holds (object, created) pairs, with distinct creation times."""
+
+    nodes: list[Timed] = field(default_factory=list)
+    groups: list[Timed] = field(default_factory=list)
+    budgets: list[Timed] = field(default_factory=list)
+    running: list[Timed] = field(default_factory=list)
+    pending: list[Timed] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{item.KIND} {_brief(item)}" for item, _ in self.everything)
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        printer.text(repr(self))
+
+    @property
+    def everything(self) -> list[Timed]:
+        """All objects, in the order a scheduler that starts would learn of them."""
+        return [*self.nodes, *self.groups, *self.budgets, *self.running, *self.pending]
+
+    def world(self, *, order: Sequence[int] | None = None, plain: bool = False) -> World:
+        """All of it in a world, by default in the natural order; nothing has run yet."""
+        items = self.everything
+        return World(*(items if order is None else [items[i] for i in order]), plain=plain)
+
+
+def _brief(item: objects.KubernetesObject) -> str:
+    """An object on one line, without what it leaves out."""
+    return msgspec.json.encode((item.metadata, getattr(item, "spec", None), getattr(item, "status", None))).decode()
+
+
+@dataclass
+class _Free:
+    cpu: int
+    memory: int
+    gpu: int
+    pods: int
+    ports: set[Port] = field(default_factory=set)
+
+    def take(self, cpu: int, memory: int, gpu: int, ports: Sequence[Port]) -> bool:
+        clash = bool(ports) and bool(self.ports)  # a node's first port user keeps all ports: simple and never wrong
+        if cpu > self.cpu or memory > self.memory or gpu > self.gpu or self.pods < 1 or clash:
+            return False
+        self.cpu, self.memory, self.gpu, self.pods = self.cpu - cpu, self.memory - memory, self.gpu - gpu, self.pods - 1
+        self.ports |= set(ports)
+        return True
+
+
+_PRIORITIES = (-5, 0, 1, 2, 3)
+
+
+class _Maker:
+    """Makes the parts of a cluster from a seed.
+
+    Amounts come from a plain seeded generator, sizes from hypothesis: uniform amounts fill nodes as real ones are,
+    where a strategy per field would mostly draw empty clusters; shrinking still makes clusters smaller.
+    """
+
+    def __init__(self, seed: int, *, static: bool, ports: bool, terminating: bool) -> None:
+        self.chance = random.Random(seed)
+        self.static, self.ports, self.terminating = static, ports, terminating
+        self.cluster = RandomCluster()
+        self.free: list[_Free] = []
+        self.groups: dict[str, tuple[int, bool]] = {}
+        self._clock = 0
+
+    def one_in(self, count: int) -> bool:
+        return self.chance.randrange(count) == 0
+
+    def timed(self, item: objects.KubernetesObject) -> Timed:
+        self._clock += 1
+        return item, START - 20_000 + self._clock
+
+    def shape(self, *, static: bool) -> dict[str, Any]:
+        chance = self.chance
+        shape: dict[str, Any] = {"cpu": chance.randint(0, 3), "memory": f"{chance.randint(0, 2)}Gi"}
+        shape["gpu"] = chance.choice([0, 0, 0, 1, 2])
+        if static and self.one_in(4):
+            shape["tolerations"] = [chance.choice(_TOLERATIONS)]
+        if static and self.one_in(5):
+            shape["selector"] = {"zone": chance.choice("ab")}
+        return shape
+
+    def wanted_ports(self, count: int) -> list[Port]:
+        return [self.chance.choice(_PORTS)] if self.ports and self.one_in(count) else []
+
+    def add_node(self) -> None:
+        chance, index = self.chance, len(self.free)
+        has = _Free(chance.randint(2, 6), chance.randint(2, 6), chance.choice([0, 2, 4]), chance.choice([2, 4, 6]))
+        made = node(
+            f"n{index}",
+            cpu=has.cpu,
+            memory=f"{has.memory}Gi",
+            gpu=has.gpu,
+            pods=has.pods,
+            labels={"zone": chance.choice("ab")} if self.static else {},
+            taints=[t for t in _NODE_TAINTS if self.static and self.one_in(7)],
+            unschedulable=self.static and self.one_in(10),
+        )
+        self.cluster.nodes.append(self.timed(made))
+        self.free.append(has)
+
+    def add_group(self) -> None:
+        chance, name = self.chance, f"g{len(self.groups)}"
+        priority = chance.choice(_PRIORITIES)
+        self.groups[name] = priority, self.one_in(8)
+        if self.one_in(7):
+            return  # the object is missing
+        gang_of = chance.choice([None, 1, 2, 3])
+        whole = gang_of is not None and self.one_in(2)
+        policy = chance.choice([None, None, None, "Never", "PreemptLowerPriority"])
+        made = group(name, min_count=gang_of, priority=priority, whole=whole, policy=policy)
+        self.cluster.groups.append(self.timed(made))
+
+    def add_running(self, index: int) -> None:
+        chance = self.chance
+        shape, ports = self.shape(static=False), self.wanted_ports(5)
+        rows = list(range(len(self.free)))
+        chance.shuffle(rows)
+        amounts = (shape["cpu"], int(shape["memory"][:-2]), shape["gpu"], ports)
+        where = next((row for row in rows if self.free[row].take(*amounts)), None)
+        if where is None:
+            return
+        belongs = chance.choice([None, None, *self.groups])
+        priority = chance.choice(_PRIORITIES)
+        if belongs is not None and self.one_in(2):
+            priority = self.groups[belongs][0]
+        ends = self.terminating and self.one_in(12)
+        made = pod(
+            f"r{index}",
+            node=f"n{where}",
+            priority=priority,
+            group=belongs,
+            start=chance.choice([None, 1.0, 2.0, 3.0]),
+            labels={"app": chance.choice("xy")},
+            ports=ports,
+            terminating=ends,
+            preempted=ends and self.one_in(2),
+            grace=chance.choice([0, 30]),
+            uid=f"uid-{chance.randrange(1000):03}-r{index}",
+            **shape,
+        )
+        self.cluster.running.append(self.timed(made))
+
+    def add_budget(self, index: int) -> None:
+        chance = self.chance
+        selector = chance.choice([{}, {"app": "x"}, {"app": "y"}])
+        disrupted = [f"r{chance.randrange(6)}"] if self.one_in(4) else []
+        made = pdb(f"b{index}", selector, allowed=chance.randint(0, 2), disrupted=disrupted)
+        self.cluster.budgets.append(self.timed(made))
+
+    def add_pending(self) -> None:
+        chance = self.chance
+        belongs = chance.choice([None, *self.groups])
+        priority, never = self.groups[belongs] if belongs is not None else (chance.choice(_PRIORITIES), self.one_in(8))
+        shape = self.shape(static=self.static)
+        for _ in range(chance.randint(1, 3) if belongs is not None else 1):
+            if self.one_in(3):
+                shape = self.shape(static=self.static)
+            name = f"p{len(self.cluster.pending)}"
+            made = pod(name, priority=priority, group=belongs, ports=self.wanted_ports(6), never=never, **shape)
+            self.cluster.pending.append(self.timed(made))
+
+    def add_preemptor(self, *, of_group: bool) -> None:
+        """One entity called `high`, of higher priority than most of what runs."""
+        chance = self.chance
+        priority = chance.choice([4, 4, 2, 1])
+        size = chance.randint(1, 4) if of_group else 1
+        if of_group:
+            minimum = chance.choice([None, size, size, chance.randint(1, size)])
+            self.cluster.groups.append(self.timed(group("high", min_count=minimum, priority=priority)))
+        shape = self.shape(static=self.static)
+        for index in range(size):
+            if index and self.one_in(3):
+                shape = self.shape(static=self.static)
+            shape["cpu"] = max(1, shape["cpu"])
+            name, belongs = (f"high-{index}", "high") if of_group else ("high", None)
+            made = pod(name, priority=priority, group=belongs, ports=self.wanted_ports(6), **shape)
+            self.cluster.pending.append(self.timed(made))
+
+
+@st.composite
+def random_clusters(
+    draw: st.DrawFn,
+    *,
+    max_nodes: int = 4,
+    max_running: int = 14,
+    max_pending: int = 4,
+    ports: bool = True,
+    terminating: bool = True,
+    static: bool = True,
+    preemptor: str = "",
+) -> RandomCluster:
+    """A cluster: nodes, running pods that fit, and single pods and groups that want in.
+
+    `static`: labels, taints, cordons and what pods say to them.  `preemptor` ("pod" or "group"): instead of a mix of
+    pending entities a single one, of high priority.
+    """
+    maker = _Maker(draw(st.integers(0, 2**32 - 1)), static=static, ports=ports, terminating=terminating)
+    for _ in range(draw(st.integers(1, max_nodes))):
+        maker.add_node()
+    for _ in range(draw(st.integers(0, 3))):
+        maker.add_group()
+    for index in range(draw(st.integers(max_running // 4, max_running))):
+        maker.add_running(index)
+    for index in range(draw(st.integers(0, 2))):
+        maker.add_budget(index)
+    if preemptor:
+        maker.add_preemptor(of_group=preemptor == "group")
+    else:
+        for _ in range(draw(st.integers(1, max_pending))):
+            maker.add_pending()
+    return maker.cluster

@@ -1,0 +1,1 @@
+"""Invariants on random clusters (scheduling.md 7, preemption.md 9)."""

@@ -1,0 +1,251 @@
+"""preemption.md 9 on random clusters: what is never allowed, checked by an oracle of its own."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.decision import Decision, Result
+from tests.building import RandomCluster, World, history, random_clusters
+from tests.properties.oracle import Picture, PlainUnit
+
+many = settings(
+    max_examples=400,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def _assigned(picture: Picture, world: World, preemption: Preemption) -> list[tuple[object, str]]:
+    names = world.engine.cluster.nodes.names
+    return [(picture.pods[pod.uid], names[row]) for pod, row in preemption.nominations]
+
+
+def _own(world: World, preemption: Preemption) -> set[str]:
+    """UIDs whose nominations do not count: the preemptor's own, lifted while it is judged."""
+    if preemption.group is not None:
+        return {p.uid for p in preemption.group.members.values()}
+    assert preemption.pod is not None
+    return {preemption.pod.uid}
+
+
+class _Judge:
+    """Looks at every decision to preempt, before it is carried out."""
+
+    def __init__(self, cluster: RandomCluster, world: World) -> None:
+        self.cluster, self.world = cluster, world
+        self.seen = 0
+        self.before: Picture | None = None
+        self.busy: dict[str, bool] = {}
+        world.engine.before_step = self.remember
+        world.engine.after_step = self.look
+
+    def remember(self) -> None:
+        """The picture a decision is made from."""
+        self.before = Picture(self.cluster, self.world)
+        engine = self.world.engine
+        self.busy = {e.key: engine.preempting(e.key) for e in engine.queue.entities()}
+        self.nominated = {p.uid: p.nominated for p in engine.cluster.pods.values()}
+
+    def look(self, decision: Decision) -> None:
+        """Every rule of preemption.md 9 that can be seen at one decision."""
+        preemption = decision.preemption
+        if preemption is None:
+            return
+        self.seen += 1
+        picture, world = self.before, self.world
+        assert picture is not None
+        assigned = _assigned(picture, world, preemption)
+        own = _own(world, preemption)
+        victims: list[PlainUnit] = []
+        for verdict in preemption.verdicts:
+            unit = picture.unit_of(picture.pods[verdict.unit.pods[0].uid])
+            assert {p.uid for p in verdict.unit.pods} == {p.uid for p in unit.pods}, f"{unit.name} is torn apart"
+            assert unit.priority < preemption.priority, f"{unit.name} is not of lower priority"
+            if verdict.evicted:
+                victims.append(unit)
+        gone = {p.uid for unit in victims for p in unit.pods}
+        priority = preemption.priority
+        assert picture.holds(assigned, gone, priority, own), "the victims go and the preemptor does not fit"  # type: ignore[arg-type]
+        for unit in victims:
+            back = gone - {p.uid for p in unit.pods}
+            assert not picture.holds(assigned, back, priority, own), f"{unit.name} need not go"  # type: ignore[arg-type]
+        if victims and self.busy.get(decision.key):
+            pod = preemption.pod
+            assert pod is not None, "a group started a second preemption"
+            row = self.nominated[pod.uid]
+            assert decision.diagnosis is not None
+            assert row >= 0, "a second preemption in flight"
+            assert decision.diagnosis.unresolvable(row), "a second preemption in flight"
+        members: list[PodRecord] = (
+            list(preemption.group.members.values()) if preemption.group is not None else [preemption.pod]  # type: ignore[list-item]
+        )
+        policy = preemption.group.spec.preemption_policy if preemption.group and preemption.group.spec else None
+        never = policy == "Never" or (policy is None and any(m.never_preempts for m in members if m.row < 0))
+        assert not never, "the preemptor is not allowed to preempt"
+
+
+@many
+@given(random_clusters(max_pending=4))
+def test_every_decision_to_preempt_keeps_the_rules(cluster: RandomCluster) -> None:
+    """preemption.md 9, 4: lower priorities only; whole units; the preemptor fits then; irreducible; one at a time."""
+    world = cluster.world()
+    judge = _Judge(cluster, world)
+    world.settle()
+    event(f"preemptions: {min(judge.seen, 3)}")
+
+
+@pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@many
+@given(data=st.data())
+def test_every_decision_of_one_preemptor_keeps_the_rules(of_group: bool, data: st.DataObject) -> None:
+    """The same where one preemptor with a good chance wants in."""
+    cluster = data.draw(random_clusters(preemptor="group" if of_group else "pod"))
+    world = cluster.world()
+    judge = _Judge(cluster, world)
+    world.settle()
+    event(f"preemptions: {min(judge.seen, 3)}")
+
+
+@pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@many
+@given(data=st.data())
+def test_nobody_goes_in_vain(of_group: bool, data: st.DataObject) -> None:
+    """preemption.md 9: no victim without a preemptor that then fits; nothing for a group that stays unschedulable."""
+    cluster = data.draw(random_clusters(preemptor="group" if of_group else "pod"))
+    world = cluster.world()
+    waiting_before = set(world.pending)
+    world.settle()
+    evicted = set(world.evicted)
+    event(f"evicted: {min(len(evicted), 3)}")
+    if not evicted:
+        return
+    placed = [name for name in world.where if name.startswith("high")]
+    first = next(d for d in world.engine.decisions if d.preemption is not None and d.preemption.victims)
+    assert first.preemption is not None
+    nominated = {pod.name for pod, _ in first.preemption.nominations}
+    assert nominated <= set(placed), f"evicted {evicted} for {waiting_before}, placed {placed}"
+    group = world.engine.cluster.groups.get("default/high")
+    if group is not None:
+        assert group.scheduled >= group.min_count
+    going = {r.key for r in world.engine.cluster.pods.values() if r.terminating}
+    assert not evicted & {key.partition("/")[2] for key in going}, "a victim is still there"
+    for state in world.engine.cluster.groups.values():
+        if state.spec is not None and state.spec.disrupt_all and state.key != "default/high":
+            names = {p.name for p in state.running()}
+            assert not names or not evicted & {n for n in evicted if world_group(cluster, n) == state.name}
+
+
+def world_group(cluster: RandomCluster, name: str) -> str | None:
+    """The group a pod of the input names."""
+    for item, _ in cluster.running:
+        if item.metadata.name == name:
+            named = item.spec.scheduling_group  # type: ignore[attr-defined]
+            return named.pod_group_name if named is not None else None
+    return None
+
+
+@many
+@given(random_clusters(max_pending=4, ports=False))
+def test_the_fast_path_decides_as_the_plain_path_with_amounts_alone(cluster: RandomCluster) -> None:
+    """preemption.md 9: "a fast path that decides differently from the plain path" is never allowed."""
+    fast, plain = cluster.world().settle(), cluster.world(plain=True).settle()
+    assert history(fast) == history(plain)
+    assert (fast.where, fast.evicted, fast.nominated) == (plain.where, plain.evicted, plain.nominated)
+
+
+@pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@many
+@given(data=st.data())
+def test_the_fast_path_decides_as_the_plain_path(of_group: bool, data: st.DataObject) -> None:
+    """The same with one preemptor, host ports included."""
+    cluster = data.draw(random_clusters(preemptor="group" if of_group else "pod"))
+    fast, plain = cluster.world().settle(), cluster.world(plain=True).settle()
+    assert history(fast) == history(plain)
+    assert (fast.where, fast.evicted) == (plain.where, plain.evicted)
+
+
+@pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@many
+@given(data=st.data(), chance=st.randoms(use_true_random=False))
+def test_the_order_of_the_input_does_not_matter(of_group: bool, data: st.DataObject, chance: random.Random) -> None:
+    """preemption.md 4: "same cluster, same answer, whatever the order in which objects arrived"."""
+    cluster = data.draw(random_clusters(preemptor="group" if of_group else "pod"))
+    order = list(range(len(cluster.everything)))
+    chance.shuffle(order)
+    assert history(cluster.world().settle()) == history(cluster.world(order=order).settle())
+
+
+def _first(cluster: RandomCluster) -> tuple[World, Picture, Decision]:
+    world = cluster.world()
+    picture = Picture(cluster, world)
+    return world, picture, world.step()
+
+
+@many
+@given(random_clusters(preemptor="pod"))
+def test_a_pod_takes_the_node_and_the_victims_of_the_reference(cluster: RandomCluster) -> None:
+    """preemption.md 3, 5, 6 against the reference implementation: same node, same victims, in the same order."""
+    _, picture, decision = _first(cluster)
+    if decision.result is Result.SCHEDULED:
+        event("fits")
+        return
+    expected = picture.preempt_for_pod(picture.pods["uid-high"])
+    found = decision.preemption
+    event("preempts" if found else "waits")
+    if found is None:
+        assert expected is None
+        return
+    assert expected is not None
+    node, victims = expected
+    assert found.domain == node
+    assert [v.unit.name for v in found.victims] == [unit.name for unit in victims]
+
+
+@many
+@given(random_clusters(preemptor="group"))
+def test_a_group_takes_the_victims_of_the_reference(cluster: RandomCluster) -> None:
+    """preemption.md 4-6 against the reference implementation, given the placement: same victims, same order."""
+    world, picture, decision = _first(cluster)
+    found = decision.preemption
+    event("preempts" if found else decision.result.value)
+    if found is None:
+        return
+    units = picture.units_below(found.priority)
+    assigned = _assigned(picture, world, found)
+    everyone = {p.uid for unit in units for p in unit.pods}
+    own = _own(world, found)
+    assert picture.holds(assigned, everyone, found.priority, own)  # type: ignore[arg-type]
+    expected = picture.victims(units, assigned, found.priority, own)  # type: ignore[arg-type]
+    assert [v.unit.name for v in found.victims] == [unit.name for unit in expected]
+    assert [v.unit.name for v in found.verdicts] == [unit.name for unit in units], "importance order (preemption.md 5)"
+    over = picture.violating(units)
+    assert {v.unit.name for v in found.verdicts if v.violates_pdb} == over
+
+
+@many
+@given(random_clusters(preemptor="group"))
+def test_a_group_that_fits_by_any_reckoning_is_helped(cluster: RandomCluster) -> None:
+    """preemption.md 4.2: refused only if the group's own algorithm fails with every potential victim gone."""
+    world, picture, decision = _first(cluster)
+    if decision.preemption is not None or decision.result is Result.SCHEDULED:
+        return
+    units = picture.units_below(world.entity("high").priority)
+    evictable = {p.uid for unit in units for p in unit.pods}
+    rest = RandomCluster(
+        cluster.nodes,
+        cluster.groups,
+        [],
+        [item for item in cluster.running if item[0].metadata.uid not in evictable],
+        cluster.pending,
+    )
+    empty = rest.world()
+    again = empty.step()
+    if units and not world.record("high-0").never_preempts:
+        assert again.result is not Result.SCHEDULED
