@@ -48,7 +48,7 @@ CASES = {
         '{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Po',
         "document 1: invalid JSON: Input data was truncated",
     ),
-    "truncated.yaml": ("apiVersion: v1\nkind: Pod\nmetadata: {name: 'x", "invalid YAML: while scanning a quoted scalar"),
+    "truncated.yaml": ("apiVersion: v1\nkind: Pod\nmetadata: {name: 'x", "invalid YAML: while scanning"),
     "digits.yaml": (POD % ("9" * 1_000_000), "spec.containers[0].resources.requests[cpu]: Invalid value"),
     "digits.json": (HEAD + "9" * 1_000_000 + "}", "document 1"),
     "quantity.yaml": (POD % "1x", 'requests[cpu]: Invalid value: "1x"'),

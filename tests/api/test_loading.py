@@ -149,6 +149,7 @@ def test_all_with_basic_is_refused_unless_an_older_server_admitted_it() -> None:
     assert "spec.disruptionMode.all: Forbidden" in refused(NODE, group, POD % ("a", member))
     found = read(NODE, group, POD % ("a", member + ", nodeName: n1"))  # bound: stored objects stay as they are
     assert found.pod_groups[0].object.disrupts_all
+    assert read(group.replace("name: g", "name: g, uid: u")).pod_groups  # a UID is given when an object is stored
 
 
 def test_directories_without_manifests_and_missing_files_are_errors(tmp_path: Path) -> None:
