@@ -52,7 +52,7 @@ _NODE_INFO = (
 def node(obj: Json) -> None:
     """A node: podCIDR and podCIDRs agree, allocatable is capacity unless said, empty status blocks."""
     spec = obj.setdefault("spec", {})
-    if "podCIDR" in spec and "podCIDRs" not in spec:
+    if "podCIDR" in spec and spec.get("podCIDRs", [""])[0] != spec["podCIDR"]:
         spec["podCIDRs"] = [spec["podCIDR"]]
     elif "podCIDRs" in spec and "podCIDR" not in spec:
         spec["podCIDR"] = spec["podCIDRs"][0]

@@ -128,9 +128,7 @@ def readable(element: str) -> str:
         return f".{text}"
     if kind == "k":
         keys = json.loads(text)
-        return (
-            "[" + ",".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in sorted(keys.items())) + "]"
-        )
+        return "[" + ",".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in sorted(keys.items())) + "]"
     return f"[={text}]" if kind == "v" else f"[{text}]"
 
 
@@ -143,8 +141,7 @@ def _is_trie(value: Any, depth: int) -> bool:
     if not isinstance(value, dict) or depth == 0:
         return False
     return all(
-        (element == DOT or _is_element(element)) and _is_trie(below, depth - 1)
-        for element, below in value.items()
+        (element == DOT or _is_element(element)) and _is_trie(below, depth - 1) for element, below in value.items()
     )
 
 

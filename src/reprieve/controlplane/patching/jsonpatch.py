@@ -39,8 +39,7 @@ def json_patch(obj: Json, ops: Any) -> Json:
         raise PatchError(
             400,
             "BadRequest",
-            f"error decoding patch: json: cannot unmarshal {found} into Go value of type "
-            "[]handlers.jsonPatchOp",
+            f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp",
         )
     if len(ops) > _MAX_OPERATIONS:
         raise PatchError(
@@ -183,8 +182,7 @@ def merge_patch(obj: Json, patch: Any) -> Json:
         raise PatchError(
             400,
             "BadRequest",
-            f"error decoding patch: json: cannot unmarshal {found} into Go value of type "
-            "map[string]interface {}",
+            f"error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}",
         )
     merged: Json = _merge(obj, patch)
     return merged

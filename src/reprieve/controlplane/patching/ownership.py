@@ -105,11 +105,7 @@ def _decode(stored: Any) -> Entries | None:
             return None
         fields = fieldsets.decoded(item.get("fieldsV1", {}))
         operation = item.get("operation")
-        if (
-            fields is None
-            or operation not in ("Apply", "Update")
-            or item.get("fieldsType", "FieldsV1") != "FieldsV1"
-        ):
+        if fields is None or operation not in ("Apply", "Update") or item.get("fieldsType", "FieldsV1") != "FieldsV1":
             return None
         texts = [item.get(name, "") for name in ("manager", "apiVersion", "subresource", "time")]
         if not all(isinstance(text, str) for text in texts):
@@ -224,9 +220,7 @@ def _lose(entries: Entries, own: tuple[str, str, str, str] | None, taken: Trie, 
 
 def _capped(entries: Entries) -> Entries:
     """At most ten update entries: the oldest ones become one, "ancient-changes"."""
-    updates = sorted(
-        (e for e in entries.values() if e.operation == "Update"), key=lambda e: (e.time, e.manager)
-    )
+    updates = sorted((e for e in entries.values() if e.operation == "Update"), key=lambda e: (e.time, e.manager))
     surplus = len(updates) - _MAX_UPDATE_ENTRIES
     if surplus <= 0:
         return entries

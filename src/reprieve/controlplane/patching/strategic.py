@@ -36,8 +36,7 @@ def strategic_merge(schema: Schema, obj: Json, patch: Any) -> Json:
         raise PatchError(
             400,
             "BadRequest",
-            f"error decoding patch: json: cannot unmarshal {found} into Go value of type "
-            "map[string]interface {}",
+            f"error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}",
         )
     return _merge_map(obj, patch, schema.root)
 
@@ -70,9 +69,7 @@ def _merge_map(original: Json, patch: Json, node: Node) -> Json:
     directive = patch.get(_PATCH)
     if _PATCH in patch:
         if directive == "replace":
-            return {
-                key: _without_directives(v) for key, v in patch.items() if key != _PATCH and v is not None
-            }
+            return {key: _without_directives(v) for key, v in patch.items() if key != _PATCH and v is not None}
         if directive == "delete":
             return {}
         if directive != "merge":
@@ -96,9 +93,7 @@ def _merge_map(original: Json, patch: Json, node: Node) -> Json:
         current = out.get(key)
         if isinstance(value, dict) and isinstance(current, dict):
             out[key] = (
-                _without_directives(value)
-                if "replace" in below.patch_strategy
-                else _merge_map(current, value, below)
+                _without_directives(value) if "replace" in below.patch_strategy else _merge_map(current, value, below)
             )
         elif isinstance(value, list) and "merge" in below.patch_strategy:
             live = current if isinstance(current, list) else []
@@ -130,15 +125,9 @@ def _retain_keys(out: Json, patch: Json) -> None:
 
 def _without_directives(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            k: _without_directives(v) for k, v in value.items() if not k.startswith("$") and v is not None
-        }
+        return {k: _without_directives(v) for k, v in value.items() if not k.startswith("$") and v is not None}
     if isinstance(value, list):
-        return [
-            _without_directives(item)
-            for item in value
-            if not (isinstance(item, dict) and set(item) == {_PATCH})
-        ]
+        return [_without_directives(item) for item in value if not (isinstance(item, dict) and set(item) == {_PATCH})]
     return value
 
 
@@ -150,19 +139,16 @@ def _identity(merge_key: str) -> Callable[[Any], Any]:
 
 
 def _merge_list(live: list[Any], patch: list[Any], node: Node, order: Any) -> list[Any]:
+    if order is not None and not isinstance(order, list):
+        raise _broken(f"invalid list type for {_ORDER}")
     maps = [isinstance(item, dict) for item in [*live, *patch]]
     if any(maps) and not all(maps):
         raise _broken("list element types are not identical")
     key = node.patch_merge_key
     if not any(maps):
-        merged = list(dict.fromkeys([*live, *patch]))
-        return _ordered(
-            [i for i in merged if i in patch],
-            [i for i in merged if i not in patch],
-            order or patch,
-            live,
-            _identity(""),
-        )
+        wanted_values = list(dict.fromkeys(patch))
+        rest = [item for item in dict.fromkeys(live) if item not in wanted_values]
+        return _ordered(wanted_values, rest, order, live, _identity(""))
     if not key:
         raise _broken("cannot merge lists without merge key")
     element = node.element or _NOWHERE
@@ -191,29 +177,36 @@ def _merge_list(live: list[Any], patch: list[Any], node: Node, order: Any) -> li
             current = next((one for one in kept if one.get(key) == name), {})
         patched[name] = _merge_map(current, item, element)
     untouched = [one for one in kept if one.get(key) not in patched]
-    return _ordered(list(patched.values()), untouched, order or patch, live, identity)
+    return _ordered(list(patched.values()), untouched, order, live, identity)
 
 
 def _ordered(
     patched: list[Any],
     untouched: list[Any],
-    patch_order: list[Any],
+    order: list[Any] | None,
     live: list[Any],
     identity: Callable[[Any], Any],
 ) -> list[Any]:
-    """Interleave untouched items with patched ones by the order of the live list."""
-    place = {_hashable(identity(item)): index for index, item in reversed(list(enumerate(patch_order)))}
-    if not patched and place:  # only an order was given
-        listed = [item for item in untouched if _hashable(identity(item)) in place]
-        patched, untouched = listed, [item for item in untouched if _hashable(identity(item)) not in place]
-    patched = sorted(patched, key=lambda item: place.get(_hashable(identity(item)), len(place)))
-    position = {_hashable(identity(item)): index for index, item in reversed(list(enumerate(live)))}
+    """Interleave untouched items with patched ones by the order of the live list.
+
+    With an explicit `order`, what it lists counts as patched and stands in that order.
+    """
+
+    def key(item: Any) -> Any:
+        return _hashable(identity(item))
+
+    if order is not None:
+        place = {key(item): index for index, item in reversed(list(enumerate(order)))}
+        every = [*patched, *untouched]
+        patched = sorted((item for item in every if key(item) in place), key=lambda item: place[key(item)])
+        untouched = [item for item in every if key(item) not in place]
+    position = {key(item): index for index, item in reversed(list(enumerate(live)))}
     out: list[Any] = []
     left = list(untouched)
     for item in patched:
-        mine = position.get(_hashable(identity(item)))
+        mine = position.get(key(item))
         while left and mine is not None:
-            other = position.get(_hashable(identity(left[0])))
+            other = position.get(key(left[0]))
             if other is None or other >= mine:
                 break
             out.append(left.pop(0))

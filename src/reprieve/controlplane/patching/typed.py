@@ -78,8 +78,7 @@ def element_of(node: Node, item: Any) -> str:
         raise PatchError(
             500,
             "",
-            "associative list with keys has an element that omits all key fields "
-            + repr(list(node.list_keys)),
+            "associative list with keys has an element that omits all key fields " + repr(list(node.list_keys)),
         )
     return _key_element(tuple(names), tuple(_hashable(value) for value in values))
 
@@ -169,9 +168,7 @@ def _compare_map(node: Node, old: Json, new: Json, added: Trie, modified: Trie, 
             removed["f:" + key] = everything(below(node, key), value)
 
 
-def _compare(
-    node: Node, element: str, old: Any, new: Any, added: Trie, modified: Trie, removed: Trie
-) -> None:
+def _compare(node: Node, element: str, old: Any, new: Any, added: Trie, modified: Trie, removed: Trie) -> None:
     """Two values that differ, at the place `element`."""
     inner_added: Trie = {}
     inner_modified: Trie = {}

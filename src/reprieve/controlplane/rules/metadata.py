@@ -114,8 +114,14 @@ def update(new: Json, old: Json) -> Iterator[FieldError]:
             shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
             said = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
             yield fe.forbidden("metadata.finalizers", said)
+    yield from immutable(new, old)
+    if meta.get("generation", 0) < before.get("generation", 0):
+        yield fe.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")
+
+
+def immutable(new: Json, old: Json) -> Iterator[FieldError]:
+    """Fields of metadata that never change."""
+    meta, before = new.get("metadata", {}), old.get("metadata", {})
     for key in _IMMUTABLE:
         if key in meta and meta[key] != before.get(key):
             yield fe.invalid(f"metadata.{key}", meta[key], "field is immutable")
-    if meta.get("generation", 0) < before.get("generation", 0):
-        yield fe.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")

@@ -18,6 +18,17 @@ _ONCE = 'node updates may not change {} except from "" to valid'
 def node(obj: Json) -> Iterator[FieldError]:
     """A node: taints, capacity, pod addresses."""
     given = obj.get("spec", {})
+    yield from _taints(given)
+    blocks = given.get("podCIDRs", ())
+    if len(blocks) > 2:
+        yield fe.invalid("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family")
+    status = obj.get("status", {})
+    for part in ("capacity", "allocatable"):
+        if part in status:
+            yield from resources.capacity(status[part], f"status.{part}")
+
+
+def _taints(given: Json) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(given.get("taints", ())):
         place = f"metadata.taints[{index}]"
@@ -36,13 +47,6 @@ def node(obj: Json) -> Iterator[FieldError]:
             }
             yield fe.duplicate(place, shown, "taints must be unique by key and effect pair")
         seen.add((key, effect))
-    blocks = given.get("podCIDRs", ())
-    if len(blocks) > 2:
-        yield fe.invalid("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family")
-    status = obj.get("status", {})
-    for part in ("capacity", "allocatable"):
-        if part in status:
-            yield from resources.capacity(status[part], f"status.{part}")
 
 
 def node_update(new: Json, old: Json) -> Iterator[FieldError]:
@@ -53,6 +57,8 @@ def node_update(new: Json, old: Json) -> Iterator[FieldError]:
         yield fe.forbidden("spec.podCIDRs", _ONCE.format("podCIDR"))
     if before.get("providerID") and after.get("providerID") != before["providerID"]:
         yield fe.forbidden("spec.providerID", _ONCE.format("providerID"))
+    # Upstream looks at taints as part of the node and as part of the change, and tells both (transcript 124).
+    yield from _taints(after)
 
 
 def namespace(obj: Json) -> Iterator[FieldError]:

@@ -1,0 +1,144 @@
+"""JSON patch (RFC 6902) and merge patch (RFC 7386)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.controlplane.recorded.oracle import needs_transcripts, transcript
+
+from reprieve.controlplane.patching import PatchError, json_patch, merge_patch
+
+Json = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("obj", "ops", "result"),
+    [
+        ({"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
+        ({"l": [1, 3]}, [{"op": "add", "path": "/l/1", "value": 2}], {"l": [1, 2, 3]}),
+        ({"l": [1]}, [{"op": "add", "path": "/l/-", "value": 2}], {"l": [1, 2]}),
+        ({"l": [1, 2]}, [{"op": "remove", "path": "/l/0"}], {"l": [2]}),
+        ({"a": 1}, [{"op": "replace", "path": "/a", "value": {"b": 1}}], {"a": {"b": 1}}),
+        ({"a": {"b": 1}, "c": {}}, [{"op": "move", "from": "/a/b", "path": "/c/d"}], {"a": {}, "c": {"d": 1}}),
+        ({"a": {"b": [1]}}, [{"op": "copy", "from": "/a/b", "path": "/c"}], {"a": {"b": [1]}, "c": [1]}),
+        ({"a/b": 1, "m~n": 2}, [{"op": "remove", "path": "/a~1b"}, {"op": "remove", "path": "/m~0n"}], {}),
+        ({"a": 1}, [{"op": "test", "path": "/a", "value": 1}], {"a": 1}),
+        ({"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}),
+        ({"a": 1}, [{"op": "add", "path": "", "value": {"b": 2}}], {"b": 2}),
+        ({"a": 1}, [], {"a": 1}),
+    ],
+)
+def test_operations_of_rfc_6902(obj: Json, ops: list[Json], result: Json) -> None:
+    before = copy.deepcopy(obj)
+    assert json_patch(obj, ops) == result
+    assert obj == before
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [{"op": "test", "path": "/a", "value": True}],
+        [{"op": "test", "path": "/a", "value": "1"}],
+        [{"op": "remove", "path": "/nosuch"}],
+        [{"op": "replace", "path": "/nosuch", "value": 1}],
+        [{"op": "add", "path": "/x/y", "value": 1}],
+        [{"op": "add", "path": "/l/5", "value": 1}],
+        [{"op": "add", "path": "/l/01", "value": 1}],
+        [{"op": "add", "path": "/l/x", "value": 1}],
+        [{"op": "add", "path": "/l"}],
+        [{"op": "move", "from": "/o", "path": "/o/p"}],
+        [{"op": "frob", "path": "/a"}],
+        [{"op": "add", "path": "a", "value": 1}],
+        [{"op": "add", "path": "", "value": 1}],
+        [{"path": "/a"}],
+    ],
+)
+def test_a_failed_operation_is_422_and_leaves_the_object_alone(ops: list[Json]) -> None:
+    obj: Json = {"a": 1, "l": [1], "o": {}}
+    before = copy.deepcopy(obj)
+    with pytest.raises(PatchError) as caught:
+        json_patch(obj, ops)
+    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
+    assert obj == before
+
+
+def test_the_result_shares_nothing_with_the_patch() -> None:
+    value: Json = {"x": 1}
+    patched = json_patch({}, [{"op": "add", "path": "/a", "value": value}, {"op": "copy", "from": "/a", "path": "/b"}])
+    patched["a"]["x"] = 2
+    assert (value, patched["b"]) == ({"x": 1}, {"x": 1})
+
+
+def test_copies_are_bounded() -> None:
+    ops = [{"op": "add", "path": "/a", "value": ["x" * 100_000]}]
+    ops += [{"op": "copy", "from": "/a", "path": "/a/-"} for _ in range(30)]
+    with pytest.raises(PatchError) as caught:
+        json_patch({}, ops)
+    assert caught.value.code == 413
+    with pytest.raises(PatchError) as caught:
+        json_patch({}, [{"op": "test", "path": "", "value": {}}] * 10_001)
+    assert caught.value.code == 413
+
+
+@needs_transcripts
+@pytest.mark.parametrize("number", [245, 246, 247, 249])
+def test_failures_read_like_the_recorded_ones(number: int) -> None:
+    one = transcript(number)
+    live: Json = {"metadata": {"labels": {"app": "a"}}, "spec": {}}
+    with pytest.raises(PatchError) as caught:
+        json_patch(live, one.body)
+    assert (caught.value.code, caught.value.reason) == (one.status, one.answer["reason"])
+    assert caught.value.message == one.answer["message"]
+
+
+@needs_transcripts
+def test_a_body_of_another_type_reads_like_the_recorded_one() -> None:
+    for number, change in ((248, json_patch), (255, merge_patch)):
+        one = transcript(number)
+        body = [] if number == 255 else one.body
+        with pytest.raises(PatchError) as caught:
+            change({}, body)
+        assert (caught.value.code, caught.value.message) == (one.status, one.answer["message"])
+
+
+@pytest.mark.parametrize(
+    ("obj", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_merge_patch_of_rfc_7386(obj: Json, patch: Json, result: Json) -> None:
+    before = copy.deepcopy(obj)
+    assert merge_patch(obj, patch) == result
+    assert obj == before
+
+
+_JSON = st.recursive(
+    st.booleans() | st.integers(0, 3) | st.sampled_from("ab"),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=3),
+    max_leaves=6,
+)
+_OBJECT = st.dictionaries(st.sampled_from("xyz"), _JSON, max_size=3)
+
+
+@given(_OBJECT, _OBJECT)
+def test_merging_twice_changes_nothing_more(obj: Json, patch: Json) -> None:
+    once = merge_patch(obj, patch)
+    assert merge_patch(once, patch) == once
+
+
+@given(_OBJECT, _JSON)
+def test_adding_and_removing_again_leads_back(obj: Json, value: Any) -> None:
+    added = json_patch(obj, [{"op": "add", "path": "/new", "value": value}])
+    assert json_patch(added, [{"op": "test", "path": "/new", "value": value}, {"op": "remove", "path": "/new"}]) == obj

@@ -1,0 +1,83 @@
+"""Kinds and objects for tests of pure functions: what a request goes through before it is stored."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprieve.controlplane.defaulting import apply_defaults, prepare_create
+from reprieve.controlplane.schema import schema_for
+
+Json = dict[str, Any]
+NOW = "2026-01-01T00:00:00Z"
+_CLUSTER = {
+    "Node",
+    "Namespace",
+    "PriorityClass",
+    "CustomResourceDefinition",
+    "PersistentVolume",
+    "StorageClass",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "SelfSubjectAccessReview",
+    "SelfSubjectReview",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """As much of a kind as the pure functions look at."""
+
+    group: str
+    version: str
+    kind: str
+    namespaced: bool = True
+    custom: bool = False
+    definition: Json | None = field(default=None, hash=False)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def shape(api_version: str, kind: str) -> Shape:
+    """The shape of a built-in kind."""
+    group, _, version = api_version.rpartition("/")
+    return Shape(group, version, kind, kind not in _CLUSTER)
+
+
+def stored(body: Json, namespace: str = "w1") -> Json:
+    """A body as it is stored after a create without admission: decoded, defaulted, with its first status."""
+    kind = shape(body["apiVersion"], body["kind"])
+    obj, _, problems = schema_for(kind.api_version, kind.kind).check(copy.deepcopy(body), collect_unknown=False)
+    assert not problems
+    meta = obj.setdefault("metadata", {})
+    if kind.namespaced:
+        meta.setdefault("namespace", namespace)
+    else:
+        meta.pop("namespace", None)
+    if "name" not in meta and "generateName" in meta:
+        meta["name"] = meta["generateName"][:58] + "abcde"
+    apply_defaults(kind, obj)
+    if kind.kind != "Node":
+        prepare_create(kind, obj, now=NOW)
+    return obj
+
+
+def pod(name: str = "p", **spec: Any) -> Json:
+    """A pod with one container."""
+    containers = spec.pop("containers", [{"name": "c", "image": "img:1"}])
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": containers, **spec},
+    }
+
+
+def without_times(value: Any) -> Any:
+    """A value without the times of managedFields entries."""
+    if isinstance(value, list):
+        return [{key: inner for key, inner in entry.items() if key != "time"} for entry in value]
+    return value
