@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosing import Diagnoser, nominated_pods, overlaid
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
 from reprieve.framework.profile import Profile, Weighted
-from reprieve.framework.status import FITS, Code, PluginError, Status
+from reprieve.framework.status import Code, PluginError, Status
 
 RANKS = 1 << 22
 """More than the number of nodes can be: score * RANKS + reversed name rank orders by score, then name."""
@@ -70,6 +71,7 @@ class Evaluator:
         self._seed = seed
         self._views: dict[tuple[object, ...], SignatureView] = {}
         self._signers = profile.at(SignPlugin)
+        self._diagnoser = Diagnoser(cluster, profile, share=share)
         self._clock = 0
         self.passes = 0
         """How often all rows were evaluated; the bench reports it."""
@@ -129,62 +131,11 @@ class Evaluator:
 
     def why_not(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
         """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
-        nodes = self._cluster.nodes
-        diagnosis = Diagnosis(nodes=1, codes=np.zeros(len(nodes), dtype=np.int8))
-        rows = np.array([row], dtype=np.int64)
-        self._diagnose_rows(state, rows, diagnosis)
-        if diagnosis.codes[row] == FITS:
-            for _, pods in self._nominated_rows(state.pod.priority, rows):
-                with self._cluster.overlay([(pod, row) for pod in pods]):
-                    self._diagnose_rows(state, rows, diagnosis)
-        return next(iter(diagnosis.plugins), ""), tuple(sorted(diagnosis.reasons))
+        return self._diagnoser.why_not(state, row)
 
     def diagnose(self, state: CycleState) -> Diagnosis:
         """Run every filter on every live row in order and say what rejected the pod where."""
-        nodes = self._cluster.nodes
-        n = len(nodes)
-        rows = np.flatnonzero(nodes.alive[:n])
-        codes = np.zeros(n, dtype=np.int8)
-        diagnosis = Diagnosis(nodes=len(rows), codes=codes)
-        if not len(rows):
-            # Nobody rejected the pod, so whoever might has a say in whether a new node helps.
-            diagnosis.plugins.update(plugin.name for plugin in self._profile.filters)
-        self._diagnose_rows(state, rows, diagnosis)
-        for row, pods in self._nominated_rows(state.pod.priority, rows):
-            # Rows that only nominated pods make infeasible: the reasons hold with them running there.
-            if codes[row] == FITS:
-                with self._cluster.overlay([(pod, row) for pod in pods]):
-                    self._diagnose_rows(state, np.array([row], dtype=np.int64), diagnosis)
-        return diagnosis
-
-    def _diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64], diagnosis: Diagnosis) -> None:
-        left = rows
-        for plugin in self._profile.filters:
-            if not len(left):
-                return
-            try:
-                status = plugin.pre_filter(state)
-                if status.code is Code.SKIP:
-                    continue
-                if not status.ok:
-                    diagnosis.pre_filter_message = status.reason
-                    diagnosis.plugins.add(plugin.name)
-                    diagnosis.codes[left] = int(status.code)
-                    return
-                found = plugin.filter(state, left)
-                rejected = found != FITS
-                if not rejected.any():
-                    continue
-                bad = left[rejected]
-                for text, mask in plugin.reasons(state, bad):
-                    count = int(np.count_nonzero(mask))
-                    if count:
-                        diagnosis.reasons[text] = diagnosis.reasons.get(text, 0) + count
-            except Exception as error:
-                raise PluginError(plugin.name, "Filter", error) from error
-            diagnosis.plugins.add(plugin.name)
-            diagnosis.codes[bad] = found[rejected]
-            left = left[~rejected]
+        return self._diagnoser.diagnose(state, self.identity(state.pod))
 
     def identity(self, pod: PodRecord) -> tuple[object, ...] | None:
         """Equal for pods that every plugin but the CLUSTER-scope ones treats alike; None: nothing may be shared."""
@@ -268,34 +219,16 @@ class Evaluator:
         rank = RANKS - 1 - nodes.rank[rows]
         keys = rank if total is None else total * RANKS + rank
         view.keys[rows] = np.where(mask, keys, _INFEASIBLE)
-        for row, pods in self._nominated_rows(view.priority, rows):
-            if view.keys[row] >= 0:
-                only = np.array([row], dtype=np.int64)
-                with self._cluster.overlay([(pod, row) for pod in pods]):
-                    if not all(bool(self._fits(plugin, state, only)[0]) for plugin in view.filters):
-                        view.keys[row] = _INFEASIBLE
-
-    def _nominated_rows(self, priority: int, rows: Rows) -> list[tuple[int, list[PodRecord]]]:
-        """Rows with nominated pods of equal or higher priority that are not placed yet (scheduling.md 2)."""
-        nominated = self._cluster.nodes.nominated
-        if not nominated:
-            return []
-        if isinstance(rows, slice):
-            numbers = sorted(nominated)
-        elif len(rows) <= len(nominated):
-            numbers = [int(row) for row in rows]
-        else:
-            wanted = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
-            wanted[rows] = True
-            numbers = [row for row in sorted(nominated) if wanted[row]]
-        found = []
-        for row in numbers:
-            there = nominated.get(row)
-            if there:
-                pods = [pod for pod in there.values() if pod.row < 0 and pod.priority >= priority]
-                if pods:
-                    found.append((row, pods))
-        return found
+        crowded = [
+            (row, pods) for row, pods in nominated_pods(self._cluster, view.priority, rows) if view.keys[row] >= 0
+        ]
+        if crowded and view.filters:
+            there = np.array([row for row, _ in crowded], dtype=np.int64)
+            with self._cluster.overlay(overlaid(crowded)):
+                mask = np.ones(len(there), dtype=np.bool_)
+                for plugin in view.filters:
+                    mask &= self._fits(plugin, state, there)
+            view.keys[there[~mask]] = _INFEASIBLE
 
     def _forget_oldest(self) -> None:
         ordered = sorted(self._views, key=lambda key: self._views[key].used_at)
@@ -354,7 +287,7 @@ class Evaluator:
         mask = np.ones(len(rows), dtype=np.bool_)
         for plugin in active:
             mask &= self._fits(plugin, state, rows)
-        for row, pods in self._nominated_rows(state.pod.priority, rows):
+        for row, pods in nominated_pods(self._cluster, state.pod.priority, rows):
             with self._cluster.overlay([(pod, row) for pod in pods]):
                 only = np.array([row], dtype=np.int64)
                 if not all(bool(self._fits(plugin, state, only)[0]) for plugin in active):

@@ -1,0 +1,195 @@
+"""Finding out why no node fits: every filter, in order, on every live row.
+
+Like the views of `reprieve.framework.evaluation`, what is found is kept by signature and priority, and only rows in the
+touch log since then are looked at again: a stream of identical pods that fit nowhere costs a full pass once.  With
+CLUSTER-scope plugins in play nothing is kept.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import FITS, Code, PluginError
+
+_KEPT = 128
+
+
+def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tuple[int, list[PodRecord]]]:
+    """Rows with nominated pods of equal or higher priority that are not placed yet (scheduling.md 2)."""
+    nominated = cluster.nodes.nominated
+    if not nominated:
+        return []
+    if isinstance(rows, slice):
+        numbers = sorted(nominated)
+    elif len(rows) <= len(nominated):
+        numbers = [int(row) for row in rows]
+    else:
+        wanted = np.zeros(len(cluster.nodes), dtype=np.bool_)
+        wanted[rows] = True
+        numbers = [row for row in sorted(nominated) if wanted[row]]
+    found = []
+    for row in numbers:
+        there = nominated.get(row)
+        if there:
+            pods = [pod for pod in there.values() if pod.row < 0 and pod.priority >= priority]
+            if pods:
+                found.append((row, pods))
+    return found
+
+
+class RowReasons:
+    """What rejected a pod on each row. `codes`: int8[rows]; `texts` and `plugins`: name -> bool[rows]."""
+
+    __slots__ = ("codes", "epoch", "message", "plugins", "position", "static_version", "texts")
+
+    def __init__(self, rows: int) -> None:
+        self.codes = np.zeros(rows, dtype=np.int8)
+        self.texts: dict[str, Mask] = {}
+        self.plugins: dict[str, Mask] = {}
+        self.message = ""
+        """Set when a PreFilter rejected the pod outright."""
+        self.static_version = -1
+        self.epoch = -1
+        self.position = 0
+
+    def forget(self, rows: npt.NDArray[np.int64]) -> None:
+        """Nothing is known about these rows any more."""
+        self.codes[rows] = FITS
+        for mask in (*self.texts.values(), *self.plugins.values()):
+            mask[rows] = False
+
+    def mark(self, table: dict[str, Mask], name: str, rows: npt.NDArray[np.int64]) -> None:
+        """Note a text or a plugin for some rows."""
+        mask = table.get(name)
+        if mask is None:
+            mask = table[name] = np.zeros(len(self.codes), dtype=np.bool_)
+        mask[rows] = True
+
+    def summary(self, nodes: int) -> Diagnosis:
+        """Counts per reason, as the message needs them."""
+        counts = {text: int(np.count_nonzero(mask)) for text, mask in self.texts.items()}
+        return Diagnosis(
+            nodes=nodes,
+            codes=self.codes.copy(),
+            reasons={text: count for text, count in counts.items() if count},
+            plugins={name for name, mask in self.plugins.items() if mask.any()},
+            pre_filter_message=self.message,
+        )
+
+
+class Diagnoser:
+    """Runs the filters of one profile for their reasons. `share=False` keeps nothing."""
+
+    def __init__(self, cluster: ClusterState, profile: Profile, *, share: bool) -> None:
+        self._cluster = cluster
+        self._profile = profile
+        self._share = share
+        self._kept: dict[tuple[object, ...], RowReasons] = {}
+
+    def diagnose(self, state: CycleState, identity: tuple[object, ...] | None) -> Diagnosis:
+        """The outcome on all live rows; `identity` is equal for pods that are treated alike, None: share nothing."""
+        nodes = self._cluster.nodes
+        alive = np.flatnonzero(nodes.alive[: len(nodes)])
+        if not len(alive):
+            # Nobody rejected the pod, so whoever might has a say in whether a new node helps.
+            names = {plugin.name for plugin in self._profile.filters}
+            return Diagnosis(nodes=0, codes=np.zeros(len(nodes), dtype=np.int8), plugins=names)
+        elsewhere = self._looks_elsewhere(state)
+        if identity is None or elsewhere or not self._share:
+            found = RowReasons(len(nodes))
+            self._look(state, alive, found, apart=elsewhere)
+            return found.summary(len(alive))
+        known = self._kept.get(identity)
+        log = self._cluster.touched
+        if known is None or known.static_version != nodes.static_version or known.epoch != log.epoch:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            known = self._kept[identity] = RowReasons(len(nodes))
+            known.static_version, known.epoch = nodes.static_version, log.epoch
+            self._look(state, alive, known, apart=False)
+        else:
+            touched = np.unique(np.array(log.rows[known.position :], dtype=np.int64))
+            if len(touched):
+                known.forget(touched)
+                self._look(state, touched[nodes.alive[touched]], known, apart=False)
+        known.position = len(log.rows)
+        return known.summary(len(alive))
+
+    def why_not(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
+        """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
+        found = RowReasons(len(self._cluster.nodes))
+        self._look(state, np.array([row], dtype=np.int64), found, apart=False)
+        return next(iter(found.plugins), ""), tuple(sorted(found.texts))
+
+    def _look(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, apart: bool) -> None:
+        """Fill in the rows. Rows that only nominated pods make infeasible: the reasons hold with them running there.
+
+        `apart`: each row is looked at with its own nominated pods and no others, which matters only to plugins that
+        look at other rows.
+        """
+        self._walk(state, rows, found)
+        crowded = [
+            (row, pods)
+            for row, pods in nominated_pods(self._cluster, state.pod.priority, rows)
+            if found.codes[row] == FITS
+        ]
+        for batch in [[one] for one in crowded] if apart else [crowded] if crowded else []:
+            with self._cluster.overlay(overlaid(batch)):
+                self._walk(state, np.array([row for row, _ in batch], dtype=np.int64), found)
+
+    def _walk(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> None:
+        left = rows
+        for plugin in self._profile.filters:
+            if not len(left):
+                return
+            try:
+                left = self._ask(plugin, state, left, found)
+            except Exception as error:
+                raise PluginError(plugin.name, "Filter", error) from error
+
+    @staticmethod
+    def _ask(
+        plugin: FilterPlugin, state: CycleState, left: npt.NDArray[np.int64], found: RowReasons
+    ) -> npt.NDArray[np.int64]:
+        """Ask one plugin about the rows that passed so far; returns those that still do."""
+        status = plugin.pre_filter(state)
+        if status.code is Code.SKIP:
+            return left
+        if not status.ok:
+            found.message = status.reason
+            found.mark(found.plugins, plugin.name, left)
+            found.codes[left] = int(status.code)
+            return left[:0]
+        codes = plugin.filter(state, left)
+        rejected = codes != FITS
+        if not rejected.any():
+            return left
+        bad = left[rejected]
+        for text, mask in plugin.reasons(state, bad):
+            if mask.any():
+                found.mark(found.texts, text, bad[mask])
+        found.mark(found.plugins, plugin.name, bad)
+        found.codes[bad] = codes[rejected]
+        passed: npt.NDArray[np.int64] = left[~rejected]
+        return passed
+
+    def _looks_elsewhere(self, state: CycleState) -> bool:
+        """Whether a CLUSTER-scope plugin has something to say about the pod."""
+        for plugin in self._profile.cluster_filters:
+            try:
+                if plugin.pre_filter(state).code is not Code.SKIP:
+                    return True
+            except Exception as error:
+                raise PluginError(plugin.name, "PreFilter", error) from error
+        return False
+
+
+def overlaid(crowded: Sequence[tuple[int, list[PodRecord]]]) -> list[tuple[PodRecord, int]]:
+    """Pairs for `ClusterState.overlay`."""
+    return [(pod, row) for row, pods in crowded for pod in pods]
