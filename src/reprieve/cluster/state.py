@@ -15,21 +15,23 @@ log*: an append-only list of rows, read from the position where the reader last 
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
 
 import numpy as np
 
 from reprieve.api import objects
 from reprieve.cluster.budgets import Budget, budget_of
 from reprieve.cluster.groups import GroupState, spec_of
+from reprieve.cluster.kinship import NAMESPACE_NAME, Kinship
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.resources import ResourceTable
+from reprieve.cluster.selecting import SelectingObjects
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 
-_Step = tuple[Literal["place", "displace", "nominate", "clear"], PodRecord, int]
+_Step = tuple[Callable[..., None], tuple[object, ...]]
+"""A call that undoes one change."""
 
 
 class TouchLog:
@@ -67,6 +69,11 @@ class ClusterState:
         self.budgets_version = 0
         self.groups_version = 0
         """Grows when a group object changes: unit membership and priorities may differ."""
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        """Labels of namespaces that are known."""
+        self.selecting = SelectingObjects()
+        """Services, controllers: what default spread constraints take their selectors from."""
+        self.kinship = Kinship(self)
         self._undo: list[_Step] = []
         self._depth = 0
 
@@ -97,6 +104,7 @@ class ClusterState:
             raise ValueError(f"pod {pod.key} (uid {pod.uid}) is already known")
         self._fit()
         self.pods[pod.uid] = pod
+        self.kinship.join(pod)
         if pod.group is not None:
             group = self.group(pod.group)
             group.members[pod.uid] = pod
@@ -114,6 +122,7 @@ class ClusterState:
             row = pod.row
             self.displace(pod)
             self.nodes.release(row)
+        self.kinship.leave(pod)
         self.clear_nomination(pod)
         if pod.group is not None:
             group = self.groups[pod.group]
@@ -129,9 +138,16 @@ class ClusterState:
                 group = self.groups[pod.group]
                 group.existing -= 1
                 group.scheduled -= pod.row >= 0
+            kinship, row = self.kinship, pod.row
+            if kinship.active and row >= 0:
+                kinship.moved(pod, row, -1)
+            kinship.leave(pod)
             pod.terminating = True
-            if pod.row >= 0:
-                self._touch(pod.row)
+            kinship.join(pod)
+            if kinship.active and row >= 0:
+                kinship.moved(pod, row, 1)
+            if row >= 0:
+                self._touch(row)
 
     def change_pod(
         self, pod: PodRecord, *, signature: PodSpecSignature, labels: Mapping[str, str], start: float | None
@@ -139,12 +155,14 @@ class ClusterState:
         """What budgets, importance or the filters read of a pod has changed."""
         self._outside_trials()
         self._fit()
-        pod.labels, pod.start = labels, start
+        pod.start = start
         row = pod.row
-        if pod.signature is not signature:
+        if pod.signature is not signature or pod.labels != labels:
             if row >= 0:
                 self.displace(pod)
-            pod.signature = signature
+            self.kinship.leave(pod)
+            pod.labels, pod.signature = labels, signature
+            self.kinship.join(pod)
             if row >= 0:
                 self.place(pod, row)
         for touched in (row, pod.nominated):
@@ -183,6 +201,19 @@ class ClusterState:
         self._forget_group_if_unused(state)
         return state
 
+    def set_namespace(self, namespace: objects.Namespace) -> bool:
+        """Learn of a namespace or its change; returns whether its labels have changed."""
+        return self._namespace(namespace.metadata.name, dict(namespace.metadata.labels))
+
+    def remove_namespace(self, name: str) -> bool:
+        """A namespace is gone."""
+        return self._namespace(name, None)
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """A namespace's labels, with the one for its name that the API server gives to each; known or not."""
+        found = self.namespaces.get(name)
+        return found if found is not None else {NAMESPACE_NAME: name}
+
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
         """Learn of a PodDisruptionBudget or its change."""
         budget = budget_of(pdb)
@@ -206,9 +237,11 @@ class ClusterState:
             self._count_ports(pod, row, 1)
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled += 1
+        if self.kinship.active:
+            self.kinship.moved(pod, row, 1)
         self.touched.rows.append(row)
         if self._depth:
-            self._undo.append(("displace", pod, row))
+            self._undo.append((self.displace, (pod,)))
 
     def displace(self, pod: PodRecord) -> None:
         """Take a pod off its node; it stays known and is pending again."""
@@ -221,9 +254,32 @@ class ClusterState:
             self._count_ports(pod, row, -1)
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled -= 1
+        if self.kinship.active:
+            self.kinship.moved(pod, row, -1)
         self.touched.rows.append(row)
         if self._depth:
-            self._undo.append(("place", pod, row))
+            self._undo.append((self.place, (pod, row)))
+
+    def displace_all(self, pods: Sequence[PodRecord]) -> None:
+        """`displace` for many pods, with the amounts in a few array operations."""
+        rows = [pod.row for pod in pods]
+        self._shift(pods, rows, -1)
+        there = self.nodes.pods
+        for pod, row in zip(pods, rows, strict=True):
+            pod.row = NO_ROW
+            del there[row][pod.uid]
+        if self._depth:
+            self._undo.append((self.place_all, (pods, rows)))
+
+    def place_all(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
+        """`place` for many pods, with the amounts in a few array operations."""
+        there = self.nodes.pods
+        for pod, row in zip(pods, rows, strict=True):
+            pod.row = row
+            there[row][pod.uid] = pod
+        self._shift(pods, rows, 1)
+        if self._depth:
+            self._undo.append((self.displace_all, (pods,)))
 
     def nominate(self, pod: PodRecord, row: int) -> None:
         """Note that room on a node is being made for the pod."""
@@ -234,7 +290,7 @@ class ClusterState:
         self.nodes.nominated.setdefault(row, {})[pod.uid] = pod
         self.touched.rows.append(row)
         if self._depth:
-            self._undo.append(("clear", pod, row))
+            self._undo.append((self.clear_nomination, (pod,)))
 
     def clear_nomination(self, pod: PodRecord) -> None:
         """Take a nomination back; nothing happens if there is none."""
@@ -248,7 +304,7 @@ class ClusterState:
             del self.nodes.nominated[row]
         self.touched.rows.append(row)
         if self._depth:
-            self._undo.append(("nominate", pod, row))
+            self._undo.append((self.nominate, (pod, row)))
         else:
             self.nodes.release(row)
 
@@ -344,22 +400,32 @@ class ClusterState:
             assert existing == group.existing, f"{group} has {existing} members"
         for pod in self.pods.values():
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
+        self.kinship.check()
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _rewind(self, mark: int) -> None:
         undo = self._undo
         while len(undo) > mark:
-            step, pod, row = undo.pop()
-            if step == "place":
-                self.place(pod, row)
-            elif step == "displace":
-                self.displace(pod)
-            elif step == "nominate":
-                self.nominate(pod, row)
-            else:
-                self.clear_nomination(pod)
+            change, arguments = undo.pop()
+            change(*arguments)
             undo.pop()
+
+    def _shift(self, pods: Sequence[PodRecord], rows: Sequence[int], by: int) -> None:
+        """Add (`by` 1) or take away (-1) what pods use on their rows, and count them for their groups."""
+        by_signature: dict[PodSpecSignature, list[int]] = {}
+        for pod, row in zip(pods, rows, strict=True):
+            by_signature.setdefault(pod.signature, []).append(row)
+            if pod.signature.ports:
+                self._count_ports(pod, row, by)
+            if pod.group is not None and not pod.terminating:
+                self.groups[pod.group].scheduled += by
+        n = len(self.nodes)
+        for signature, there in by_signature.items():
+            counts = np.bincount(there, minlength=n) * by
+            for column in np.flatnonzero(signature.delta):
+                self.nodes.used[column, :n] += counts * signature.delta[column]
+        self.touched.rows.extend(rows)
 
     def _count_ports(self, pod: PodRecord, row: int, by: int) -> None:
         used = self.nodes.ports[row]
@@ -375,6 +441,18 @@ class ClusterState:
     def _touch(self, row: int) -> None:
         self.touched.rows.append(row)
         self.trim()
+
+    def _namespace(self, name: str, labels: dict[str, str] | None) -> bool:
+        before = self.namespace_labels(name)
+        if labels is None:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = {**labels, NAMESPACE_NAME: name}
+        changed = self.namespace_labels(name) != before
+        if changed and self.kinship.active:
+            self._outside_trials()
+            self.kinship.reset()
+        return changed
 
     def _touch_members(self, group: GroupState) -> None:
         for pod in group.members.values():

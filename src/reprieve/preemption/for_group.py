@@ -46,9 +46,7 @@ def preempt_for_group(
     if not units:
         return PostFilterResult(Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), clear_nomination=True)
     with cluster.trial():
-        for unit in units:
-            for pod in unit.pods:
-                cluster.displace(pod)
+        cluster.displace_all([pod for unit in units for pod in unit.pods])
         assignment = attempt.run()
         if not assignment.feasible or len(assignment.placed) <= attempt.placed_without_help:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, UNSCHEDULABLE, plugin), clear_nomination=True)
