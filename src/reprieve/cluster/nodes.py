@@ -41,6 +41,9 @@ class NodeColumns:
         """By row: host ports in use and by how many pods; None where no pod ever used one."""
         self.nominated: dict[int, dict[str, PodRecord]] = {}
         """By row, only where there are any: pods nominated to the node, by UID."""
+        self.images: dict[str, dict[int, int]] = {}
+        """Image name -> row -> bytes, as the nodes' status lists them."""
+        self._images_on: dict[int, tuple[objects.ContainerImage, ...]] = {}
         self._free: list[int] = []
         self.count = 0
         self.alive: npt.NDArray[np.bool_] = np.zeros(_STEP, dtype=np.bool_)
@@ -115,6 +118,8 @@ class NodeColumns:
                 column[row] = ABSENT if value is None else numbers.setdefault(value, len(numbers))
             self.static_version += 1
             changed = True
+        # Images rank nodes but never make one fit: nobody waits for them.
+        self._set_images(row, node.status.images or ())
         return row, changed
 
     def remove_node(self, name: str) -> int | None:
@@ -125,6 +130,7 @@ class NodeColumns:
         self.alive[row] = False
         self.count -= 1
         self.static_version += 1
+        self._set_images(row, ())
         self.release(row)
         return row
 
@@ -165,6 +171,25 @@ class NodeColumns:
             elif wanted in used or any((protocol, wild, port) in used for wild in _ANY_IP):
                 return wanted
         return None
+
+    def _set_images(self, row: int, images: tuple[objects.ContainerImage, ...]) -> None:
+        before = self._images_on.get(row, ())
+        if images == before:
+            return
+        for image in before:
+            for name in image.names:
+                there = self.images.get(name, {})
+                there.pop(row, None)
+                if not there:
+                    self.images.pop(name, None)
+        for image in images:
+            for name in image.names:
+                self.images.setdefault(name, {}).setdefault(row, image.size_bytes)
+        if images:
+            self._images_on[row] = images
+        else:
+            del self._images_on[row]
+        self.static_version += 1
 
     def _row_for(self, name: str) -> int:
         row = self.row_of.get(name)

@@ -7,14 +7,20 @@ Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.Clu
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from reprieve.api import objects
 from reprieve.api.versions import pod_group_name
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 
+if TYPE_CHECKING:
+    from reprieve.cluster.kinship import Kin
+
 NO_ROW = -1
 _EMPTY: Mapping[str, str] = {}
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+Owner = tuple[str, str, str]
+"""(apiVersion, kind, name) of the controller."""
 
 
 class PodRecord:
@@ -27,11 +33,13 @@ class PodRecord:
         "grace",
         "group",
         "key",
+        "kin",
         "labels",
         "name",
         "namespace",
         "never_preempts",
         "nominated",
+        "owner",
         "preempted",
         "priority",
         "row",
@@ -60,6 +68,7 @@ class PodRecord:
         grace: float = 30.0,
         terminating: bool = False,
         preempted: bool = False,
+        owner: Owner | None = None,
     ) -> None:
         self.namespace = namespace
         self.name = name
@@ -80,6 +89,9 @@ class PodRecord:
         """It has a deletionTimestamp."""
         self.preempted = preempted
         """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
+        self.owner = owner
+        self.kin: Kin | None = None
+        """What other pods' selectors see of it, once somebody asked; changed only by `reprieve.cluster.kinship`."""
         self.row = NO_ROW
         self.bound = False
         """The API says it is bound; an assumed pod has a row and is not bound."""
@@ -128,6 +140,7 @@ def record_of(
         else 30.0,
         terminating=meta.deletion_timestamp is not None,
         preempted=was_preempted(pod),
+        owner=next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None),
     )
 
 

@@ -46,6 +46,11 @@ class PodSpecSignature:
     node_name: str
     unsupported: tuple[str, ...] = ()
     """Fields of the spec that no plugin here decides on; scheduling such a pod would be a guess."""
+    spread: tuple[objects.TopologySpreadConstraint, ...] = ()
+    images: tuple[str, ...] = ()
+    """Image names as node status has them, of init containers and containers, one entry for each container."""
+    selects: bool = False
+    """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
     memo: dict[str, object] = field(default_factory=dict)
     """Where plugins keep what they compiled from this signature, by plugin name."""
 
@@ -74,16 +79,18 @@ class SignatureTable:
         nonzero = pod_nonzero_requests(pod)
         ports = host_ports(pod)
         unsupported = _unsupported(spec)
+        spread = spec.topology_spread_constraints
         details = (
-            _encode((spec.node_selector, spec.affinity, spec.tolerations, unsupported))
-            if spec.node_selector or spec.affinity is not None or spec.tolerations or unsupported
+            _encode((spec.node_selector, spec.affinity, spec.tolerations, spread, unsupported))
+            if spec.node_selector or spec.affinity is not None or spec.tolerations or spread or unsupported
             else b""
         )
+        images = _images(spec)
         # A bound pod's nodeName is where it runs, not a wish; only a pod not yet seen by the scheduler can have one.
-        key = (tuple(sorted(amounts.items())), nonzero, ports, details)
+        key = (tuple(sorted(amounts.items())), nonzero, ports, details, images)
         found = self._by_key.get(key)
         if found is None:
-            found = self._make(spec, amounts, nonzero, ports, unsupported)
+            found = self._make(spec, amounts, nonzero, ports, unsupported, images)
             self._by_key[key] = found
             self._all.append(found)
         return found
@@ -103,6 +110,7 @@ class SignatureTable:
         nonzero: tuple[int, int],
         ports: tuple[HostPort, ...],
         unsupported: tuple[str, ...],
+        images: tuple[str, ...],
     ) -> PodSpecSignature:
         delta = self._resources.vector(amounts)
         delta[SCORING_CPU], delta[SCORING_MEMORY] = nonzero
@@ -119,7 +127,27 @@ class SignatureTable:
             ports=ports,
             node_name="",
             unsupported=unsupported,
+            spread=tuple(spec.topology_spread_constraints or ()),
+            images=images,
+            selects=_selects(spec.affinity),
         )
+
+
+def _selects(affinity: objects.Affinity | None) -> bool:
+    return affinity is not None and any(
+        kind is not None
+        and (
+            kind.required_during_scheduling_ignored_during_execution
+            or kind.preferred_during_scheduling_ignored_during_execution
+        )
+        for kind in (affinity.pod_affinity, affinity.pod_anti_affinity)
+    )
+
+
+def _images(spec: objects.PodSpec) -> tuple[str, ...]:
+    """As container runtimes report images: a name without a tag means `:latest`."""
+    names = [container.image for container in (*(spec.init_containers or ()), *(spec.containers or ()))]
+    return tuple(name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names)
 
 
 def _unsupported(spec: objects.PodSpec) -> tuple[str, ...]:
