@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -121,11 +122,12 @@ class Replay:
             plane.app.options.anonymous = False
         request, response = transcript.request, transcript.response
         result = Result(transcript)
+        body = self._body(transcript.name, request)
         async with self._session.request(
             request["method"],
             self._url(request["path"]),
             headers=self._headers(request),
-            data=self._body(transcript.name, request),
+            data=None if body is None else io.BytesIO(body),
             skip_auto_headers=("User-Agent", "Accept", "Content-Type", "Accept-Encoding"),
         ) as answer:
             if answer.status != response["status"]:

@@ -101,7 +101,11 @@ class ContinueToken:
     def decode(cls, text: str) -> ContinueToken:
         """Read a token; raises 400."""
         try:
-            content = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            if not raw.startswith(b"{"):
+                shown = repr(raw[:1])[2:-1]
+                raise ValueError(f"invalid character '{shown}' looking for beginning of value")
+            content = json.loads(raw)
             namespace, slash, name = content["start"].partition("/")
             if content["v"] != "meta.k8s.io/v1" or not slash or not isinstance(content["rv"], int):
                 raise ValueError("unknown form")
