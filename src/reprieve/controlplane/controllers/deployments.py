@@ -1,0 +1,549 @@
+"""Deployments: rollouts over ReplicaSets, RollingUpdate and Recreate, with the status kubectl rollout reads.
+
+Rules: upstream's deployment controller. The *new* ReplicaSet is the one with the deployment's template (but for
+the label ``pod-template-hash``); all others are *old*. Revisions are annotations, so ``kubectl rollout undo``
+(which puts an old template back) finds the old ReplicaSet again. Invariants of a rolling update: at most
+``replicas + maxSurge`` pods, at least ``replicas - maxUnavailable`` available ones.
+"""
+
+from __future__ import annotations
+
+import copy
+from datetime import timedelta
+from typing import Any
+
+from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.controllers.availability import condition_of, drop_condition, put_condition, scaled
+from reprieve.controlplane.controllers.owning import index_pods, owner_reference, selects
+from reprieve.controlplane.controllers.reconciling import Controller
+from reprieve.controlplane.controllers.revisions import template_hash
+from reprieve.controlplane.controllers.views import Key, PodSeen, SelectingSeen
+from reprieve.controlplane.errors import StatusError
+
+Json = dict[str, Any]
+
+HASH = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+HISTORY = "deployment.kubernetes.io/revision-history"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MOST = "deployment.kubernetes.io/max-replicas"
+_OWN_ANNOTATIONS = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MOST,
+    "deprecated.deployment.rollback.to",
+)
+_NO_DEADLINE = 2**31 - 1
+
+
+def _bare(template: Json) -> Json:
+    """A template without the hash label."""
+    out = copy.deepcopy(template)
+    metadata = out.setdefault("metadata", {})
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH}
+    metadata["labels"] = labels
+    return {"metadata": {key: value for key, value in metadata.items() if value}, "spec": out.get("spec") or {}}
+
+
+def _replicas(replica_set: Json) -> int:
+    found: int = replica_set["spec"].get("replicas", 1)
+    return found
+
+
+def _status_count(replica_set: Json, name: str) -> int:
+    found: int = (replica_set.get("status") or {}).get(name, 0)
+    return found
+
+
+def _revision(obj: Json) -> int:
+    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
+    return int(text) if text.isdigit() else 0
+
+
+class _Rollout:
+    """What one look works with: the deployment, its limits, its replica sets."""
+
+    def __init__(self, deployment: Json, sets: list[Json]) -> None:
+        self.deployment = deployment
+        spec = deployment["spec"]
+        self.replicas: int = spec.get("replicas", 1)
+        strategy = spec.get("strategy") or {}
+        self.recreate = strategy.get("type") == "Recreate"
+        rolling = strategy.get("rollingUpdate") or {}
+        self.surge = 0 if self.recreate else scaled(rolling.get("maxSurge", "25%"), self.replicas, up=True)
+        self.unavailable = 0
+        if not self.recreate:
+            self.unavailable = scaled(rolling.get("maxUnavailable", "25%"), self.replicas, up=False)
+            if self.surge == 0 and self.unavailable == 0:
+                self.unavailable = 1  # else nothing could ever move
+        self.unavailable = min(self.unavailable, self.replicas)
+        wanted = _bare(spec["template"])
+        sets = sorted(sets, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
+        self.new: Json | None = next((one for one in sets if _bare(one["spec"]["template"]) == wanted), None)
+        self.old = [one for one in sets if one is not self.new]
+
+    @property
+    def all(self) -> list[Json]:
+        """Every replica set, the new one last."""
+        return [*self.old, *([self.new] if self.new is not None else [])]
+
+    @property
+    def total(self) -> int:
+        """Pods asked for by all replica sets."""
+        return sum(_replicas(one) for one in self.all)
+
+    @property
+    def most(self) -> int:
+        """Pods there may be at once."""
+        return self.replicas + self.surge if self.replicas else 0
+
+    def count(self, name: str) -> int:
+        """Sum a number of the sets' statuses."""
+        return sum(_status_count(one, name) for one in self.all)
+
+
+class Deployments(Controller):
+    """Keys are those of deployments."""
+
+    name = "deployment"
+
+    def connect(self) -> None:
+        """Look at a deployment when it, one of its replica sets or (Recreate) one of their pods changes."""
+        sources = self.context.sources
+        self._row = self.context.kind("apps/v1", "Deployment")
+        self._set_row = self.context.kind("apps/v1", "ReplicaSet")
+        self._deployments = sources.of(self._row.storage_key, SelectingSeen)
+        self._deployments.index("namespace", lambda one: (one.metadata.namespace,))
+        self._sets = sources.of(self._set_row.storage_key, SelectingSeen)
+        self._sets.index("owner", lambda one: (owner.uid,) if (owner := one.metadata.controller) else ())
+        self._sets.index("orphan", lambda one: () if one.metadata.controller else (one.metadata.namespace,))
+        self._pods = sources.pods
+        index_pods(self.context)
+        self._deployments.tell(self._deployment_changed)
+        self._sets.tell(self._set_changed)
+        self._pods.tell(self._pod_changed)
+
+    def _deployment_changed(self, _old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        if new is not None:
+            self.queue(new.metadata.key)
+
+    def _set_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        for one in (old, new):
+            owner = one.metadata.controller if one is not None else None
+            if one is not None and owner is not None and owner.kind == "Deployment":
+                self.queue((one.metadata.namespace, owner.name))
+        if new is not None and new.metadata.controller is None:
+            for key in self._deployments.keys_by("namespace", new.metadata.namespace):
+                if selects(self._deployments.items[key].spec, new.metadata.labels):
+                    self.queue(key)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if new is None and old is not None and (owner := old.metadata.controller) is not None:
+            replica_set = self._sets.items.get((old.metadata.namespace, owner.name))
+            above = replica_set.metadata.controller if replica_set is not None else None
+            if above is not None and above.kind == "Deployment":
+                self.queue((old.metadata.namespace, above.name))
+
+    # -- one look
+
+    def reconcile(self, key: Key) -> None:
+        """Move a rollout one step on and write the status."""
+        deployment = self.context.find(self._row, key)
+        if deployment is None:
+            return
+        rollout = self._rollout(deployment)
+        if deployment["metadata"].get("deletionTimestamp"):
+            self._report(key, rollout)
+            return
+        spec = deployment["spec"]
+        if not spec.get("paused"):
+            waiting = rollout.recreate and rollout.new is None and not self._old_is_gone(rollout)
+            if not waiting:
+                rollout = self._with_new_set(rollout)
+            self._keep_revisions(rollout)
+        if spec.get("paused") or self._was_scaled(rollout):
+            self._scale(rollout)
+        elif rollout.recreate:
+            self._recreate(rollout)
+        else:
+            self._roll(rollout)
+        self.context.sources.sync()
+        fresh = self.context.find(self._row, key)
+        if fresh is not None:
+            rollout = self._rollout(fresh)
+            self._report(key, rollout)
+            self._clean_up(rollout)
+
+    def _rollout(self, deployment: Json) -> _Rollout:
+        metadata = deployment["metadata"]
+        for orphan in self._sets.by("orphan", metadata["namespace"]):
+            if selects(deployment["spec"], orphan.metadata.labels) and not metadata.get("deletionTimestamp"):
+                self._adopt(orphan.metadata.key, deployment)
+        self.context.sources.sync()
+        seen = self._sets.by("owner", metadata["uid"])
+        found = [self.context.find(self._set_row, one.metadata.key) for one in seen]
+        return _Rollout(deployment, [one for one in found if one is not None])
+
+    def _adopt(self, key: Key, deployment: Json) -> None:
+        reference = owner_reference(deployment)
+
+        def change(obj: Json) -> None:
+            obj["metadata"]["ownerReferences"] = [*(obj["metadata"].get("ownerReferences") or ()), reference]
+
+        self.context.modify(self._set_row, key, change)
+
+    def _old_is_gone(self, rollout: _Rollout) -> bool:
+        """Recreate: whether every old set is scaled down and its pods are gone."""
+        for one in rollout.old:
+            if _replicas(one) > 0:
+                self._set_replicas(rollout, one, 0)
+                return False
+            if any(not pod.finished for pod in self._pods.by("owner", one["metadata"]["uid"])):
+                return False
+        return True
+
+    def _with_new_set(self, rollout: _Rollout) -> _Rollout:
+        """Make the new replica set if there is none."""
+        if rollout.new is not None:
+            return rollout
+        deployment = rollout.deployment
+        metadata, spec = deployment["metadata"], deployment["spec"]
+        collisions = (deployment.get("status") or {}).get("collisionCount", 0)
+        digest = template_hash(_bare(spec["template"]), collisions)
+        template = copy.deepcopy(spec["template"])
+        labels = {**(template.setdefault("metadata", {}).get("labels") or {}), HASH: digest}
+        template["metadata"]["labels"] = labels
+        selector = copy.deepcopy(spec["selector"])
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
+        revision = str(max((_revision(one) for one in rollout.old), default=0) + 1)
+        wanted: Json = {
+            "metadata": {
+                "name": f"{metadata['name']}-{digest}",
+                "labels": labels,
+                "annotations": {**self._annotations(deployment), **self._marks(rollout), REVISION: revision},
+                "ownerReferences": [owner_reference(deployment)],
+            },
+            "spec": {
+                "replicas": self._new_replicas(rollout, 0),
+                "selector": selector,
+                "template": template,
+                "minReadySeconds": spec.get("minReadySeconds", 0),
+            },
+        }
+        try:
+            made = self.context.create(self._set_row, metadata["namespace"], wanted)
+        except StatusError as error:
+            if error.reason == "AlreadyExists":
+                self._count_collision(deployment, collisions)
+            raise
+        text = f"Scaled up replica set {made['metadata']['name']} from 0 to {_replicas(made)}"
+        self.context.event(deployment, "ScalingReplicaSet", text, source="deployment-controller")
+        rollout.new = made
+        self._progress(deployment, "NewReplicaSetCreated", f'Created new replica set "{made["metadata"]["name"]}"')
+        return rollout
+
+    def _count_collision(self, deployment: Json, collisions: int) -> None:
+        """The name is taken by a set with another template: the next try hashes differently."""
+
+        def change(obj: Json) -> None:
+            obj.setdefault("status", {})["collisionCount"] = collisions + 1
+
+        metadata = deployment["metadata"]
+        self.context.modify(self._row, (metadata["namespace"], metadata["name"]), change, "status")
+
+    @staticmethod
+    def _annotations(deployment: Json) -> Json:
+        annotations = deployment["metadata"].get("annotations") or {}
+        return {key: value for key, value in annotations.items() if key not in _OWN_ANNOTATIONS}
+
+    @staticmethod
+    def _marks(rollout: _Rollout) -> Json:
+        return {DESIRED: str(rollout.replicas), MOST: str(rollout.replicas + rollout.surge)}
+
+    def _keep_revisions(self, rollout: _Rollout) -> None:
+        """Give the new set the highest revision and the deployment the same."""
+        if rollout.new is None:
+            return
+        metadata = rollout.deployment["metadata"]
+        key = (metadata["namespace"], rollout.new["metadata"]["name"])
+        highest = max((_revision(one) for one in rollout.old), default=0) + 1
+        present = _revision(rollout.new)
+        revision = max(highest, present)
+        copied = self._annotations(rollout.deployment)
+        held = rollout.new["metadata"].get("annotations") or {}
+        if present < revision or any(held.get(name) != value for name, value in copied.items()):
+
+            def change(obj: Json) -> None:
+                annotations = obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **copied}
+                if present < revision:
+                    annotations[REVISION] = str(revision)
+                    if present:
+                        past = [one for one in annotations.get(HISTORY, "").split(",") if one]
+                        annotations[HISTORY] = ",".join([*past, str(present)])
+
+            rollout.new = self.context.modify(self._set_row, key, change)
+            if 0 < present < revision:
+                self._progress(rollout.deployment, "FoundNewReplicaSet", f'Found new replica set "{key[1]}"')
+        if _revision(rollout.deployment) != revision:
+
+            def mark(obj: Json) -> None:
+                obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), REVISION: str(revision)}
+
+            self.context.modify(self._row, (metadata["namespace"], metadata["name"]), mark)
+
+    # -- scaling
+
+    def _set_replicas(self, rollout: _Rollout, one: Json, replicas: int) -> Json:
+        """Stage new replicas of a set (and the marks that tell scaling from rolling)."""
+        before, marks = _replicas(one), self._marks(rollout)
+        held = one["metadata"].get("annotations") or {}
+        if before == replicas and all(held.get(name) == value for name, value in marks.items()):
+            return one
+        metadata = one["metadata"]
+
+        def change(obj: Json) -> None:
+            obj["spec"]["replicas"] = replicas
+            obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **marks}
+
+        made = self.context.modify(self._set_row, (metadata["namespace"], metadata["name"]), change)
+        if before != replicas:
+            word = "up" if replicas > before else "down"
+            text = f"Scaled {word} replica set {metadata['name']} from {before} to {replicas}"
+            self.context.event(rollout.deployment, "ScalingReplicaSet", text, source="deployment-controller")
+        one.clear()
+        one.update(made)
+        return one
+
+    def _was_scaled(self, rollout: _Rollout) -> bool:
+        """Whether replicas changed since the sets were last sized."""
+        for one in rollout.all:
+            desired = (one["metadata"].get("annotations") or {}).get(DESIRED)
+            if _replicas(one) > 0 and desired is not None and desired != str(rollout.replicas):
+                return True
+        return False
+
+    def _scale(self, rollout: _Rollout) -> None:
+        """Size the sets for new replicas: the only or finished one alone, several in proportion."""
+        active = [one for one in rollout.all if _replicas(one) > 0]
+        only = active[0] if len(active) == 1 else rollout.new if not active else None
+        if only is not None:
+            self._set_replicas(rollout, only, rollout.replicas)
+            return
+        new = rollout.new
+        if new is not None and _replicas(new) == rollout.replicas == _status_count(new, "availableReplicas"):
+            for one in rollout.old:
+                self._set_replicas(rollout, one, 0)
+            return
+        if rollout.recreate:
+            return
+        left = rollout.most - rollout.total
+        order = sorted(active, key=lambda one: (-_replicas(one), one["metadata"]["creationTimestamp"]))
+        total, sizes = rollout.total, []
+        for one in order:
+            share = round(left * _replicas(one) / total) if total else 0
+            sizes.append(max(0, _replicas(one) + share))
+        sizes[0] = max(0, sizes[0] + rollout.most - sum(sizes))
+        for one, size in zip(order, sizes, strict=True):
+            self._set_replicas(rollout, one, size)
+
+    def _new_replicas(self, rollout: _Rollout, present: int) -> int:
+        """How large the new set may be now."""
+        if rollout.recreate:
+            return rollout.replicas
+        if rollout.total >= rollout.most:
+            return present
+        return present + min(rollout.most - rollout.total, rollout.replicas - present)
+
+    def _recreate(self, rollout: _Rollout) -> None:
+        if rollout.new is not None:
+            for one in rollout.old:
+                self._set_replicas(rollout, one, 0)
+            self._set_replicas(rollout, rollout.new, rollout.replicas)
+
+    def _roll(self, rollout: _Rollout) -> None:
+        new = rollout.new
+        if new is None:
+            return
+        present = _replicas(new)
+        if present > rollout.replicas:
+            self._set_replicas(rollout, new, rollout.replicas)
+        else:
+            self._set_replicas(rollout, new, max(present, self._new_replicas(rollout, present)))
+        if not any(_replicas(one) for one in rollout.old):
+            return
+        least = rollout.replicas - rollout.unavailable
+        new_unavailable = _replicas(new) - _status_count(new, "availableReplicas")
+        room = rollout.total - least - new_unavailable
+        if room <= 0:
+            return
+        for one in rollout.old:  # first what is not available anyway
+            broken = _replicas(one) - _status_count(one, "availableReplicas")
+            taken = min(room, broken)
+            if taken > 0:
+                self._set_replicas(rollout, one, _replicas(one) - taken)
+                room -= taken
+        spare = rollout.count("availableReplicas") - least
+        for one in rollout.old:
+            taken = min(spare, _replicas(one))
+            if taken > 0:
+                self._set_replicas(rollout, one, _replicas(one) - taken)
+                spare -= taken
+
+    def _clean_up(self, rollout: _Rollout) -> None:
+        """Once a rollout is done, keep only so many empty old sets."""
+        limit = rollout.deployment["spec"].get("revisionHistoryLimit", 10)
+        if not self._complete(rollout):
+            return
+        empty = [
+            one
+            for one in rollout.old
+            if not _replicas(one)
+            and not _status_count(one, "replicas")
+            and not one["metadata"].get("deletionTimestamp")
+        ]
+        empty.sort(key=_revision)
+        for one in empty[: max(0, len(empty) - limit)]:
+            self.context.delete(self._set_row, (one["metadata"]["namespace"], one["metadata"]["name"]))
+
+    # -- status
+
+    @staticmethod
+    def _complete(rollout: _Rollout) -> bool:
+        new = rollout.new
+        return (
+            new is not None
+            and _status_count(new, "replicas") == rollout.replicas
+            and rollout.count("replicas") == rollout.replicas
+            and rollout.count("availableReplicas") == rollout.replicas
+        )
+
+    def _progress(self, deployment: Json, reason: str, message: str, status: str = "True") -> None:
+        condition = {"type": "Progressing", "status": status, "reason": reason, "message": message}
+        stamp = self.context.stamp()
+
+        def change(obj: Json) -> None:
+            put_condition(obj.setdefault("status", {}), condition, stamp, update_time=True)
+
+        metadata = deployment["metadata"]
+        self.context.modify(self._row, (metadata["namespace"], metadata["name"]), change, "status")
+
+    def _report(self, key: Key, rollout: _Rollout) -> None:
+        deployment = rollout.deployment
+        before = deployment.get("status") or {}
+        status = copy.deepcopy(before)
+        counts = {
+            "replicas": rollout.count("replicas"),
+            "updatedReplicas": _status_count(rollout.new, "replicas") if rollout.new is not None else 0,
+            "readyReplicas": rollout.count("readyReplicas"),
+            "availableReplicas": rollout.count("availableReplicas"),
+        }
+        counts["unavailableReplicas"] = max(0, rollout.total - counts["availableReplicas"])
+        for name, count in counts.items():
+            if count:
+                status[name] = count
+            else:
+                status.pop(name, None)
+        status["observedGeneration"] = deployment["metadata"].get("generation", 0)
+        enough = counts["availableReplicas"] >= rollout.replicas - rollout.unavailable
+        put_condition(status, _AVAILABLE if enough else _UNAVAILABLE, self.context.stamp(), update_time=True)
+        failure = next(
+            (found for one in rollout.all if (found := condition_of(one.get("status") or {}, "ReplicaFailure"))), None
+        )
+        if failure is not None:
+            told = {name: failure.get(name, "") for name in ("type", "status", "reason", "message")}
+            put_condition(status, told, self.context.stamp(), update_time=True)
+        else:
+            drop_condition(status, "ReplicaFailure")
+        self._report_progress(key, rollout, before, status)
+        self.context.set_status(self._row, key, status)
+
+    def _report_progress(self, key: Key, rollout: _Rollout, before: Json, status: Json) -> None:
+        spec, stamp = rollout.deployment["spec"], self.context.stamp()
+        deadline = spec.get("progressDeadlineSeconds", _NO_DEADLINE)
+        if deadline >= _NO_DEADLINE:
+            drop_condition(status, "Progressing")
+            return
+        name = rollout.new["metadata"]["name"] if rollout.new is not None else rollout.deployment["metadata"]["name"]
+        subject = f'ReplicaSet "{name}"'
+        present = condition_of(status, "Progressing")
+        if self._complete(rollout):
+            done = {
+                "type": "Progressing",
+                "status": "True",
+                "reason": "NewReplicaSetAvailable",
+                "message": f"{subject} has successfully progressed.",
+            }
+            put_condition(status, done, stamp, update_time=True)
+            return
+        if spec.get("paused"):
+            paused = {
+                "type": "Progressing",
+                "status": "Unknown",
+                "reason": "DeploymentPaused",
+                "message": "Deployment is paused",
+            }
+            put_condition(status, paused, stamp, update_time=True)
+            return
+        if (
+            present is not None
+            and present.get("reason") == "NewReplicaSetAvailable"
+            and status.get("replicas", 0) == status.get("updatedReplicas", 0)
+        ):
+            return  # a finished rollout that lost a pod is not a new rollout
+        counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
+        moved = any(status.get(one, 0) > before.get(one, 0) for one in counts) or (
+            status.get("replicas", 0) - status.get("updatedReplicas", 0)
+            < before.get("replicas", 0) - before.get("updatedReplicas", 0)
+        )
+        if moved or present is None:
+            going = {
+                "type": "Progressing",
+                "status": "True",
+                "reason": "ReplicaSetUpdated",
+                "message": f"{subject} is progressing.",
+            }
+            put_condition(status, going, stamp, update_time=True)
+            condition = condition_of(status, "Progressing")
+            if condition is not None:
+                condition["lastUpdateTime"] = stamp
+            self.queue_after(key, deadline + 1)
+            return
+        if present.get("reason") in ("ProgressDeadlineExceeded", "NewReplicaSetAvailable", "DeploymentPaused"):
+            if present.get("reason") == "DeploymentPaused":
+                resumed = {**_RESUMED}
+                put_condition(status, resumed, stamp, update_time=True)
+            return
+        ends = parse_stamp(present.get("lastUpdateTime", stamp)) + timedelta(seconds=deadline)
+        left = (ends - self.context.now()).total_seconds()
+        if left > 0:
+            self.queue_after(key, left + 1)
+            return
+        late = {
+            "type": "Progressing",
+            "status": "False",
+            "reason": "ProgressDeadlineExceeded",
+            "message": f"{subject} has timed out progressing.",
+        }
+        put_condition(status, late, stamp, update_time=True)
+
+
+_AVAILABLE = {
+    "type": "Available",
+    "status": "True",
+    "reason": "MinimumReplicasAvailable",
+    "message": "Deployment has minimum availability.",
+}
+_UNAVAILABLE = {
+    "type": "Available",
+    "status": "False",
+    "reason": "MinimumReplicasUnavailable",
+    "message": "Deployment does not have minimum availability.",
+}
+_RESUMED = {
+    "type": "Progressing",
+    "status": "Unknown",
+    "reason": "DeploymentResumed",
+    "message": "Deployment is resumed",
+}

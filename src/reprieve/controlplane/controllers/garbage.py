@@ -1,0 +1,189 @@
+"""Garbage collection by owner references: background, foreground and orphaning.
+
+Rules: upstream's garbage collector. An object goes when all its owners are gone; with the finalizer
+``foregroundDeletion`` an owner waits for dependents that block it; with ``orphan`` its dependents lose their
+reference first. Owners live in the namespace of the dependent or are cluster-scoped. Terms: an owner is *solid*
+while it is there with the same uid, *dangling* when it is not, *waiting* while it is deleted in the foreground.
+Unlike upstream no graph is built: the store is at hand, so whether an owner exists is looked up.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from reprieve.controlplane.controllers.reconciling import Controller
+from reprieve.controlplane.controllers.sources import VIEWS, HasMeta
+from reprieve.controlplane.controllers.views import Meta, Owner, Seen
+from reprieve.controlplane.deleting import FOREGROUND, ORPHAN, DeleteOptions, Propagation
+from reprieve.controlplane.kinds import Kind
+
+Json = dict[str, Any]
+
+
+class Item(NamedTuple):
+    """One object: storage key, namespace, name."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+class GarbageCollector(Controller):
+    """Deletes what nobody owns any more; keys are items, of every kind."""
+
+    name = "garbage-collector"
+
+    def connect(self) -> None:
+        """Watch every resource, also those of definitions to come."""
+        self._dependents: dict[str, set[Item]] = {}
+        self._rows: dict[str, Kind] = {}
+        self._watch_all()
+        definitions = self.context.sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
+        definitions.tell(lambda _old, _new: self._watch_all())
+
+    def _watch_all(self) -> None:
+        for row in list(self.context.registry.kinds):
+            if not row.stored or row.storage_key == "events":
+                continue
+            known = row.storage_key in self._rows
+            if not known or self._rows[row.storage_key].api_version != row.storage_version:
+                self._rows[row.storage_key] = self.context.registry.kinds.storage_kind(row)
+            if not known:
+                view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]
+                self.context.sources.of(row.storage_key, view).tell(partial(self._changed, row.storage_key))
+
+    def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:
+        before = old.metadata if old is not None else None
+        after = new.metadata if new is not None else None
+        seen = after or before
+        if seen is None:
+            return
+        item = Item(resource, seen.namespace, seen.name)
+        had = before.owner_references if before is not None else None
+        has = after.owner_references if after is not None else None
+        if had != has:
+            for owner in had or ():
+                dependents = self._dependents.get(owner.uid)
+                if dependents is not None:
+                    dependents.discard(item)
+                    if not dependents:
+                        del self._dependents[owner.uid]
+                self._queue_owner(seen.namespace, owner)
+            for owner in has or ():
+                self._dependents.setdefault(owner.uid, set()).add(item)
+            if has:
+                self.queue(item)
+        if after is None:
+            for dependent in self._dependents.get(seen.uid, ()):
+                self.queue(dependent)
+        elif after.deletion_timestamp and _waits(after):
+            self.queue(item)
+
+    def _queue_owner(self, namespace: str, owner: Owner) -> None:
+        """An owner deleted in the foreground may have been waiting for what just changed."""
+        row = self.context.registry.kinds.of(owner.api_version, owner.kind)
+        if row is not None:
+            item = Item(row.storage_key, namespace if row.namespaced else "", owner.name)
+            state = self.context.registry.store.head(*item)
+            if state is not None and FOREGROUND.encode() in state.raw:
+                self.queue(item)
+
+    def reconcile(self, key: Item) -> None:
+        """Finish a deletion that waits for dependents, or delete an item without owners."""
+        row = self._rows.get(key.resource)
+        state = self.context.registry.store.head(*key)
+        if row is None or state is None:
+            return
+        metadata = state.decode()["metadata"]
+        finalizers = metadata.get("finalizers") or ()
+        if metadata.get("deletionTimestamp"):
+            if ORPHAN in finalizers:
+                self._orphan(row, key, metadata["uid"])
+                return
+            if FOREGROUND in finalizers:
+                self._wait_for_dependents(row, key, metadata["uid"])
+                return
+        if metadata.get("ownerReferences"):
+            self._judge(row, key, metadata)
+
+    def _orphan(self, row: Kind, key: Item, uid: str) -> None:
+        for dependent in list(self._dependents.get(uid, ())):
+            self._drop_references(dependent, {uid})
+        self._drop_finalizer(row, key, ORPHAN)
+
+    def _wait_for_dependents(self, row: Kind, key: Item, uid: str) -> None:
+        blocking = False
+        for dependent in list(self._dependents.get(uid, ())):
+            state = self.context.registry.store.head(*dependent)
+            if state is None:
+                continue
+            metadata = state.decode()["metadata"]
+            if any(
+                one["uid"] == uid and one.get("blockOwnerDeletion") for one in metadata.get("ownerReferences") or ()
+            ):
+                blocking = True
+            if not metadata.get("deletionTimestamp"):
+                self.queue(dependent)
+        if not blocking:
+            self._drop_finalizer(row, key, FOREGROUND)
+
+    def _judge(self, row: Kind, key: Item, metadata: Json) -> None:
+        """Delete an item whose owners are all gone; with a solid owner left, drop references to the others."""
+        solid, dangling, waiting = False, set(), False
+        for reference in metadata["ownerReferences"]:
+            owner_row = self.context.registry.kinds.of(reference["apiVersion"], reference["kind"])
+            if owner_row is None:
+                return  # a kind that is not served (any more): nobody can tell
+            namespace = key.namespace if owner_row.namespaced else ""
+            if owner_row.namespaced and not key.namespace:
+                return  # a cluster-scoped object cannot be owned by a namespaced one: left alone
+            owner = self.context.registry.store.head(owner_row.storage_key, namespace, reference["name"])
+            found = owner.decode()["metadata"] if owner is not None else None
+            if found is None or found["uid"] != reference["uid"]:
+                dangling.add(reference["uid"])
+            elif found.get("deletionTimestamp") and FOREGROUND in (found.get("finalizers") or ()):
+                waiting = True
+                dangling.add(reference["uid"])
+            else:
+                solid = True
+        if solid:
+            if dangling:
+                self._drop_references(key, dangling)
+            return
+        if metadata.get("deletionTimestamp"):
+            return
+        policy: Propagation = "Background"
+        finalizers = metadata.get("finalizers") or ()
+        if ORPHAN in finalizers:
+            policy = "Orphan"
+        elif FOREGROUND in finalizers or (waiting and self._dependents.get(metadata["uid"])):
+            policy = "Foreground"
+        options = DeleteOptions(uid=metadata["uid"], propagation=policy)
+        self.context.delete(row, (key.namespace, key.name), options)
+
+    def _drop_references(self, key: Item, uids: set[str]) -> None:
+        row = self._rows.get(key.resource)
+        if row is None or self.context.registry.store.head(*key) is None:
+            return
+
+        def change(obj: Json) -> None:
+            kept = [one for one in obj["metadata"].get("ownerReferences") or () if one["uid"] not in uids]
+            if kept:
+                obj["metadata"]["ownerReferences"] = kept
+            else:
+                obj["metadata"].pop("ownerReferences", None)
+
+        self.context.modify(row, (key.namespace, key.name), change, manager="")
+
+    def _drop_finalizer(self, row: Kind, key: Item, name: str) -> None:
+        def change(obj: Json) -> None:
+            kept = [one for one in obj["metadata"].get("finalizers") or () if one != name]
+            obj["metadata"]["finalizers"] = kept
+
+        self.context.modify(row, (key.namespace, key.name), change, manager="")
+
+
+def _waits(metadata: Meta) -> bool:
+    finalizers = metadata.finalizers or ()
+    return ORPHAN in finalizers or FOREGROUND in finalizers

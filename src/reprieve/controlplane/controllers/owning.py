@@ -1,0 +1,249 @@
+"""Owners of pods: which pods are whose, adoption and release, making pods from a template, which go first.
+
+Terms: the *controller* of a pod is its owner reference with ``controller: true``; an *orphan* has none. An owner
+adopts orphans its selector matches and releases pods it no longer matches (upstream: controller ref manager).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import msgspec
+
+from reprieve.api.objects import LabelSelector
+from reprieve.api.selectors import Selector, compile_label_selector
+from reprieve.controlplane.controllers.reconciling import Context, Controller
+from reprieve.controlplane.controllers.views import Key, PodSeen, SelectingSeen
+from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.kinds import Kind
+
+Json = dict[str, Any]
+
+CREATES_AT_ONCE = 100
+"""Pods one look creates; the rest follows in the next turn, so that a large owner does not hold up the server."""
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+_NO_LABELS: Mapping[str, str] = {}
+
+
+@lru_cache(maxsize=4096)
+def _compiled(text: str) -> Selector:
+    return compile_label_selector(msgspec.convert(json.loads(text), LabelSelector))
+
+
+def selector_of(spec: Json) -> Selector:
+    """Compile ``spec.selector``: a label selector, or the plain labels of a ReplicationController."""
+    selector = spec.get("selector") or {}
+    if selector and not ("matchLabels" in selector or "matchExpressions" in selector):
+        selector = {"matchLabels": selector}
+    return _compiled(json.dumps(selector, sort_keys=True))
+
+
+def selects(spec: Json, labels: Mapping[str, str] | None) -> bool:
+    """Whether ``spec.selector`` matches; an empty selector of an owner matches nothing."""
+    return bool(spec.get("selector")) and selector_of(spec).matches(labels or _NO_LABELS)
+
+
+def owner_reference(owner: Json) -> Json:
+    """Return the reference that makes ``owner`` the controller of another object."""
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod_of_template(owner: Json, template: Json, *, name: str = "") -> Json:
+    """Return the manifest of a pod made from an owner's template."""
+    source = template.get("metadata") or {}
+    metadata: Json = {
+        key: copy.deepcopy(source[key]) for key in ("labels", "annotations", "finalizers") if source.get(key)
+    }
+    if name:
+        metadata["name"] = name
+    else:
+        metadata["generateName"] = f"{owner['metadata']['name']}-"
+    metadata["ownerReferences"] = [owner_reference(owner)]
+    return {"metadata": metadata, "spec": copy.deepcopy(template.get("spec") or {})}
+
+
+def index_pods(context: Context) -> None:
+    """Keep pods by controller uid and orphans by namespace."""
+    pods = context.sources.pods
+    pods.index("owner", lambda pod: (owner.uid,) if (owner := pod.metadata.controller) else ())
+    pods.index("orphan", lambda pod: () if pod.metadata.controller else (pod.metadata.namespace,))
+
+
+class PodOwner(Controller):
+    """A controller whose objects own pods; keys are those of the owners."""
+
+    of_kind: ClassVar[tuple[str, str]]
+
+    def connect(self) -> None:
+        """Look at an owner when it or one of its pods changes."""
+        context = self.context
+        self.row: Kind = context.kind(*self.of_kind)
+        self.pods = context.sources.pods
+        index_pods(context)
+        self.owners = context.sources.of(self.row.storage_key, SelectingSeen)
+        self.owners.index("namespace", lambda owner: (owner.metadata.namespace,))
+        self.owners.tell(self._owner_changed)
+        self.pods.tell(self._pod_changed)
+
+    def _owner_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        seen = new or old
+        if seen is not None and (old is None or new is None or old != new):
+            self.queue(seen.metadata.key)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        for pod in (old, new):
+            if pod is None:
+                continue
+            owner = pod.metadata.controller
+            if owner is None:
+                if pod is new:
+                    self._orphan_seen(pod)
+            elif owner.kind == self.row.kind and owner.api_version == self.row.api_version:
+                self.queue((pod.metadata.namespace, owner.name))
+
+    def _orphan_seen(self, pod: PodSeen) -> None:
+        if not pod.active:
+            return
+        for key in self.owners.keys_by("namespace", pod.metadata.namespace):
+            if selects(self.owners.items[key].spec, pod.metadata.labels):
+                self.queue(key)
+
+    def read(self, key: Key) -> Json | None:
+        """Return the owner, or None if it is gone."""
+        return self.context.find(self.row, key)
+
+    def claimed(self, owner: Json) -> list[PodSeen]:
+        """Return the owner's pods by name, having adopted and released what changed sides."""
+        metadata, spec = owner["metadata"], owner["spec"]
+        own = self.pods.by("owner", metadata["uid"])
+        strays = [pod for pod in own if not pod.terminating and not selects(spec, pod.metadata.labels)]
+        for pod in strays:
+            self._release(pod, metadata["uid"])
+        orphans: list[PodSeen] = []
+        if not metadata.get("deletionTimestamp"):
+            orphans = [
+                pod
+                for pod in self.pods.by("orphan", metadata["namespace"])
+                if pod.active and selects(spec, pod.metadata.labels)
+            ]
+        for pod in orphans:
+            self._adopt(pod, owner)
+        if strays or orphans:
+            self.context.sources.sync()
+            own = self.pods.by("owner", metadata["uid"])
+        return own
+
+    def _adopt(self, pod: PodSeen, owner: Json) -> None:
+        reference = owner_reference(owner)
+
+        def change(obj: Json) -> None:
+            references = obj["metadata"].get("ownerReferences") or []
+            obj["metadata"]["ownerReferences"] = [*references, reference]
+
+        self.context.modify(self.context.kind("v1", "Pod"), pod.key, change)
+
+    def _release(self, pod: PodSeen, uid: str) -> None:
+        def change(obj: Json) -> None:
+            references = [one for one in obj["metadata"].get("ownerReferences") or () if one["uid"] != uid]
+            if references:
+                obj["metadata"]["ownerReferences"] = references
+            else:
+                obj["metadata"].pop("ownerReferences", None)
+
+        self.context.modify(self.context.kind("v1", "Pod"), pod.key, change)
+
+    # -- making and ending pods
+
+    def create_pod(self, owner: Json, pod: Json) -> Json:
+        """Stage a pod; a refusal is told by an Event about the owner and raised."""
+        try:
+            made = self.context.create(self.context.kind("v1", "Pod"), owner["metadata"]["namespace"], pod)
+        except StatusError as error:
+            if error.reason != "AlreadyExists" and not _is_terminating(error):
+                self.context.event(owner, "FailedCreate", f"Error creating: {error}", "Warning", self.source)
+            raise
+        self.context.event(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}", source=self.source)
+        return made
+
+    def create_pods(self, owner: Json, count: int, make: Callable[[], Json]) -> str:
+        """Stage up to ``CREATES_AT_ONCE`` of ``count`` pods; the key is queued again for the rest.
+
+        Returns the refusal that stopped it (then the key is looked at again later), or "".
+        """
+        key = (owner["metadata"]["namespace"], owner["metadata"]["name"])
+        for _ in range(min(count, CREATES_AT_ONCE)):
+            try:
+                self.create_pod(owner, make())
+            except StatusError as error:
+                self._retry(key)
+                return error.message
+        if count > CREATES_AT_ONCE:
+            self.queue(key)
+        return ""
+
+    def end_pod(self, owner: Json, pod: PodSeen) -> None:
+        """Stage the delete of a pod, with its own grace."""
+        if self.context.delete(
+            self.context.kind("v1", "Pod"), pod.key, DeleteOptions(uid=pod.metadata.uid, propagation="Background")
+        ):
+            self.context.event(owner, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}", source=self.source)
+
+    @property
+    def source(self) -> str:
+        """The component named in Events."""
+        return f"{self.name}-controller"
+
+    def first_to_go(self, pods: Iterable[PodSeen]) -> list[PodSeen]:
+        """Return pods in the order in which a shrinking owner ends them (upstream: ActivePodsWithRanks).
+
+        Unbound first, then not running, not ready, of lower deletion cost, ready for less time, younger.
+        """
+
+        def rank(pod: PodSeen) -> tuple[bool, int, bool, int, str, str, str]:
+            return (
+                bool(pod.node),
+                _PHASES.get(pod.phase, 1),
+                pod.ready,
+                self._cost(pod),
+                _inverted(pod.ready_since or ""),
+                _inverted(pod.metadata.creation_timestamp or ""),
+                pod.metadata.name,
+            )
+
+        return sorted(pods, key=rank)
+
+    def _cost(self, pod: PodSeen) -> int:
+        state = self.context.registry.store.head("pods", *pod.key)
+        if state is None or DELETION_COST.encode() not in state.raw:
+            return 0
+        text = (state.decode()["metadata"].get("annotations") or {}).get(DELETION_COST, "0")
+        try:
+            return int(text)
+        except ValueError:
+            return 0
+
+
+def _is_terminating(error: StatusError) -> bool:
+    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
+
+
+_INVERSION = str.maketrans("0123456789", "9876543210")
+
+
+def _inverted(stamp: str) -> str:
+    """Turn a time around so that later sorts first."""
+    return stamp.translate(_INVERSION)

@@ -1,0 +1,101 @@
+"""The status of ResourceQuotas: what is used, counted afresh when objects of the namespace end or quotas change.
+
+Admission adds use the moment something is created; this controller takes off what ended and sets right what
+drifted. Invariant: ``status.hard`` equals ``spec.hard``, and a count sees every write made before it.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from reprieve.controlplane.admission.amounts import ZERO, Amounts, added, printed
+from reprieve.controlplane.admission.usage import in_scope, usage_of
+from reprieve.controlplane.controllers.reconciling import Controller
+from reprieve.controlplane.controllers.sources import VIEWS, HasMeta
+from reprieve.controlplane.controllers.views import Key, PodSeen, Seen, SelectingSeen
+from reprieve.controlplane.kinds import Kind
+
+Json = dict[str, Any]
+
+_PLAIN = ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
+_REST = 20
+"""A count that took t seconds is not repeated within this many times t."""
+
+
+class Quotas(Controller):
+    """Keys are those of quotas."""
+
+    name = "resourcequota"
+
+    def connect(self) -> None:
+        """Look at quotas when they change or something they may count ends."""
+        sources = self.context.sources
+        self._row = self.context.kind("v1", "ResourceQuota")
+        self._quotas = sources.of(self._row.storage_key, SelectingSeen)
+        self._quotas.index("namespace", lambda quota: (quota.metadata.namespace,))
+        self._watched: set[str] = {"pods"}
+        self._resting: dict[Key, float] = {}
+        self._quotas.tell(self._quota_changed)
+        sources.pods.tell(self._pod_changed)
+
+    def _quota_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        if new is not None and (old is None or old.spec != new.spec):
+            self.queue(new.metadata.key)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if old is not None and (new is None or (new.finished and not old.finished)):
+            self._ended(old.metadata.namespace)
+
+    def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:
+        if new is None and old is not None:
+            self._ended(old.metadata.namespace)
+
+    def _ended(self, namespace: str) -> None:
+        for key in self._quotas.keys_by("namespace", namespace):
+            self.queue_after(key, self.context.times.quota_pause)
+
+    def reconcile(self, key: Key) -> None:
+        """Count and write."""
+        started = time.monotonic()
+        resting = self._resting.get(key, 0.0) - started
+        if resting > 0:
+            self.queue_after(key, resting)
+            return
+        quota = self.context.find(self._row, key)
+        if quota is None:
+            self._resting.pop(key, None)
+            return
+        hard = (quota.get("spec") or {}).get("hard") or {}
+        total: Amounts = dict.fromkeys(hard, ZERO)
+        now = self.context.now()
+        for row in self._counted(hard):
+            self._watch(row)
+            for state in self.context.registry.store.heads(row.storage_key, key[0]):
+                obj = state.decode()
+                if in_scope(quota, row, obj):
+                    used = usage_of(row, obj, now)
+                    total = added(total, {name: one for name, one in used.items() if name in hard})
+        self.context.set_status(self._row, key, {"hard": hard, "used": printed(total)})
+        self._resting[key] = time.monotonic() + _REST * (time.monotonic() - started)
+
+    def _counted(self, hard: Json) -> list[Kind]:
+        """Return the kinds a quota counts."""
+        wanted = {name for name in hard if name in _PLAIN} | {"pods"}
+        wanted |= {name.removeprefix("count/") for name in hard if name.startswith("count/")}
+        if any(name.startswith("services.") for name in hard):
+            wanted.add("services")
+        if any("storage" in name for name in hard):
+            wanted.add("persistentvolumeclaims")
+        found: dict[str, Kind] = {}
+        for row in self.context.registry.kinds:
+            if row.resource in wanted and row.namespaced and row.stored:
+                found.setdefault(row.resource, self.context.registry.kinds.storage_kind(row))
+        return list(found.values())
+
+    def _watch(self, row: Kind) -> None:
+        if row.storage_key not in self._watched:
+            self._watched.add(row.storage_key)
+            view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]
+            self.context.sources.of(row.storage_key, view).tell(partial(self._changed, row.storage_key))

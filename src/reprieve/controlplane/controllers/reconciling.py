@@ -1,0 +1,255 @@
+"""The shape of a controller: keys that need a look, one synchronous look per key, retried with backoff.
+
+Terms: to *reconcile* a key is to read the newest state and stage what is missing. It is level-triggered and
+idempotent, keeps nothing that cannot be read again (so kill -9 costs nothing), and runs in one turn of the
+event loop, so nothing changes under its hands. Work is cut into turns of a few milliseconds so that the
+server stays responsive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar
+
+from reprieve.controlplane.clock import Clock, stamp
+from reprieve.controlplane.controllers.sources import Sources
+from reprieve.controlplane.controllers.timing import Timers
+from reprieve.controlplane.controllers.views import Key
+from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.registry import Registry, WriteOptions
+from reprieve.controlplane.storage import Stored
+
+Json = dict[str, Any]
+log = logging.getLogger("reprieve.controllers")
+
+_TURN_SECONDS = 0.005
+_FIRST_RETRY = 0.05
+_LONGEST_RETRY = 60.0
+_EVENT_BURST = 25.0
+_EVENT_SECONDS = 300.0
+_MOST_BUDGETS = 10_000
+MANAGER = "kube-controller-manager"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Waiting times of the controllers in seconds, with upstream's defaults (kube-controller-manager flags).
+
+    ``node_grace``: silence after which a node is unreachable (a lease's own duration counts if longer).
+    ``orphan_grace``: how long a node must be missing before its pods go. ``most_finished``: finished pods kept.
+    """
+
+    node_grace: float = 40.0
+    node_period: float = 5.0
+    orphan_grace: float = 40.0
+    most_finished: int = 12_500
+    disruption_expiry: float = 120.0
+    quota_pause: float = 0.05
+
+
+@dataclass
+class Context:
+    """What every controller works with."""
+
+    registry: Registry
+    sources: Sources
+    timers: Timers
+    times: Times = field(default_factory=Times)
+    ca_certificate: str = ""
+    _budgets: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def clock(self) -> Clock:
+        """The server's clock."""
+        return self.registry.clock
+
+    def now(self) -> datetime:
+        """Return the present moment."""
+        return self.registry.clock.now()
+
+    def stamp(self) -> str:
+        """Return now as objects write it."""
+        return stamp(self.registry.clock.now())
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        """Return a row of the table of kinds."""
+        return self.registry.kind(api_version, kind)
+
+    def find(self, kind: Kind, key: Key) -> Json | None:
+        """Return the newest state of an object, or None."""
+        return self.registry.find(kind, *key)
+
+    def create(self, kind: Kind, namespace: str, obj: Json, manager: str = MANAGER) -> Json:
+        """Stage a create of a manifest (decoded, defaulted, admitted); raises StatusError."""
+        whole = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+        decoded = self.registry.decoder.decode(kind, whole, "Ignore", [])
+        return self.registry.create_now(kind, namespace, decoded, WriteOptions(manager=manager)).object
+
+    def modify(
+        self, kind: Kind, key: Key, change: Callable[[Json], None], subresource: str = "", manager: str = MANAGER
+    ) -> Json:
+        """Stage a change through the registry; nothing is written if nothing changes."""
+        return self.registry.modify_now(kind, *key, change, WriteOptions(manager=manager), subresource).object
+
+    def put(self, state: Stored, obj: Json) -> None:
+        """Stage a new state of a built-in object as it is, without admission: for statuses written in masses."""
+        self.registry.store.put(state.resource, state.namespace, state.name, obj, state)
+
+    def set_status(self, kind: Kind, key: Key, status: Json) -> None:
+        """Stage ``status`` if it differs from what the object has."""
+        found = self.find(kind, key)
+        if found is None or found.get("status") == status:
+            return
+
+        def change(obj: Json) -> None:
+            obj["status"] = status
+
+        self.modify(kind, key, change, "status")
+
+    def delete(self, kind: Kind, key: Key, options: DeleteOptions | None = None) -> bool:
+        """Stage a delete; False if the object was gone or another took its name."""
+        try:
+            self.registry.delete_now(kind, *key, options or DeleteOptions())
+        except StatusError as error:
+            if error.reason in ("NotFound", "Conflict"):
+                return False
+            raise
+        return True
+
+    def _may_tell(self, uid: str) -> bool:
+        moment = self.now().timestamp()
+        if len(self._budgets) > _MOST_BUDGETS:
+            self._budgets.clear()
+        tokens, last = self._budgets.get(uid, (_EVENT_BURST, moment))
+        tokens = min(_EVENT_BURST, tokens + (moment - last) / _EVENT_SECONDS)
+        self._budgets[uid] = (tokens - 1 if tokens >= 1 else tokens, moment)
+        return tokens >= 1
+
+    def event(self, about: Json, reason: str, message: str, kind: str = "Normal", source: str = MANAGER) -> None:
+        """Stage an Event about an object; an event that is refused (a namespace that goes) is forgotten.
+
+        As upstream, an object that causes many events is heard 25 times, then once in five minutes.
+        """
+        metadata = about["metadata"]
+        if not self._may_tell(metadata.get("uid", "")):
+            return
+        now = self.stamp()
+        namespace = metadata.get("namespace") or "default"
+        row = self.kind("v1", "Event")
+        event = {
+            "metadata": {
+                "name": f"{metadata['name']}.{self.clock.uid().replace('-', '')[:16]}",
+                "namespace": namespace,
+            },
+            "involvedObject": {
+                "kind": about.get("kind", ""),
+                "apiVersion": about.get("apiVersion", ""),
+                "name": metadata["name"],
+                "namespace": metadata.get("namespace", ""),
+                "uid": metadata.get("uid", ""),
+                "resourceVersion": metadata.get("resourceVersion", ""),
+            },
+            "reason": reason,
+            "message": message[:1024],
+            "type": kind,
+            "source": {"component": source},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            self.create(row, namespace, event, source)
+        except StatusError as error:
+            log.debug("event %s dropped: %s", reason, error)
+
+
+class Controller:
+    """One controller: handlers call ``queue``, ``reconcile`` does the work for one key."""
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._waiting: dict[Any, None] = {}
+        self._failures: dict[Any, int] = {}
+        self._ready: asyncio.Event | None = None
+        self.connect()
+
+    def connect(self) -> None:
+        """Hang the handlers into the sources."""
+        raise NotImplementedError
+
+    def reconcile(self, key: Any) -> None:
+        """Bring one key to its wanted state; StatusError means: again later."""
+        raise NotImplementedError
+
+    # -- the queue
+
+    def queue(self, key: Any) -> None:
+        """Have ``key`` looked at; asking twice is asking once."""
+        self._waiting[key] = None
+        if self._ready is not None:
+            self._ready.set()
+
+    def queue_after(self, key: Any, seconds: float) -> None:
+        """Have ``key`` looked at in ``seconds``."""
+        self.context.timers.after(seconds, lambda: self.queue(key))
+
+    @property
+    def idle(self) -> bool:
+        """Whether no key waits."""
+        return not self._waiting
+
+    def step(self) -> int:
+        """Look at the keys that wait now; returns how many. Takes as long as it takes (tests)."""
+        batch, self._waiting = self._waiting, {}
+        for key in batch:
+            self.context.sources.sync()
+            self._one(key)
+        self.context.sources.sync()
+        return len(batch)
+
+    def _one(self, key: Any) -> None:
+        try:
+            self.reconcile(key)
+        except StatusError as error:
+            log.debug("%s: %s: %s", self.name, key, error)
+            self._retry(key)
+        except Exception:
+            log.exception("%s: %s", self.name, key)
+            self._retry(key)
+        else:
+            self._failures.pop(key, None)
+
+    def _retry(self, key: Any) -> None:
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        self.queue_after(key, min(_FIRST_RETRY * 2**failures, _LONGEST_RETRY))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._ready = asyncio.Event()
+        while True:
+            if not self._waiting:
+                self._ready.clear()
+                await self._ready.wait()
+            ends = time.monotonic() + _TURN_SECONDS
+            self.context.sources.sync()
+            batch, self._waiting = self._waiting, {}
+            while batch:
+                key = next(iter(batch))
+                del batch[key]
+                self._waiting.pop(key, None)
+                self._one(key)
+                if batch and time.monotonic() > ends:
+                    await asyncio.sleep(0)
+                    ends = time.monotonic() + _TURN_SECONDS
+                    self.context.sources.sync()
+            await asyncio.sleep(0)

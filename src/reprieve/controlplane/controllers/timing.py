@@ -1,0 +1,79 @@
+"""Doing things later: one heap of moments and what to call then, for all controllers and kubelets of a server.
+
+Moments are those of the server's clock, so a test that sets its clock forward and calls :meth:`Timers.fire`
+sees hours go by at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from reprieve.controlplane.clock import Clock
+
+log = logging.getLogger("reprieve.controllers")
+
+_LONGEST_SLEEP = 3600.0
+_AT_ONCE = 2000
+"""Calls made before the loop gets a turn."""
+
+
+class Timers:
+    """A heap of (moment, call). Calls are synchronous and short; an exception in one is logged."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._changed: asyncio.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def at(self, moment: datetime, call: Callable[[], None]) -> None:
+        """Call at ``moment`` (at once if it has passed)."""
+        when = moment.timestamp()
+        self._count += 1
+        heapq.heappush(self._heap, (when, self._count, call))
+        if self._heap[0][1] == self._count and self._changed is not None:
+            self._changed.set()
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call in ``seconds``."""
+        self.at(self.clock.now() + timedelta(seconds=seconds), call)
+
+    def next_moment(self) -> datetime | None:
+        """Return when the next call is due."""
+        return datetime.fromtimestamp(self._heap[0][0], UTC) if self._heap else None
+
+    def fire(self, most: int | None = None) -> int:
+        """Make the calls that are due, ``most`` at most; returns how many."""
+        made = 0
+        now = self.clock.now().timestamp()
+        while self._heap and self._heap[0][0] <= now and (most is None or made < most):
+            call = heapq.heappop(self._heap)[2]
+            made += 1
+            try:
+                call()
+            except Exception:
+                log.exception("a timed call failed")
+        return made
+
+    async def run(self) -> None:
+        """Fire as time goes by, until cancelled."""
+        self._changed = asyncio.Event()
+        while True:
+            self._changed.clear()
+            if self.fire(_AT_ONCE) >= _AT_ONCE:
+                await asyncio.sleep(0)
+                continue
+            wait = _LONGEST_SLEEP
+            if self._heap:
+                wait = min(wait, max(0.0, self._heap[0][0] - self.clock.now().timestamp()))
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait)
+            except TimeoutError:
+                continue

@@ -1,0 +1,238 @@
+"""Simulated nodes: making them, reporting them ready, renewing their leases.
+
+A node is *ours* if it was made here or adopted (see ``settings``); it is *up* unless its annotation says
+``down``. Leases are renewed in batches, a part of the fleet at a time, so that thousands of nodes cost a few
+writes per second. Invariant: every node that is up has a lease that is renewed well before it runs out.
+"""
+
+from __future__ import annotations
+
+import copy
+import ipaddress
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from reprieve.controlplane.binding import set_condition
+from reprieve.controlplane.controllers.nodes import LEASES
+from reprieve.controlplane.controllers.reconciling import Context
+from reprieve.controlplane.controllers.views import NodeSeen
+from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.kubelet.settings import KUBELET, KubeletOptions
+
+Json = dict[str, Any]
+log = logging.getLogger("reprieve.kubelets")
+
+MANAGER = "kubelet"
+VERSION = "v1.37.0-simulated"
+_TICK = 1.0
+_LEASE_FACTOR = 4
+_CONDITIONS = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def filled(template: Any, name: str, index: int) -> Any:
+    """Return a copy of a template with ``{name}`` and ``{index}`` filled in, in keys and values."""
+    if isinstance(template, str):
+        return template.replace("{name}", name).replace("{index}", str(index))
+    if isinstance(template, dict):
+        return {filled(key, name, index): filled(value, name, index) for key, value in template.items()}
+    if isinstance(template, list):
+        return [filled(value, name, index) for value in template]
+    return template
+
+
+def address(first: str, position: int) -> str:
+    """Return the address ``position`` places after ``first``."""
+    return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address(first)) + position % (1 << 22)))
+
+
+class Fleet:
+    """The simulated nodes of one server. ``on_up`` is called with the name of a node that came (back) up."""
+
+    def __init__(self, context: Context, options: KubeletOptions, on_up: Callable[[str], None]) -> None:
+        self._context = context
+        self._options = options
+        self._on_up = on_up
+        self._up: dict[str, str] = {}
+        """Nodes that are up -> their address."""
+        self._made: set[str] = set()
+        self._next_address = 1
+        self._due: deque[str] = deque()
+        self._stopped = False
+        self._waiting: dict[str, None] = {}
+        context.sources.nodes.tell(self._node_changed)
+
+    def is_up(self, node: str) -> bool:
+        """Whether a kubelet works on the node."""
+        return node in self._up
+
+    def address(self, node: str) -> str:
+        """Return the address of a node that is up."""
+        return self._up[node]
+
+    @property
+    def lease_period(self) -> float:
+        """Seconds between two renewals of one lease."""
+        return max(self._options.lease_seconds, len(self._up) / self._options.renewals_per_second)
+
+    # -- making nodes
+
+    def make(self) -> None:
+        """Stage the nodes the options ask for; those that exist are left as they are."""
+        kind = self._context.kind("v1", "Node")
+        wanted: list[Json] = []
+        for index in range(1, self._options.nodes + 1):
+            name = f"node-{index}"
+            template = filled(self._options.template or {}, name, index)
+            template.setdefault("metadata", {}).setdefault("name", name)
+            wanted.append(template)
+        wanted += [copy.deepcopy(one) for one in self._options.manifests]
+        for manifest in wanted:
+            name = manifest["metadata"]["name"]
+            self._made.add(name)
+            if self._context.registry.head(kind, "", name) is None:
+                self._complete(manifest)
+                self._context.create(kind, "", manifest, MANAGER)
+        for name in self._made:
+            self._look(name)
+
+    def _complete(self, node: Json) -> None:
+        """Give a manifest the labels, resources and conditions a kubelet registers with."""
+        metadata = node["metadata"]
+        name = metadata["name"]
+        metadata["labels"] = {
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "beta.kubernetes.io/os": "linux",
+            "beta.kubernetes.io/arch": "amd64",
+            **(metadata.get("labels") or {}),
+        }
+        self._complete_status(name, node.setdefault("status", {}))
+
+    def _complete_status(self, name: str, status: Json) -> bool:
+        """Fill in what a status lacks; returns whether anything was."""
+        before = copy.deepcopy(status)
+        allocatable = status.get("allocatable") or status.get("capacity") or dict(self._options.resources)
+        for part in ("capacity", "allocatable"):
+            if not status.get(part):
+                status[part] = dict(allocatable)
+            status[part].setdefault("pods", self._options.resources.get("pods", "110"))
+        if not status.get("addresses"):
+            own = address(self._options.addresses[1], self._next_address)
+            self._next_address += 1
+            status["addresses"] = [{"type": "InternalIP", "address": own}, {"type": "Hostname", "address": name}]
+        info = status.get("nodeInfo") or {}
+        if not info.get("kubeletVersion"):
+            status["nodeInfo"] = {
+                **dict.fromkeys(("machineID", "systemUUID", "bootID", "kubeProxyVersion"), ""),
+                "kernelVersion": "simulated",
+                "osImage": "simulated",
+                "containerRuntimeVersion": "simulated://1",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+                **{key: value for key, value in info.items() if value},
+                "kubeletVersion": VERSION,
+            }
+        stamp = self._context.stamp()
+        held = {one["type"]: one for one in status.get("conditions") or ()}
+        for kind, value, reason, message in _CONDITIONS:
+            present = held.get(kind)
+            # What a manifest says on purpose stands; silence that is over does not.
+            if present is not None and present.get("status") not in (None, "", "Unknown"):
+                continue
+            condition = {"type": kind, "status": value, "reason": reason, "message": message}
+            condition.update(lastHeartbeatTime=stamp, lastTransitionTime=stamp)
+            set_condition(status, condition)
+        return status != before
+
+    # -- nodes that come and go
+
+    def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
+        seen = new or old
+        if seen is None:
+            return
+        if new is None:
+            self._up.pop(seen.metadata.name, None)
+            return
+        self._waiting[seen.metadata.name] = None
+        if len(self._waiting) == 1:
+            self._context.timers.after(0, self._look_at_waiting)
+
+    def _look_at_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for name in waiting:
+            self._look(name)
+
+    def _look(self, name: str) -> None:
+        """Take a node up or down as its manifest says."""
+        state = self._context.registry.store.head("nodes", "", name)
+        if state is None or self._stopped:
+            self._up.pop(name, None)
+            return
+        body = state.decode()
+        word = (body["metadata"].get("annotations") or {}).get(KUBELET, "")
+        ours = name in self._made or self._options.adopt
+        if not ours or word in ("none", "down"):
+            self._up.pop(name, None)
+            return
+        status = body.setdefault("status", {})
+        if self._complete_status(name, status):
+            self._context.put(state, body)
+        own = next((one["address"] for one in status["addresses"] if one["type"] == "InternalIP"), "127.0.0.1")
+        if name not in self._up:
+            self._up[name] = own
+            self._renew(name)
+            self._due.append(name)
+            self._on_up(name)
+
+    # -- leases
+
+    def start(self) -> None:
+        """Begin renewing."""
+        self._context.timers.after(_TICK, self._tick)
+
+    def stop(self) -> None:
+        """Stop renewing."""
+        self._stopped = True
+
+    def _tick(self) -> None:
+        """Renew the part of the fleet that is due."""
+        if self._stopped:
+            return
+        share = -(-len(self._due) * _TICK // self.lease_period)
+        for _ in range(min(int(share), len(self._due))):
+            name = self._due.popleft()
+            if name in self._up:
+                self._renew(name)
+                self._due.append(name)
+        self._context.timers.after(_TICK, self._tick)
+
+    def _renew(self, name: str) -> None:
+        store = self._context.registry.store
+        now = self._context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        lasts = max(40, int(self.lease_period * _LEASE_FACTOR))
+        state = store.head("coordination.k8s.io/leases", LEASES, name)
+        if state is not None:
+            body = state.decode()
+            body["spec"] = {**(body.get("spec") or {}), "renewTime": now, "leaseDurationSeconds": lasts}
+            self._context.put(state, body)
+            return
+        node = store.head("nodes", "", name)
+        if node is None:
+            return
+        reference = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.decode()["metadata"]["uid"]}
+        lease = {
+            "metadata": {"name": name, "ownerReferences": [reference]},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": lasts, "renewTime": now},
+        }
+        try:
+            self._context.create(self._context.kind("coordination.k8s.io/v1", "Lease"), LEASES, lease, MANAGER)
+        except StatusError as error:
+            log.warning("lease of node %s: %s", name, error)
