@@ -183,7 +183,7 @@ class Diagnoser:
         """Whether a CLUSTER-scope plugin has something to say about the pod."""
         for plugin in self._profile.cluster_filters:
             try:
-                if plugin.pre_filter(state).code is not Code.SKIP:
+                if plugin.concerns(state):
                     return True
             except Exception as error:
                 raise PluginError(plugin.name, "PreFilter", error) from error

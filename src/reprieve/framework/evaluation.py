@@ -10,7 +10,8 @@ CLUSTER-scope plugins, and static scores that differ between nodes and must be n
 taken into account when a node is selected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,7 @@ class SignatureView:
         "state",
         "static_mask",
         "static_scores",
+        "static_total",
         "static_version",
         "used_at",
     )
@@ -51,6 +53,8 @@ class SignatureView:
         self.keys: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self.static_mask: Mask = np.empty(0, dtype=np.bool_)
         self.static_scores: list[tuple[Weighted, Scores]] = []
+        self.static_total: Scores | None = None
+        """What static scores that need no normalizing add on every row."""
         self.filters: list[FilterPlugin] = []
         self.scores: list[Weighted] = []
         self.static_version = -1
@@ -87,7 +91,7 @@ class Evaluator:
         """
         view = self.view(state)
         keys = view.keys
-        active = self._active_cluster_filters(state)
+        active = self.rules(state)
         nominated = state.nominated
         if 0 <= nominated < len(keys) and keys[nominated] >= 0:
             rows = np.array([nominated], dtype=np.int64)
@@ -123,11 +127,53 @@ class Evaluator:
 
     def fits_row(self, state: CycleState, row: int) -> bool:
         """Whether the pod passes every filter on one row, nominated pods counted (both with and without them)."""
+        return self.fits_node(state, row) and self.keeps_rules(state, row, self.rules(state))
+
+    def fits_node(self, state: CycleState, row: int) -> bool:
+        """`fits_row` as far as the node and the pods on it are concerned: all but the CLUSTER filters."""
         view = self.view(state)
-        if row >= len(view.keys) or view.keys[row] < 0:
-            return False
-        active = self._active_cluster_filters(state)
+        return row < len(view.keys) and bool(view.keys[row] >= 0)
+
+    def rules(self, state: CycleState) -> list[FilterPlugin]:
+        """The CLUSTER filters that have something to say about the pod, prepared for the present view."""
+        active = []
+        for plugin in self._profile.cluster_filters:
+            try:
+                status: Status = plugin.pre_filter(state)
+            except Exception as error:
+                raise PluginError(plugin.name, "PreFilter", error) from error
+            if status.code is not Code.SKIP:
+                active.append(plugin)
+        return active
+
+    def ruled(self, state: CycleState) -> bool:
+        """Whether CLUSTER filters may have something to say: then nothing but node views is shared."""
+        for plugin in self._profile.cluster_filters:
+            try:
+                if plugin.concerns(state):
+                    return True
+            except Exception as error:
+                raise PluginError(plugin.name, "PreFilter", error) from error
+        return False
+
+    def keeps_rules(self, state: CycleState, row: int, active: Sequence[FilterPlugin]) -> bool:
+        """Whether the pod passes the CLUSTER filters that `rules` gave, on one row, nominated pods counted."""
         return not active or bool(self._cluster_mask(state, active, np.array([row], dtype=np.int64))[0])
+
+    def broken_rule(
+        self, state: CycleState, row: int, active: Sequence[FilterPlugin]
+    ) -> tuple[str, tuple[str, ...]] | None:
+        """The CLUSTER filter that rejects the pod on one row, and its reasons; None if `keeps_rules`."""
+        rows = np.array([row], dtype=np.int64)
+        for plugin in active:
+            if not self._fits(plugin, state, rows)[0]:
+                return plugin.name, _texts(plugin, state, rows)
+        for _, pods in nominated_pods(self._cluster, state.pod.priority, rows):
+            with self._counted(state, active, row, pods):
+                for plugin in active:
+                    if not self._fits(plugin, state, rows)[0]:
+                        return plugin.name, _texts(plugin, state, rows)
+        return None
 
     def why_not(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
         """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
@@ -184,7 +230,7 @@ class Evaluator:
         state, profile = view.state, self._profile
         mask = nodes.alive[:n].copy()
         view.filters = [p for p in profile.node_filters if self._wanted(p, state)]
-        view.scores, view.static_scores = [], []
+        view.scores, view.static_scores, view.static_total = [], [], None
         if n:
             for plugin in profile.static_filters:
                 if self._wanted(plugin, state):
@@ -197,8 +243,13 @@ class Evaluator:
                     continue
                 raw = self._score(weighted, state, everything)
                 # A score that is the same everywhere cannot decide between nodes, normalised or not.
-                if raw.min() != raw.max():
+                if raw.min() == raw.max():
+                    continue
+                if weighted.plugin.normalizes:
                     view.static_scores.append((weighted, raw))
+                else:
+                    part = weighted.weight * raw
+                    view.static_total = part if view.static_total is None else view.static_total + part
         view.static_mask = mask
         view.keys = np.full(n, _INFEASIBLE, dtype=np.int64)
         view.static_version = nodes.static_version
@@ -212,7 +263,7 @@ class Evaluator:
         mask = view.static_mask[rows]
         for plugin in view.filters:
             mask = mask & self._fits(plugin, state, rows)
-        total: Scores | None = None
+        total: Scores | None = None if view.static_total is None else view.static_total[rows]
         for weighted in view.scores:
             part = weighted.weight * self._score(weighted, state, rows)
             total = part if total is None else total + part
@@ -269,36 +320,48 @@ class Evaluator:
         except Exception as error:
             raise PluginError(weighted.plugin.name, "NormalizeScore", error) from error
 
-    def _active_cluster_filters(self, state: CycleState) -> list[FilterPlugin]:
-        active = []
-        for plugin in self._profile.cluster_filters:
-            try:
-                status: Status = plugin.pre_filter(state)
-            except Exception as error:
-                raise PluginError(plugin.name, "PreFilter", error) from error
-            if status.code is not Code.SKIP:
-                active.append(plugin)
-        return active
-
     def _active_cluster_scores(self, state: CycleState) -> list[Weighted]:
-        return [w for w in self._profile.scores if w.plugin.scope is Scope.CLUSTER and self._scores(w, state)]
+        return [weighted for weighted in self._profile.cluster_scores if self._scores(weighted, state)]
 
     def _cluster_mask(self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]) -> Mask:
         mask = np.ones(len(rows), dtype=np.bool_)
         for plugin in active:
             mask &= self._fits(plugin, state, rows)
         for row, pods in nominated_pods(self._cluster, state.pod.priority, rows):
-            with self._cluster.overlay([(pod, row) for pod in pods]):
+            with self._counted(state, active, row, pods):
                 only = np.array([row], dtype=np.int64)
                 if not all(bool(self._fits(plugin, state, only)[0]) for plugin in active):
                     mask[rows == row] = False
         return mask
+
+    @contextmanager
+    def _counted(
+        self, state: CycleState, active: Sequence[FilterPlugin], row: int, pods: Sequence[PodRecord]
+    ) -> Iterator[None]:
+        """Nominated pods as running on the row: in the view, and for plugins that go by what they were told."""
+        with self._cluster.overlay([(pod, row) for pod in pods]):
+            for plugin in active:
+                for pod in pods:
+                    plugin.add_pod(state, pod, row)
+            try:
+                yield
+            finally:
+                for plugin in active:
+                    for pod in reversed(pods):
+                        plugin.remove_pod(state, pod, row)
 
     def _seeded(self, totals: npt.NDArray[np.int64], pod: PodRecord) -> int:
         """A choice among the best rows that depends on the seed and the pod alone."""
         best = np.flatnonzero(totals == totals.max())
         ordered = best[np.argsort(self._cluster.nodes.rank[best])]
         return int(ordered[_mix(self._seed or 0, pod.key) % len(ordered)])
+
+
+def _texts(plugin: FilterPlugin, state: CycleState, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(text for text, mask in plugin.reasons(state, rows) if mask[0]))
+    except Exception as error:
+        raise PluginError(plugin.name, "Filter", error) from error
 
 
 def _mix(seed: int, text: str) -> int:

@@ -21,7 +21,9 @@ class EventKind(Enum):
     POD_PLACED = auto()
     """A pod was bound or assumed, by us or by others."""
     POD_CHANGED = auto()
-    """Labels or, scaled down, requests of a scheduled pod."""
+    """What filters read of a scheduled pod's spec: scaled down, mostly."""
+    POD_RELABELED = auto()
+    """Labels of a scheduled pod changed."""
     POD_GONE = auto()
     """A scheduled pod ended or was deleted: its room is free. Also a reservation given up."""
     POD_TERMINATING = auto()
@@ -31,6 +33,8 @@ class EventKind(Enum):
     GROUP_CHANGED = auto()
     GROUP_REMOVED = auto()
     GATES_REMOVED = auto()
+    NAMESPACE_CHANGED = auto()
+    """Labels of a namespace, or what a service or controller selects."""
     NOMINATION_CLEARED = auto()
     PREEMPTION_FINISHED = auto()
     """The API calls of a preemption are done, or it failed (preemption.md 7)."""

@@ -26,7 +26,7 @@ from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import EventKind, Hints, always
-from reprieve.framework.status import FITS, SUCCESS, UNSCHEDULABLE, Status
+from reprieve.framework.status import FITS, SUCCESS, UNSCHEDULABLE, Code, Status
 
 if TYPE_CHECKING:
     from reprieve.framework.diagnosis import Diagnosis
@@ -114,15 +114,33 @@ class FilterPlugin(Plugin):
 
     scope: ClassVar[Scope] = Scope.CLUSTER
 
+    incremental: ClassVar[bool] = False
+    """`filter` answers from what `pre_filter` saw, brought up to date by `add_pod` and `remove_pod` alone.
+
+    Otherwise it reads the present view, and is asked from scratch whenever that has changed.
+    """
+
     def pre_filter(self, state: CycleState) -> Status:
         """Once per attempt, before any filter. SKIP: nothing to say about this pod, `filter` is not called."""
         return SUCCESS
 
-    def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> None:
-        """PreFilterExtensions: a pod was put on a row since `pre_filter`; bring `state.data` up to date."""
+    def concerns(self, state: CycleState) -> bool:
+        """Whether the plugin may have something to say about this pod, wherever other known pods are placed.
 
-    def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> None:
-        """PreFilterExtensions: a pod was taken off a row since `pre_filter`."""
+        Asked of CLUSTER plugins, to tell the pods whose work can be shared; must not change in a trial.
+        """
+        return self.pre_filter(state).code is not Code.SKIP
+
+    def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """PreFilterExtensions: a pod was put on a row since `pre_filter`; bring `state.data` up to date.
+
+        Returns whether that pod there counts for anything; the same for all pods of a kind.
+        """
+        return True
+
+    def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """PreFilterExtensions: a pod was taken off a row since `pre_filter`; returns what `add_pod` does."""
+        return True
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """`int8[len(rows)]`: FITS, UNSCHEDULABLE or UNRESOLVABLE for each row."""

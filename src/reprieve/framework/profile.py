@@ -48,6 +48,7 @@ class Profile:
     static_filters: list[FilterPlugin] = field(init=False)
     node_filters: list[FilterPlugin] = field(init=False)
     cluster_filters: list[FilterPlugin] = field(init=False)
+    cluster_scores: list[Weighted] = field(init=False)
 
     def __post_init__(self) -> None:
         self.filters = self.at(FilterPlugin)
@@ -59,6 +60,7 @@ class Profile:
             for p in self.at(ScorePlugin)
             if self.score_weights.get(p.name, 0) != 0
         ]
+        self.cluster_scores = [weighted for weighted in self.scores if weighted.plugin.scope is Scope.CLUSTER]
 
     def at(self, point: type[P]) -> list[P]:
         """The plugins of one extension point, in order."""
