@@ -124,6 +124,7 @@ class ClusterState:
             self.nodes.release(row)
         self.kinship.leave(pod)
         self.clear_nomination(pod)
+        self.trim()
         if pod.group is not None:
             group = self.groups[pod.group]
             del group.members[pod.uid]

@@ -1,0 +1,250 @@
+"""The picture of the cluster: columns, trials, and the records beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.api.quantity import QuantityError
+from reprieve.cluster.budgets import budget_of, violating
+from reprieve.cluster.resources import CPU, PODS, ResourceTable, insufficient
+from reprieve.cluster.state import TouchLog
+from tests.building import World, gang, group, node, pdb, pod
+
+
+def test_placing_and_displacing_are_exact_opposites() -> None:
+    """`used` is the sum of what is there, in every column (the invariant of NodeColumns)."""
+    world = World(node("n"), pod("p", cpu="100m", memory="1Mi", gpu=2, ports=[80]))
+    state, record = world.engine.cluster, world.record("p")
+    before = state.digest()
+    state.place(record, world.row("n"))
+    nodes = state.nodes
+    assert nodes.used[CPU, 0] == 100
+    assert nodes.used[PODS, 0] == 1
+    assert nodes.ports[0] == {("TCP", "0.0.0.0", 80): 1}
+    state.check()
+    state.displace(record)
+    assert state.digest() == before
+    assert not nodes.used.any()
+
+
+def test_trials_nest_and_undo_in_reverse() -> None:
+    """scheduling.md 7: "the view after undo equals the view before, bit for bit", also when the body raises."""
+    world = World(node("n1"), node("n2"), pod("a", node="n1", ports=[80]), pod("b", nominated="n2"), *gang("g", 1))
+    state = world.engine.cluster
+    before = state.digest()
+
+    def experiment() -> None:
+        with state.trial():
+            state.displace(world.record("a"))
+            inside = state.digest()
+            with state.trial():
+                state.place(world.record("a"), world.row("n2"))
+                state.clear_nomination(world.record("b"))
+                state.nominate(world.record("g-0"), world.row("n1"))
+                state.place(world.record("g-0"), world.row("n1"))
+                assert state.groups["default/g"].scheduled == 1
+            assert state.digest() == inside
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        experiment()
+    assert state.digest() == before
+    assert not state.in_trial
+
+
+def test_objects_cannot_change_inside_a_trial() -> None:
+    """What the API says is not part of an experiment."""
+    world = World(node("n"), pod("p"))
+    state = world.engine.cluster
+    with state.trial():
+        for change in (
+            lambda: state.set_node(node("m")),
+            lambda: state.remove_node("n"),
+            lambda: state.remove_pod(world.record("p")),
+            lambda: state.set_terminating(world.record("p")),
+            lambda: state.set_group(group("g")),
+        ):
+            with pytest.raises(RuntimeError, match="inside a trial"):
+                change()
+
+
+def test_a_pod_is_learnt_once() -> None:
+    """A UID stands for one pod."""
+    world = World(node("n"), pod("p"))
+    with pytest.raises(ValueError, match="already known"):
+        world.engine.cluster.add_pod(world.record("p"))
+
+
+def test_the_check_finds_what_is_off() -> None:
+    """The validate switch compares every derived amount."""
+    for spoil in (
+        lambda s: s.nodes.used.__setitem__((CPU, 0), 7),
+        lambda s: setattr(s.groups["default/g"], "scheduled", 3),
+        lambda s: setattr(s.groups["default/g"], "existing", 9),
+        lambda s: s.nodes.pods[0].clear(),
+    ):
+        state = World(node("n"), pod("p", node="n"), *gang("g", 1, node="n")).engine.cluster
+        state.check()
+        spoil(state)
+        with pytest.raises(AssertionError):
+            state.check()
+
+
+def test_terminating_members_stop_counting_and_keep_their_room() -> None:
+    """groups: `existing` and `scheduled` are those that stay."""
+    world = World(node("n", cpu=2), group("g"), pod("a", cpu=1, node="n", group="g"), pod("b", group="g"))
+    state = world.engine.cluster.groups["default/g"]
+    assert (state.existing, state.scheduled) == (2, 1)
+    world.engine.pod_terminating("uid-a", world.now)
+    world.engine.pod_terminating("uid-a", world.now)
+    assert (state.existing, state.scheduled) == (1, 0)
+    assert world.engine.cluster.nodes.used[CPU, 0] == 1000
+    world.gone("a").gone("b")
+    assert (state.existing, state.scheduled, len(state.members)) == (0, 0, 0)
+
+
+def test_rows_are_reused_without_leftovers() -> None:
+    """A removed node's row serves the next one, with labels, taints and amounts of its own."""
+    world = World(node("old", cpu=8, gpu=4, labels={"zone": "a"}, taints=[("k", "", "NoSchedule")], unschedulable=True))
+    nodes = world.engine.cluster.nodes
+    assert nodes.label_column("zone")[0].tolist() == [0]
+    world.engine.remove_node("old", world.now)
+    world.add(node("new", cpu=2), pod("p", cpu=1))
+    assert nodes.row_of == {"new": 0}
+    assert nodes.label_column("zone")[0].tolist() == [-1]
+    assert world.settle().where == {"p": "new"}
+
+
+def test_a_removed_node_keeps_its_pods_until_they_go() -> None:
+    """Its row is dead: nobody new comes; it is free again when the last pod is gone."""
+    world = World(node("n"), pod("r", node="n"))
+    world.engine.remove_node("n", world.now)
+    world.add(pod("p")).drain()
+    assert world.message("p") == "no nodes available to schedule pods"
+    assert world.where == {"r": "n"}
+    world.gone("r")
+    assert world.engine.cluster.nodes.row_of == {}
+    world.add(node("n")).settle()
+    assert world.where == {"p": "n"}
+
+
+def test_a_node_that_comes_back_finds_its_pods() -> None:
+    """Removed and added again under the same name: what runs there still counts."""
+    world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=9), pod("p", cpu=1)).drain()
+    world.engine.remove_node("n", world.now)
+    world.add(node("n", cpu=1)).settle()
+    assert world.pending == ["p"]
+    world.gone("r")
+    assert world.settle().where == {"p": "n"}
+
+
+def test_a_pod_may_be_known_before_its_node() -> None:
+    """Bound to a node that has not appeared yet."""
+    world = World(pod("r", cpu=1, node="n"), pod("p", cpu=1), node("n", cpu=1)).settle()
+    assert world.pending == ["p"]
+
+
+def test_many_extended_resources() -> None:
+    """New resource names get new columns; vectors made before stay valid."""
+    world = World(node("n", cpu=4), pod("r", cpu=1, node="n"))
+    for i in range(40):
+        world.add(node(f"n{i}", more={f"example.com/r{i}": 2}), pod(f"p{i}", more={f"example.com/r{i}": 1}))
+    world.settle()
+    assert all(world.where[f"p{i}"] == f"n{i}" for i in range(40))
+    world.engine.cluster.check()
+    table = ResourceTable()
+    assert [table.column("example.com/a"), table.column("example.com/a")] == [6, 6]
+    assert table.vector({"cpu": 5})[CPU] == 5
+
+
+def test_many_nodes() -> None:
+    """Columns widen; ranks stay those of the names."""
+    world = World(*[node(f"n{i:03}") for i in reversed(range(200))], pod("p"))
+    ranks = world.engine.cluster.nodes.rank
+    assert [int(ranks[world.row(f"n{i:03}")]) for i in (0, 1, 199)] == [0, 1, 199]
+    assert world.settle().where == {"p": "n000"}
+
+
+def test_a_quantity_that_does_not_parse_is_an_error_and_leaves_no_trace() -> None:
+    """api.md: one clear error; the picture stays consistent."""
+    world = World(node("n"))
+    with pytest.raises(QuantityError):
+        world.add(pod("bad", cpu="lots"))
+    with pytest.raises(QuantityError):
+        world.add(node("bad", cpu="lots"))
+    world.add(pod("p", cpu=1)).settle()
+    assert world.where == {"p": "n"}
+    world.engine.cluster.check()
+
+
+def test_identical_pods_have_one_signature() -> None:
+    """scheduling.md 4: what plugins read, and nothing else: not name, labels, priority or group."""
+    world = World(node("n"), pod("a", cpu=1, priority=1, labels={"x": "y"}, group="g"), pod("b", cpu="1000m"))
+    assert world.record("a").signature is world.record("b").signature
+    different = [
+        pod("c", cpu=2),
+        pod("d", cpu=1, memory=1),
+        pod("e", cpu=1, ports=[80]),
+        pod("f", cpu=1, selector={"a": "b"}),
+        pod("g", cpu=1, gpu=1),
+    ]
+    world.add(*different)
+    assert len({world.record(n).signature.id for n in "acdefg"}) == 6
+
+
+def test_the_touch_log_can_be_cut() -> None:
+    """A reader that stood before the cut must look at every row again."""
+    log = TouchLog()
+    log.rows += [1, 2, 3]
+    assert log.since(0, 1) == [2, 3]
+    log.cut(3)
+    assert log.epoch == 0
+    log.cut(2)
+    assert (log.epoch, log.rows) == (1, [])
+    assert log.since(0, 1) is None
+
+
+def test_a_cut_log_changes_no_decision() -> None:
+    """Many events between two identical pods: the shared view starts over."""
+    world = World(node("n1", cpu=2), node("n2", cpu=2), pod("a", cpu=1)).settle()
+    for i in range(3000):
+        world.engine.set_pod(pod(f"x{i}", cpu=1, node="n2"), world.now)
+        world.engine.pod_gone(f"uid-x{i}", world.now)
+    assert world.engine.cluster.touched.epoch > 0
+    assert len(world.engine.cluster.touched.rows) < 6000
+    world.add(pod("y", cpu=2, node="n2"), pod("b", cpu=1)).settle()
+    assert world.where["b"] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("budgets", "units", "expected"),
+    [
+        ([], [["a"], ["b"]], [False, False]),
+        ([pdb("x", {"app": "a"}, allowed=0)], [["a"], ["b"]], [True, False]),
+        ([pdb("x", {}, allowed=1)], [["a"], ["b"]], [False, True]),
+        ([pdb("x", {}, allowed=1)], [["b"], ["a"]], [False, True]),
+        ([pdb("x", {}, allowed=1)], [["a", "b"]], [True]),
+        ([pdb("x", {}, allowed=2)], [["a", "b"], ["c"]], [False, True]),
+        # a violating unit is charged as well: the budget is empty for those after it
+        ([pdb("x", {}, allowed=1)], [["a", "b"], ["c"]], [True, True]),
+        ([pdb("x", nothing=True)], [["a"]], [False]),
+        ([pdb("x", {}, disrupted=["a"])], [["a"], ["b"]], [False, True]),
+        ([pdb("x", {}, namespace="other")], [["a"]], [False]),
+        ([pdb("x", {}, allowed=9), pdb("y", {"app": "b"}, allowed=0)], [["a"], ["b"]], [False, True]),
+        ([pdb("x", {}, allowed=None)], [["a"]], [True]),
+    ],
+)
+def test_who_violates_a_budget(budgets: list[object], units: list[list[str]], expected: list[bool]) -> None:
+    """preemption.md 6: the walk in importance order with a copy of every allowance."""
+    world = World(*[pod(n, labels={"app": n}) for n in "abc"])
+    found = violating([[world.record(n) for n in unit] for unit in units], [budget_of(b) for b in budgets])  # type: ignore[arg-type]
+    assert found == expected
+
+
+def test_names_of_shortages() -> None:
+    """Upstream's reasons."""
+    assert [insufficient(n) for n in ("cpu", "pods", "a/b")] == [
+        "Insufficient cpu",
+        "Too many pods",
+        "Insufficient a/b",
+    ]

@@ -1,0 +1,333 @@
+"""A pod group as preemptor (preemption.md 4), groups as victims, and the faults of kube-scheduler 1.36.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.framework.gates import FeatureGates
+from reprieve.preemption.outcome import Preemption
+from reprieve.queueing.entity import Place
+from reprieve.scheduling.decision import Result
+from tests.building import World, gang, group, history, node, pdb, pod
+
+
+def _preempts(world: World) -> Preemption:
+    decision = world.step()
+    assert decision.preemption is not None, decision.condition
+    return decision.preemption
+
+
+def _victims(preemption: Preemption) -> list[str]:
+    return [p.name for v in preemption.victims for p in v.unit.pods]
+
+
+def _nodes(count: int, *, cpu: int = 1, priority: int = 0) -> list[Any]:
+    """Nodes filled with one pod each: `low0` on `n0`, and so on."""
+    return [
+        item
+        for i in range(count)
+        for item in (node(f"n{i}", cpu=cpu), pod(f"low{i}", cpu=cpu, node=f"n{i}", priority=priority, start=i))
+    ]
+
+
+# -- eligibility ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "members", "gate", "may"),
+    [
+        (None, False, True, True),
+        (None, True, True, False),
+        ("Never", False, True, False),
+        ("PreemptLowerPriority", True, True, True),
+        ("PreemptLowerPriority", True, False, False),
+        ("Never", False, False, True),
+    ],
+)
+def test_22_whose_policy_counts(own: str | None, members: bool, gate: bool, may: bool) -> None:
+    """preemption.md 2.2: "the group's policy if the field is there, else any member pod with Never"."""
+    world = World(
+        *_nodes(2),
+        *gang("crew", 2, cpu=1, priority=5, policy=own, never=members),
+        gates=FeatureGates(pod_group_preemption_policy=gate),
+    )
+    decision = world.step()
+    assert (decision.preemption is not None) is may
+    if not may:
+        assert decision.condition is not None
+        assert "not eligible due to preemptionPolicy=Never." in decision.condition.message
+
+
+def test_23_no_second_preemption_while_victims_leave() -> None:
+    """preemption.md 4.5: "starts no second preemption while the first is under way", wherever its victims are."""
+    world = World(*_nodes(3), *gang("crew", 2, cpu=1, priority=5)).drain()
+    first = set(world.evicted)
+    assert len(first) == 2
+    world.gone(sorted(first)[0])
+    spare = next(n for n in ("low0", "low1", "low2") if n not in first)
+    world.add(node("n9", cpu=1), pod("thief", cpu=1, node="n9", priority=1))
+    world.virtual.now += 3
+    world.drain()
+    assert set(world.evicted) == first
+    assert spare in world.where
+    assert sorted(world.settle().where) == sorted(["crew-0", "crew-1", spare, "thief"])
+
+
+def test_25_below_the_minimum_it_waits() -> None:
+    """preemption.md 2.5: "it waits, gated; no preemption"."""
+    world = World(*_nodes(3), group("crew", min_count=3, priority=5))
+    world.add(*[pod(f"m{i}", cpu=1, priority=5, group="crew") for i in range(2)]).settle()
+    assert world.evicted == []
+    assert world.place("crew") is Place.GATED
+
+
+# -- 4 -------------------------------------------------------------------------------------------------------------
+
+
+def test_41_no_lower_priority_anywhere() -> None:
+    """preemption.md 4.1: "No preemption victims found for incoming preemptor"."""
+    world = World(*_nodes(2, priority=5), *gang("crew", 2, cpu=1, priority=5)).settle()
+    assert world.evicted == []
+    assert "No preemption victims found for incoming preemptor" in world.condition("crew")[2]
+
+
+def test_42_nothing_is_touched_if_it_does_not_fit_with_everything_gone() -> None:
+    """preemption.md 4.2."""
+    world = World(*_nodes(2), *gang("crew", 3, cpu=1, priority=5)).settle()
+    assert world.evicted == []
+    assert world.nominated == {}
+    assert sorted(world.where) == ["low0", "low1"]
+
+
+def test_42_as_many_as_fit_and_the_minimum() -> None:
+    """preemption.md 4.3: "(for at least minCount pods; as many as fit)"."""
+    world = World(*_nodes(3), *gang("crew", 5, min_count=2, cpu=1, priority=5))
+    found = _preempts(world)
+    assert len(found.nominations) == 3
+    assert len(world.nominated) == 3
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_43_units_stay_where_the_placement_leaves_room(plain: bool) -> None:
+    """preemption.md 4.3: the most important are spared, across all nodes of the placement."""
+    items: list[Any] = []
+    for i in range(3):
+        items += [node(f"n{i}", cpu=4), *[pod(f"r{i}{j}", cpu=1, node=f"n{i}", priority=10 * i + j) for j in range(4)]]
+    world = World(*items, *gang("crew", 3, cpu=2, priority=99), plain=plain)
+    found = _preempts(world)
+    per_node = {n: sum(1 for _, row in found.nominations if row == world.row(n)) for n in ("n0", "n1", "n2")}
+    for i, name in enumerate(("n0", "n1", "n2")):
+        gone = 2 * per_node[name]
+        expected = {f"r{i}{j}" for j in range(4)[:gone]}
+        assert {v for v in _victims(found) if v.startswith(f"r{i}")} == expected
+    assert found.domain == "cluster"
+
+
+def test_44_no_victim_at_all_is_fine() -> None:
+    """preemption.md 4.4: "the placement itself fits": nothing is evicted, the group is retried at once."""
+    # Greedy by creation: the small pod takes the GPU node first; with the low pod gone, it would go elsewhere.
+    world = World(
+        node("a", cpu=4, gpu=1), node("b", cpu=8), pod("low", cpu=6, node="b"), group("crew", min_count=2, priority=5)
+    )
+    world.add(pod("small", cpu=2, group="crew", priority=5), pod("large", cpu=4, gpu=1, group="crew", priority=5))
+    first = world.step()
+    if first.preemption is not None and not first.preemption.victims:
+        assert world.place("crew") is Place.ACTIVE
+        assert not world.engine.preempting("group/default/crew")
+    world.virtual._act(first)
+    world.settle()
+    assert world.where == {"small": "b", "large": "a", "low": "b"}
+    assert world.evicted == []
+
+
+def test_45_every_assigned_pod_is_nominated_and_the_group_waits() -> None:
+    """preemption.md 4.5: nominate every assigned pod; back to the queue, waiting."""
+    world = World(*_nodes(2), node("n2", cpu=1), *gang("crew", 3, cpu=1, priority=5))
+    decision = world.step()
+    assert decision.result is Result.WAITING
+    assert sorted(p.name for p, _ in decision.nominations) == ["crew-0", "crew-1", "crew-2"]
+    assert sorted(n for _, n in decision.nominations) == ["n0", "n1", "n2"]
+    assert world.entity("crew").blocked == "waiting for the preemption for this pod group to be finished"
+
+
+def test_45_it_may_be_placed_elsewhere_if_room_appears() -> None:
+    """preemption.md 4.5: "It may later be placed anywhere if room appears"."""
+    world = World(*_nodes(1), *gang("crew", 1, cpu=1, priority=5)).drain()
+    assert world.nominated == {"crew-0": "n0"}
+    world.add(node("n9", cpu=1))
+    world.virtual.now += 2
+    world.drain()
+    assert world.where == {"crew-0": "n9"}
+    assert world.nominated == {}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_budgets_across_the_placement(count: int) -> None:
+    """preemption.md 4.3, 6: violating units first, still evicted if needed."""
+    world = World(*_nodes(3), *gang("crew", 2 if count < 2 else 3, cpu=1, priority=5))
+    if count:
+        world.add(pdb("b", {}, allowed=0))
+    found = _preempts(world)
+    assert len(found.victims) == (2 if count < 2 else 3)
+    assert found.pdb_violations == (len(found.victims) if count else 0)
+
+
+# -- the four meetings ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("by_group", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+def test_pod_or_group_meets_group(by_group: bool, whole: bool, plain: bool) -> None:
+    """preemption.md 1, 3, 4: in mode `single` a gang loses what is needed, in mode `all` it goes whole."""
+    victims = gang("low", 3, cpu=1, priority=1, whole=whole)
+    placed = [pod(f"low-{i}", cpu=1, node=f"n{i}", priority=1, group="low", start=i) for i in range(3)]
+    items = [*[node(f"n{i}", cpu=1) for i in range(3)], victims[0], *placed]
+    high = gang("high", 1, cpu=1, priority=5) if by_group else [pod("high-0", cpu=1, priority=5)]
+    world = World(*items, *high, plain=plain).settle()
+    assert world.evicted == (["low-0", "low-1", "low-2"] if whole else world.evicted[:1])
+    assert len(world.evicted) == (3 if whole else 1)
+    assert "high-0" in world.where
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_pod_or_group_meets_pod(by_group: bool) -> None:
+    """The least important of the plain pods goes."""
+    high = gang("high", 1, cpu=1, priority=5) if by_group else [pod("high-0", cpu=1, priority=5)]
+    world = World(node("n", cpu=2), pod("a", cpu=1, node="n", priority=1), pod("b", cpu=1, node="n", priority=2), *high)
+    world.settle()
+    assert world.evicted == ["a"]
+    assert sorted(world.where) == ["b", "high-0"]
+
+
+def test_members_of_a_group_whose_object_is_missing_are_on_their_own() -> None:
+    """preemption.md 1: "Pods whose PodGroup object is missing are units of their own"."""
+    placed = [pod(f"low-{i}", cpu=1, node="n", priority=i, group="lost") for i in range(3)]
+    world = World(node("n", cpu=3), *placed, *gang("high", 1, cpu=1, priority=5)).settle()
+    assert world.evicted == ["low-0"]
+
+
+def test_the_groups_priority_protects_and_exposes_its_pods() -> None:
+    """preemption.md 1: the group's priority for every pod that references an existing group, in either mode."""
+    for whole in (False, True):
+        strong = [
+            group("s", min_count=1, priority=9, whole=whole),
+            pod("strong", cpu=1, node="n", group="s", priority=0),
+        ]
+        weak = [group("w", min_count=1, priority=0, whole=whole), pod("weak", cpu=1, node="n", group="w", priority=9)]
+        world = World(node("n", cpu=2), *strong, *weak, *gang("high", 1, cpu=1, priority=5)).settle()
+        assert world.evicted == ["weak"]
+
+
+def test_a_gang_does_not_preempt_its_own_members() -> None:
+    """Equal priority is never lower."""
+    world = World(node("n", cpu=1), group("crew", min_count=1, priority=5))
+    world.add(pod("r", cpu=1, node="n", group="crew", priority=0), pod("p", cpu=1, group="crew", priority=5)).settle()
+    assert world.evicted == []
+
+
+def test_assumed_victims_are_units_too() -> None:
+    """preemption.md 1: "(bound or assumed)": a gang that is only reserved goes whole as well."""
+    world = World(node("n", cpu=2), *gang("low", 2, cpu=1, whole=True))
+    assert world.step().result is Result.SCHEDULED
+    world.add(pod("high", cpu=1, priority=5))
+    assert sorted(_victims(_preempts(world))) == ["low-0", "low-1"]
+
+
+def test_the_same_answer_whatever_came_first() -> None:
+    """preemption.md 4: deterministic."""
+    items = [(item, 1.0 * i) for i, item in enumerate([*_nodes(4), *gang("crew", 3, cpu=1, priority=5)])]
+    one, other = World(*items).settle(), World(*items[::-1]).settle()
+    assert history(one) == history(other)
+
+
+def test_cleared_room_of_an_earlier_nomination_is_offered_to_others() -> None:
+    """A preemptor that chooses another node gives the first one up (scheduling.md 7)."""
+    world = World(node("n1", cpu=1), node("n2", cpu=2), pod("low", cpu=2, node="n2"))
+    world.add(pod("high", cpu=2, priority=9, nominated="n1"), pod("small", cpu=1, priority=1)).settle()
+    assert world.where == {"high": "n2", "small": "n1"}
+
+
+# -- the known faults of kube-scheduler 1.36.3 ---------------------------------------------------------------------
+
+
+def test_fault_no_hot_loop_of_an_unschedulable_group() -> None:
+    """Fault: "an unschedulable group retries in a hot loop without backoff"."""
+    world = World(*_nodes(2), *gang("crew", 3, cpu=1, priority=5)).drain()
+    assert len(world.engine.decisions) == 1
+    for _ in range(20):
+        world.add(pod(f"noise{world.engine.attempts}", node="n0", cpu="0")).gone(f"noise{world.engine.attempts}")
+        world.drain()
+    assert len(world.engine.decisions) == 1, "events within the backoff start no attempt"
+    assert world.place("crew") is Place.BACKOFF
+
+
+def test_fault_no_new_decision_while_victims_terminate() -> None:
+    """Fault: "a group re-decides while its victims still terminate and evicts more"."""
+    world = World(*_nodes(4), *gang("crew", 2, cpu=1, priority=5)).drain()
+    for second in range(1, 30):
+        world.virtual.until(world.virtual.start + second)
+        world.add(pod(f"noise{second}", node="n3", cpu="0")).gone(f"noise{second}").drain()
+    assert len(world.virtual.preemptions) == 1
+    assert len(world.settle().evicted) == 2
+
+
+def test_fault_two_gangs_choose_different_victims() -> None:
+    """Fault: members without a nomination, "so a second gang picks the same victims"."""
+    world = World(*_nodes(4), *gang("one", 2, cpu=1, priority=5), *gang("two", 2, cpu=1, priority=5)).drain()
+    assert len(world.virtual.preemptions) == 2
+    first, second = (set(_victims(p.preemption)) for p in world.virtual.preemptions)
+    assert not first & second
+    assert len(world.nominated) == 4
+    assert len(world.settle().where) == 4
+
+
+def test_fault_victims_that_vanish_at_once_do_not_lose_the_wake_up() -> None:
+    """Fault: "if victims vanish quickly the gang can miss its wake-up and stay gated for ever"."""
+    world = World(*_nodes(2), *gang("crew", 2, cpu=1, priority=5))
+    decision = world.step()
+    assert decision.preemption is not None
+    for verdict in decision.preemption.victims:
+        for victim in verdict.unit.pods:
+            world.engine.pod_terminating(victim.uid, world.now, preempted=True)
+            world.engine.pod_gone(victim.uid, world.now)
+    assert world.place("crew") is Place.GATED
+    world.engine.preemption_done(decision.key, world.now)
+    assert sorted(world.settle().where) == ["crew-0", "crew-1"]
+
+
+def test_fault_a_decision_does_not_grow_with_the_square_of_the_group() -> None:
+    """Fault: "time and memory of one group decision grow with the square of its size": passes do not grow at all."""
+    passes = {}
+    for size in (20, 80):
+        world = World(
+            *[node(f"n{i:03}", cpu=1) for i in range(size)],
+            *[pod(f"low{i}", cpu=1, node=f"n{i:03}") for i in range(size)],
+        )
+        world.add(*gang("crew", size, cpu=1, priority=5))
+        assert len(_preempts(world).victims) == size
+        passes[size] = world.engine.running["default-scheduler"].evaluator.passes
+    assert passes[80] <= passes[20] + 2
+
+
+def test_fault_the_order_does_not_depend_on_hashes() -> None:
+    """Fault: "the order of pods in a gang and of equal victims depends on hash order"."""
+    names = ["zeta", "alpha", "mid", "beta"]
+    world = World(
+        node("n", cpu=4),
+        *[pod(f"v-{n}", cpu=1, node="n", uid=n) for n in names],
+        group("crew", min_count=2, priority=5),
+    )
+    world.add(*[(pod(n, cpu=1, priority=5, group="crew"), 7.0) for n in names])
+    found = _preempts(world)
+    assert [p.name for p, _ in found.nominations] == sorted(names)
+    assert _victims(found) == ["v-alpha", "v-beta", "v-mid", "v-zeta"]
+
+
+def test_fault_below_the_minimum_the_reason_can_be_read() -> None:
+    """Fault: "below minCount there is no condition and no event at all": the entity says why it waits."""
+    world = World(node("n"), group("crew", min_count=2), pod("m", group="crew")).settle()
+    assert world.entity("crew").gate.reason == "waiting for minCount pods from a gang to appear in scheduling queue"
+    assert world.entity("crew").gate.plugin == "GangScheduling"

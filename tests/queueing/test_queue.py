@@ -1,0 +1,516 @@
+"""The scheduling queue (scheduling.md 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.queueing.entity import Place
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.decision import Result
+from tests.building import START, World, check_queue, gang, group, node, pod, toleration, without_gates
+
+FULL = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=100)]
+"""A node that is full with something nobody here can preempt."""
+
+
+def _order(world: World) -> list[str]:
+    """Keys in the order in which entities leave the active queue."""
+    keys = []
+    while (entity := world.engine.queue.pop(world.now)) is not None:
+        keys.append(entity.key.rpartition("-")[2].rpartition("/")[2])
+    return keys
+
+
+# -- order ---------------------------------------------------------------------------------------------------------
+
+
+def test_priority_then_arrival() -> None:
+    """scheduling.md 1: "priority (a group's own) desc, then arrival"."""
+    world = World(
+        (pod("late", priority=5), START + 9),
+        (pod("early", priority=5), START + 1),
+        (pod("low", priority=1), START),
+        (group("crew", min_count=1, priority=7), START + 20),
+        (pod("m", priority=7, group="crew"), START + 20),
+    )
+    assert _order(world) == ["crew", "early", "late", "low"]
+
+
+def test_a_group_queues_with_its_own_priority_not_its_pods() -> None:
+    """scheduling.md 1: a group's own priority."""
+    world = World(group("crew", min_count=1, priority=1), pod("m", priority=9, group="crew"), pod("single", priority=5))
+    assert _order(world) == ["single", "crew"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_group_takes_the_turn_of_its_earliest_pod(reverse: bool) -> None:
+    """Arrival of a group is that of its first pod, also when the API tells of a later one first."""
+    pods = [(pod("m-early", group="crew"), START + 1), (pod("m-late", group="crew"), START + 9)]
+    world = World((group("crew"), START), *(pods[::-1] if reverse else pods), (pod("single"), START + 5))
+    assert _order(world) == ["crew", "single"]
+
+
+def test_a_group_that_comes_back_with_another_priority_takes_its_new_turn() -> None:
+    """The old place in the heap does not count any more."""
+    world = World(group("crew", priority=9), pod("m", group="crew", priority=1), pod("single", priority=5))
+    world.engine.remove_group("default/crew", world.now)
+    world.add(group("crew", priority=1))
+    assert _order(world) == ["single", "crew"]
+
+
+def test_who_is_tried_again_keeps_the_old_timestamp() -> None:
+    """scheduling.md 3.3: re-queued "with their old timestamp"."""
+    world = World(*FULL, (pod("first", cpu=1), START), (pod("second", cpu=1), START + 1))
+    world.drain()
+    world.virtual.now += 20
+    world.gone("r")
+    assert world.settle().where == {"first": "n"}
+
+
+# -- backoff and flush ---------------------------------------------------------------------------------------------
+
+
+def _wake(world: World) -> None:
+    world.engine.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n")), world.now)
+
+
+def test_backoff_doubles_up_to_the_maximum() -> None:
+    """scheduling.md 1: "1 s initial, doubled per attempt, 10 s max"."""
+    world = World(*FULL, pod("p", cpu=1))
+    waits = []
+    for _ in range(6):
+        world.drain()
+        assert world.place("p") is Place.UNSCHEDULABLE
+        _wake(world)
+        entity = world.entity("p")
+        assert entity.place is Place.BACKOFF
+        waits.append(entity.wake - world.now)
+        world.virtual.now = entity.wake - 0.001
+        world.engine.queue.tick(world.now)
+        assert world.place("p") is Place.BACKOFF
+        world.virtual.now = entity.wake
+    assert waits == [1, 2, 4, 8, 10, 10]
+
+
+def test_backoff_is_configurable() -> None:
+    """podInitialBackoffSeconds and podMaxBackoffSeconds (scheduling.md 6)."""
+    world = World(*FULL, pod("p", cpu=1), timing=Timing(initial_backoff=3, max_backoff=5))
+    world.drain()
+    _wake(world)
+    assert world.entity("p").wake == world.now + 3
+    world.virtual.now += 3
+    world.drain()
+    _wake(world)
+    assert world.entity("p").wake == world.now + 5
+
+
+def test_no_backoff_once_the_failure_is_long_past() -> None:
+    """Backoff runs from the last attempt, not from the event."""
+    world = World(*FULL, pod("p", cpu=1)).drain()
+    world.virtual.now += 1
+    _wake(world)
+    assert world.place("p") is Place.ACTIVE
+
+
+def test_a_group_backs_off_as_one() -> None:
+    """scheduling.md 1: "A pod group's backoff counts per group"; a new member does not jump it."""
+    world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
+    assert world.entity("crew").attempts == 1
+    world.add(pod("crew-9", group="crew", cpu=1))
+    assert world.place("crew") is Place.BACKOFF
+    assert world.entity("crew").wake == world.now + 1
+
+
+def test_everything_is_tried_again_after_five_minutes() -> None:
+    """scheduling.md 1: "all flushed after 5 min"."""
+    world = World(*FULL, pod("p", cpu=1)).drain()
+    queue = world.engine.queue
+    assert queue.next_wakeup(flush=False) is None
+    assert queue.next_wakeup() == world.now + 300
+    queue.tick(world.now + 299.9)
+    assert world.place("p") is Place.UNSCHEDULABLE
+    queue.tick(world.now + 300)
+    assert world.place("p") is Place.ACTIVE
+
+
+def test_a_plugin_error_is_retried_after_backoff() -> None:
+    """scheduling.md 5: a raise ends that attempt with SchedulerError; no event is needed for the next one."""
+    from tests.scheduling.plugins_for_tests import Fragile
+
+    for items in ([pod("p")], gang("p", 2)):
+        fragile = Fragile(failures=1)
+        world = World(node("n"), *items, profiles={"default-scheduler": fragile.profile()})
+        assert world.step().result is Result.ERROR
+        assert world.place("p") is Place.BACKOFF
+        world.settle()
+        assert not world.pending
+
+
+# -- gates ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_gated_pod_waits_until_its_gates_are_off() -> None:
+    """scheduling.md 1: gated by schedulingGates."""
+    world = World(node("n"), pod("p", gates=["g"])).drain()
+    assert world.place("p") is Place.GATED
+    assert world.entity("p").gate.reason == "Scheduling is blocked due to non-empty scheduling gates"
+    world.change_pod("p", without_gates)
+    assert world.settle().where == {"p": "n"}
+
+
+def test_a_gang_with_too_few_ready_pods_waits_for_its_gated_ones() -> None:
+    """A member behind a gate exists, but cannot be placed: below minCount the gang is not tried."""
+    world = World(node("n"), group("crew", min_count=2), pod("a", group="crew"), pod("b", group="crew", gates=["g"]))
+    world.drain()
+    assert world.place("crew") is Place.GATED
+    assert world.entity("crew").gate.reason == "Scheduling is blocked due to non-empty scheduling gates"
+    world.change_pod("b", without_gates)
+    assert sorted(world.settle().where) == ["a", "b"]
+
+
+def test_a_gang_above_its_minimum_goes_without_its_gated_pod() -> None:
+    """The minimum is what must be placed together; the gated member follows later."""
+    world = World(
+        node("n"), group("crew", min_count=1), pod("a", group="crew"), pod("b", group="crew", gates=["g"])
+    ).settle()
+    assert world.where == {"a": "n"}
+    assert world.place("b") is Place.GATED
+    world.change_pod("b", without_gates)
+    assert sorted(world.settle().where) == ["a", "b"]
+
+
+def test_reasons_of_waiting_gangs() -> None:
+    """observability.md: the waiting reasons of gated gangs."""
+    world = World(node("n"), pod("a", group="crew"), pod("b", group="team"), group("team", min_count=2)).drain()
+    assert world.entity("crew").gate.reason == 'waiting for pods\'s pod group "crew" to appear in scheduling queue'
+    assert world.entity("team").gate.reason == "waiting for minCount pods from a gang to appear in scheduling queue"
+
+
+@pytest.mark.parametrize("first", ["object", "pods"])
+def test_a_gang_starts_whatever_comes_first(first: str) -> None:
+    """The object after its pods, or before; bound members count too."""
+    parts: list[Any] = [group("crew", min_count=2), pod("a", group="crew"), pod("b", group="crew", node="n")]
+    world = World(node("n")).add(*(parts if first == "object" else parts[::-1]))
+    assert sorted(world.settle().where) == ["a", "b"]
+
+
+def test_a_bound_member_that_appears_later_opens_the_gate() -> None:
+    """minCount counts pods in existence, however they come."""
+    world = World(node("n"), group("crew", min_count=2), pod("a", group="crew")).drain()
+    assert world.place("crew") is Place.GATED
+    world.add(pod("b", group="crew", node="n"))
+    assert world.place("crew") is Place.ACTIVE
+
+
+@pytest.mark.parametrize("how", ["gone", "terminating"])
+@pytest.mark.parametrize("which", ["pending", "running"])
+def test_a_gang_that_loses_a_member_waits_for_another(how: str, which: str) -> None:
+    """scheduling.md 3.8: pods deleted: below minCount it is gated again, wherever it was."""
+    there = {"node": "n"} if which == "running" else {}
+    world = World(*FULL, group("crew", min_count=3), pod("a", group="crew", cpu=1), pod("b", group="crew", cpu=1))
+    world.add(pod("c", group="crew", **there)).drain()  # type: ignore[arg-type]
+    assert world.place("crew") is Place.UNSCHEDULABLE
+    uid = world.record("c").uid
+    if how == "gone":
+        world.engine.pod_gone(uid, world.now)
+    else:
+        world.engine.pod_terminating(uid, world.now)
+    assert world.place("crew") is Place.GATED
+    world.add(pod("d", group="crew"))
+    assert world.place("crew") is not Place.GATED
+    check_queue(world.engine)
+
+
+def test_minimum_raised_and_lowered() -> None:
+    """scheduling.md 3.8: minCount is mutable."""
+    world = World(node("n", cpu=2), group("crew", min_count=2), *[pod(f"m{i}", group="crew", cpu=1) for i in range(3)])
+    world.add(group("crew", min_count=4))
+    assert world.place("crew") is Place.GATED
+    world.add(group("crew", min_count=3))
+    assert world.place("crew") is Place.ACTIVE
+    world.drain()
+    assert world.place("crew") is Place.UNSCHEDULABLE
+    assert world.where == {}
+    world.add(group("crew", min_count=2))
+    assert len(world.settle().where) == 2
+
+
+def test_object_deleted_and_recreated() -> None:
+    """scheduling.md 3.8: without its object the gang waits; the new object is what counts."""
+    world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
+    world.engine.remove_group("default/crew", world.now)
+    assert world.place("crew") is Place.GATED
+    assert "to appear" in world.entity("crew").gate.reason
+    world.add(group("crew", min_count=1, uid="another")).gone("r")
+    assert len(world.settle().where) == 1
+
+
+def test_nothing_is_left_of_deleted_pods() -> None:
+    """scheduling.md 3.8: nothing leaks: no entity, no group state, in whatever place it was."""
+    for place, items in {
+        Place.UNSCHEDULABLE: [*FULL, *gang("crew", 2, cpu=1)],
+        Place.GATED: [*FULL, *gang("crew", 2, cpu=1, gates=["g"])],
+        Place.ACTIVE: None,
+        Place.BACKOFF: [*FULL, *gang("crew", 2, cpu=1)],
+    }.items():
+        world = World(*(items or [*FULL, *gang("crew", 2, cpu=1)]))
+        if items is not None:
+            world.drain()
+        if place is Place.BACKOFF:
+            _wake(world)
+        assert world.place("crew") is place
+        world.gone("crew-0").gone("crew-1")
+        world.engine.remove_group("default/crew", world.now)
+        queue = world.engine.queue
+        assert (len(queue), world.engine.cluster.groups) == (0, {})
+        assert queue.pop(world.now + 1000) is None
+        assert queue.next_wakeup() is None
+
+
+# -- hints ---------------------------------------------------------------------------------------------------------
+
+
+def _cordon(on: bool) -> Callable[[World], object]:
+    return lambda w: w.add(node("n", cpu=1, unschedulable=on))
+
+
+def _taint(key: str, effect: str) -> Callable[[World], object]:
+    return lambda w: w.add(node("n", cpu=1, taints=[(key, "", effect)]))
+
+
+REJECTED_BY: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "NodeResourcesFit": (FULL, {"cpu": 1}),
+    "NodeUnschedulable": ([node("n", cpu=1, unschedulable=True)], {}),
+    "TaintToleration": ([node("n", cpu=1, taints=[("k", "", "NoSchedule")])], {}),
+    "NodeAffinity": ([node("n", cpu=1)], {"selector": {"zone": "a"}}),
+    "NodePorts": ([node("n", cpu=1), pod("r", node="n", ports=[80], priority=100)], {"ports": [80]}),
+}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "what", "happens", "wakes"),
+    [
+        ("NodeResourcesFit", "a pod leaves", lambda w: w.gone("r"), True),
+        ("NodeResourcesFit", "a node comes", lambda w: w.add(node("n2", cpu=1)), True),
+        ("NodeResourcesFit", "a node comes, too small", lambda w: w.add(node("n2", cpu="500m")), False),
+        ("NodeResourcesFit", "a node grows", lambda w: w.add(node("n", cpu=2)), True),
+        ("NodeResourcesFit", "a node changes and is too small", lambda w: w.add(node("n", cpu="900m")), False),
+        ("NodeResourcesFit", "a pod shrinks", lambda w: w.change_pod("r", _shrunk), True),
+        ("NodeResourcesFit", "the same node again", lambda w: w.add(node("n", cpu=1)), False),
+        ("NodeResourcesFit", "a node goes", lambda w: w.engine.remove_node("n", w.now), False),
+        ("NodeResourcesFit", "another pod comes", lambda w: w.add(pod("other", cpu=1)), False),
+        ("NodeResourcesFit", "a pod starts to leave", lambda w: w.engine.pod_terminating("uid-r", w.now), False),
+        ("NodeUnschedulable", "uncordoned", _cordon(False), True),
+        ("NodeUnschedulable", "another cordoned node", lambda w: w.add(node("n2", unschedulable=True)), False),
+        ("NodeUnschedulable", "another node", lambda w: w.add(node("n2")), True),
+        ("TaintToleration", "the taint goes", lambda w: w.add(node("n", cpu=1)), True),
+        ("TaintToleration", "another taint", _taint("j", "NoSchedule"), False),
+        ("TaintToleration", "it becomes soft", _taint("k", "PreferNoSchedule"), True),
+        ("TaintToleration", "the pod tolerates it now", lambda w: w.change_pod("p", _tolerant), True),
+        ("NodeAffinity", "the label comes", lambda w: w.add(node("n", cpu=1, labels={"zone": "a"})), True),
+        ("NodeAffinity", "another label", lambda w: w.add(node("n", cpu=1, labels={"zone": "b"})), False),
+        ("NodeAffinity", "a matching node", lambda w: w.add(node("n2", labels={"zone": "a"})), True),
+        ("NodeAffinity", "a node without", lambda w: w.add(node("n2")), False),
+        ("NodePorts", "its user leaves", lambda w: w.gone("r"), True),
+        ("NodePorts", "a node comes", lambda w: w.add(node("n2")), True),
+        ("NodePorts", "somebody else leaves", lambda w: w.add(pod("x", node="n")).gone("x"), False),
+    ],
+)
+def test_hints(plugin: str, what: str, happens: Callable[[World], object], wakes: bool) -> None:
+    """scheduling.md 1: queueing hints per plugin: which event may help which rejection."""
+    items, wants = REJECTED_BY[plugin]
+    world = World(*items, pod("p", **wants)).drain()
+    assert world.entity("p").rejected_by == {plugin}
+    happens(world)
+    assert world.place("p") is (Place.BACKOFF if wakes else Place.UNSCHEDULABLE), what
+
+
+def _shrunk(item: objects.Pod) -> objects.Pod:
+    return replace(item, spec=pod("r", cpu="100m", node="n", priority=100).spec)
+
+
+def _tolerant(item: objects.Pod) -> objects.Pod:
+    return replace(item, spec=replace(item.spec, tolerations=(toleration("k", "Exists"),)))
+
+
+def test_a_cluster_without_nodes_wakes_up_with_its_first() -> None:
+    """Nobody rejected the pod, so every plugin's hint counts."""
+    for items in ([pod("p", cpu=1)], gang("p", 2, cpu=1)):
+        world = World(*items).drain()
+        assert world.place("p") is Place.UNSCHEDULABLE
+        world.add(node("n"))
+        assert not world.settle().pending
+
+
+def test_one_members_hint_suffices() -> None:
+    """scheduling.md 1: "For a group one member's hint suffices"."""
+    world = World(
+        node("n", cpu=2),
+        group("crew", min_count=2),
+        pod("big", group="crew", cpu=4),
+        pod("picky", group="crew", selector={"zone": "a"}),
+    ).drain()
+    assert world.place("crew") is Place.UNSCHEDULABLE
+    world.add(node("n2", cpu=8))
+    assert world.place("crew") is Place.BACKOFF
+
+
+def test_a_hint_that_raises_counts_as_yes() -> None:
+    """Better one attempt too many than a lost wake-up."""
+    from tests.scheduling.plugins_for_tests import BadHint
+
+    world = World(node("n"), pod("p"), profiles={"default-scheduler": BadHint().profile()}).drain()
+    assert world.entity("p").rejected_by == {"BadHint"}
+    world.add(node("n2"))
+    assert world.place("p") is Place.BACKOFF
+
+
+# -- events that come at a bad time --------------------------------------------------------------------------------
+
+
+def test_events_during_a_cycle_are_replayed() -> None:
+    """scheduling.md 1: "Events that arrive during an entity's own cycle are kept and replayed to it at the end"."""
+    for kind, place in ((EventKind.POD_GONE, Place.BACKOFF), (EventKind.NODE_REMOVED, Place.UNSCHEDULABLE)):
+        world = World(*FULL, pod("p", cpu=1))
+        queue = world.engine.queue
+        entity = queue.pop(world.now)
+        assert entity is not None
+        queue.on_event(ClusterEvent(kind, row=world.row("n")), world.now)
+        assert entity.place is Place.IN_CYCLE
+        queue.requeue(entity, world.now, {"NodeResourcesFit"})
+        assert entity.place is place
+        check_queue(world.engine)
+
+
+def test_events_before_the_cycle_are_not_replayed() -> None:
+    """What was known when the cycle began has been taken into account."""
+    world = World(*FULL, pod("p", cpu=1))
+    _wake(world)
+    world.drain()
+    assert world.place("p") is Place.UNSCHEDULABLE
+
+
+def test_new_members_wait_for_the_cycle_to_end() -> None:
+    """scheduling.md 1: "New pods of a group in its cycle wait for the cycle to end"."""
+    world = World(*FULL, *gang("crew", 2, cpu=1))
+    queue = world.engine.queue
+    entity = queue.pop(world.now)
+    assert entity is not None
+    world.add(pod("crew-2", group="crew", cpu=1))
+    assert world.place("crew") is Place.IN_CYCLE
+    assert set(entity.ready) == {"uid-crew-0", "uid-crew-1", "uid-crew-2"}
+    queue.requeue(entity, world.now, {"GangScheduling"})
+    assert entity.place is Place.BACKOFF
+
+
+def _blocked() -> World:
+    world = World(node("n", cpu=1), pod("r", cpu=1, node="n"), pod("p", cpu=1, priority=5))
+    assert world.step().result is Result.WAITING
+    assert world.entity("p").blocked == "waiting for the preemption for this pod to be finished"
+    return world
+
+
+def test_a_preemptor_stays_gated_while_its_calls_run() -> None:
+    """preemption.md 7.3: until the calls are done the preemptor is gated; no event may lose it."""
+    world = _blocked()
+    assert world.place("p") is Place.GATED
+    world.gone("r")
+    assert world.place("p") is Place.GATED
+    world.engine.preemption_done(world.entity("p").key, world.now)
+    assert world.place("p") is Place.BACKOFF
+    assert world.settle().where == {"p": "n"}
+
+
+def test_without_an_event_it_waits_on_after_the_calls() -> None:
+    """Unblocked, it is woken by its victims' going."""
+    world = _blocked()
+    world.engine.preemption_done(world.entity("p").key, world.now)
+    assert world.place("p") is Place.UNSCHEDULABLE
+    world.gone("r")
+    assert world.settle().where == {"p": "n"}
+
+
+def test_a_failed_call_lets_it_try_at_once() -> None:
+    """preemption.md 7.5: "the preemptor is activated again at once"."""
+    world = _blocked()
+    reverted = world.engine.preemption_failed(world.entity("p").key, world.now)
+    assert [p.name for p in reverted] == ["p"]
+    assert world.place("p") is Place.ACTIVE
+    assert world.nominated == {}
+
+
+def test_a_preemptor_that_is_deleted_while_blocked_leaves_nothing() -> None:
+    """Neither the deletion nor the end of the calls finds anything afterwards."""
+    world = _blocked()
+    key = world.entity("p").key
+    world.gone("p")
+    world.engine.preemption_done(key, world.now)
+    world.engine.preemption_failed(key, world.now)
+    assert len(world.engine.queue) == 0
+    assert not world.engine.cluster.nodes.nominated
+
+
+def test_calls_that_end_twice_change_nothing() -> None:
+    """Only what is blocked can be unblocked."""
+    world = _blocked()
+    key = world.entity("p").key
+    world.engine.preemption_done(key, world.now)
+    place = world.place("p")
+    world.engine.preemption_done(key, world.now)
+    world.engine.queue.unblock("pod/unknown", world.now, retry=True)
+    assert world.place("p") is place
+
+
+# -- starvation ----------------------------------------------------------------------------------------------------
+
+
+def test_a_large_gang_that_does_not_fit_blocks_nobody() -> None:
+    """scheduling.md 1: "an unschedulable large gang must not block smaller entities behind it"."""
+    world = World(node("n", cpu=4), *gang("big", 9, cpu=1, priority=9), *[pod(f"s{i}", cpu=1) for i in range(4)])
+    world.settle()
+    assert sorted(world.where) == ["s0", "s1", "s2", "s3"]
+    assert world.place("big") is Place.UNSCHEDULABLE
+
+
+def test_a_stream_of_small_pods_does_not_keep_a_gang_from_its_cycle() -> None:
+    """scheduling.md 1: "a stream of small pods must not keep a gang that fits from its cycle"."""
+    world = World(node("n", cpu=4), *gang("crew", 4, cpu=1))
+    for index in range(50):
+        world.add(pod(f"small-{index}", cpu=1))
+    decision = world.step()
+    assert decision.key == "group/default/crew"
+    assert decision.result is Result.SCHEDULED
+
+
+def test_a_gang_in_the_middle_of_a_stream_gets_its_turn() -> None:
+    """By arrival: those that came before go first, those after go later."""
+    world = World(node("n", cpu=40), *[pod(f"a{i}", cpu=1) for i in range(3)], *gang("crew", 4, cpu=1))
+    world.add(*[pod(f"z{i}", cpu=1) for i in range(3)])
+    keys = [world.step().key for _ in range(7)]
+    assert keys.index("group/default/crew") == 3
+
+
+# -- counting ------------------------------------------------------------------------------------------------------
+
+
+def test_counts_by_place() -> None:
+    """What the metric scheduler_pending_entities{queue} reads."""
+    world = World(*FULL, pod("gated", gates=["g"]), pod("waits", cpu=1)).drain()
+    world.add(pod("ready", cpu=1))
+    counts = world.engine.queue.counts()
+    assert (counts[Place.GATED], counts[Place.UNSCHEDULABLE], counts[Place.ACTIVE]) == (1, 1, 1)
+    assert counts[Place.BACKOFF] == 0
+    assert world.engine.queue.has_active
+
+
+def test_pods_of_other_schedulers_are_not_queued() -> None:
+    """Their room counts, they do not."""
+    world = World(node("n"), pod("theirs", scheduler="other"), pod("mine")).settle()
+    assert world.where == {"mine": "n"}
+    assert len(world.engine.queue) == 0

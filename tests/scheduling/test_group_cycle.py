@@ -1,0 +1,289 @@
+"""The pod-group cycle (scheduling.md 3), rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.framework.gates import FeatureGates
+from reprieve.queueing.entity import Place
+from reprieve.scheduling.decision import Result
+from tests.building import World, gang, group, history, node, pod
+
+WAITING = "pod group is waiting for podgroup preemption to complete"
+MEMBER = "preemption: not eligible due to workload aware preemption enabled"
+
+
+def test_1_all_pending_members_together_in_priority_then_creation_order() -> None:
+    """scheduling.md 3.1: one view, ordered by creation (a group's pods have one priority), identical ones adjacent."""
+    world = World(node("n", cpu=20), group("crew", min_count=4))
+    for name, cpu in (("a", 1), ("b", 2), ("c", 1), ("d", 2)):
+        world.add(pod(name, cpu=cpu, group="crew"))
+    decision = world.step()
+    assert [b.pod.name for b in decision.bindings] == ["a", "c", "b", "d"]
+    assert decision.result is Result.SCHEDULED
+    assert world.engine.queue.pop(world.now) is None
+
+
+def test_2_each_member_sees_those_before_it() -> None:
+    """scheduling.md 3.2: fits -> assumed in the view, the next pods see it."""
+    world = World(*[node(f"n{i}", cpu=2) for i in range(3)], *gang("crew", 3, cpu=2)).settle()
+    assert sorted(world.where.values()) == ["n0", "n1", "n2"]
+
+
+def test_2_one_that_does_not_fit_is_passed_over_while_the_minimum_can_be_reached() -> None:
+    """scheduling.md 3.2: "remember, go on while minCount can still be reached"."""
+    world = World(node("n", cpu=2), group("crew", min_count=2), pod("big", cpu=9, group="crew"))
+    world.add(pod("a", cpu=1, group="crew"), pod("b", cpu=1, group="crew")).settle()
+    assert world.where == {"a": "n", "b": "n"}
+    assert world.message("big") == f"0/1 nodes are available: 1 Insufficient cpu. {MEMBER}"
+
+
+def test_2_it_stops_early_when_the_minimum_is_out_of_reach() -> None:
+    """scheduling.md 3.2: "else stop early": the others are not even tried, and say so."""
+    world = World(node("n", cpu=2), group("crew", min_count=3), pod("big", cpu=9, group="crew"))
+    world.add(pod("a", cpu=1, group="crew"), pod("b", cpu=1, group="crew")).settle()
+    assert world.where == {}
+    assert world.message("big").startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert world.message("a") == world.message("b") == "pod group is unschedulable"
+
+
+def test_2_identical_pods_of_one_that_failed_fail_too() -> None:
+    """scheduling.md 3.2: one evaluation for all of them, and the same message."""
+    world = World(
+        *[node(f"n{i:02}", cpu=1) for i in range(70)],
+        group("crew"),
+        *[pod(f"m{i:02}", cpu=2, group="crew") for i in range(30)],
+    )
+    evaluator = world.engine.running["default-scheduler"].evaluator
+    decision = world.step()
+    assert evaluator.passes <= 2
+    assert len({r.message for r in decision.rejections}) == 1
+    assert len(decision.rejections) == 30
+
+
+def test_3_the_minimum_counts_what_runs_already() -> None:
+    """scheduling.md 3.3: "minCount counts pods already scheduled or assumed plus those placed now"."""
+    world = World(node("n", cpu=3), group("crew", min_count=3))
+    world.add(*[pod(f"r{i}", cpu=1, node="n", group="crew") for i in range(2)], pod("p", cpu=1, group="crew")).settle()
+    assert sorted(world.where) == ["p", "r0", "r1"]
+
+
+def test_3_leaving_members_do_not_count() -> None:
+    """A terminating member cannot make up a minimum (scheduling.md 7)."""
+    world = World(
+        node("n", cpu=4), group("crew", min_count=3), pod("x", cpu=1, node="n", group="crew", terminating=True)
+    )
+    world.add(pod("r", cpu=1, node="n", group="crew"), pod("p", cpu=1, group="crew")).settle()
+    assert world.pending == ["p"]
+    assert world.place("crew") is Place.GATED
+
+
+def test_3_first_attempt_binds_the_minimum_and_retries_the_rest_at_once() -> None:
+    """scheduling.md 3.3, preemption.md 2.6: no preemption on the first attempt; then one for the rest."""
+    world = World(node("n1", cpu=2), node("n2", cpu=2), pod("low", cpu=2, node="n2"))
+    world.add(*gang("crew", 3, min_count=2, cpu=1, priority=5))
+    first = world.step()
+    assert sorted(b.pod.name for b in first.bindings) == ["crew-0", "crew-1"]
+    assert first.preemption is None
+    assert world.place("crew") is Place.ACTIVE
+    assert world.entity("crew").timestamp == world.record("crew-0").created
+    second = world.step()
+    assert second.preemption is not None
+    assert [v.unit.name for v in second.preemption.victims] == ["default/low"]
+
+
+def test_3_below_the_minimum_nothing_stays_reserved() -> None:
+    """scheduling.md 3.3: "the whole group is rejected and nothing stays reserved"."""
+    world = World(node("n", cpu=2), *gang("crew", 3, cpu=1), pod("small", cpu=2)).settle()
+    assert world.where == {"small": "n"}
+    assert world.pending == ["crew-0", "crew-1", "crew-2"]
+
+
+def test_4_a_later_attempt_preempts_before_it_binds() -> None:
+    """scheduling.md 3.4: "preemption is tried first; if it helps, all wait for it"."""
+    world = World(node("n1", cpu=2), node("n2", cpu=1), group("crew", min_count=1, priority=5))
+    world.add(pod("r", cpu=1, node="n1", group="crew", priority=5), pod("low", cpu=1, node="n2"))
+    world.add(*[pod(f"p{i}", cpu=1, group="crew", priority=5) for i in range(2)])
+    decision = world.step()
+    assert decision.result is Result.WAITING
+    assert decision.bindings == ()
+    assert sorted(world.nominated) == ["p0", "p1"]
+    world.virtual._act(decision)
+    assert sorted(world.settle().where) == ["p0", "p1", "r"]
+
+
+def test_4_if_preemption_does_not_help_the_placed_ones_are_bound() -> None:
+    """scheduling.md 3.4: "if not, the placed ones are bound"."""
+    world = World(node("n1", cpu=2), group("crew", min_count=1, priority=5))
+    world.add(pod("r", cpu=1, node="n1", group="crew", priority=5))
+    world.add(*[pod(f"p{i}", cpu=1, group="crew", priority=5) for i in range(2)]).settle()
+    assert world.where == {"r": "n1", "p0": "n1"}
+    assert world.pending == ["p1"]
+
+
+def test_5_basic_has_no_minimum_and_binds_before_it_preempts() -> None:
+    """scheduling.md 3.5: "no minimum; binding goes before preemption"."""
+    world = World(node("n1", cpu=1), node("n2", cpu=1), pod("low", cpu=1, node="n2"), group("crew", priority=5))
+    world.add(*[pod(f"p{i}", cpu=1, group="crew", priority=5) for i in range(3)])
+    first = world.step()
+    assert (len(first.bindings), first.preemption) == (1, None)
+    world.virtual._act(first)
+    world.settle()
+    assert world.evicted == ["low"]
+    assert world.where == {"p0": "n1", "p1": "n2"}
+    assert world.pending == ["p2"]
+
+
+def test_5_a_member_whose_preemption_would_help_only_after_the_rest_is_bound_gets_it() -> None:
+    """scheduling.md 7: a group whose placed pods were bound is tried again at once: the rest may still preempt."""
+    world = World(node("n1", cpu=5, pods=2), node("n2", cpu=5, pods=1, gpu=2), pod("low", cpu=1, node="n2"))
+    world.add(group("crew", min_count=1, priority=5), pod("r", cpu=1, node="n1", group="crew", priority=5))
+    world.add(pod("a", cpu=1, group="crew", priority=5), pod("b", cpu=1, gpu=2, group="crew", priority=5)).settle()
+    assert world.where == {"r": "n1", "a": "n1", "b": "n2"}
+
+
+def test_6_a_failed_bind_of_a_gang_is_retried_in_sight() -> None:
+    """scheduling.md 3.6: below the minimum "without a visible condition and retry" is not allowed."""
+    world = World(node("n", cpu=2), *gang("crew", 2, cpu=1))
+    decision = world.step()
+    assert len(decision.bindings) == 2
+    world.engine.bound("uid-crew-0")
+    world.add(pod("thief", cpu=1, priority=9, node="n"))  # over-committed by somebody else
+    world.engine.bind_failed("uid-crew-1", world.now)
+    assert world.place("crew") is Place.BACKOFF
+    world.settle()
+    assert world.pending == ["crew-1"]
+    assert world.rejection("crew-1") == ("Unschedulable", f"0/1 nodes are available: 1 Insufficient cpu. {MEMBER}")
+    assert world.gone("thief").settle().where == {"crew-0": "n", "crew-1": "n"}
+
+
+def test_7_a_rejected_group_says_so_on_every_pod_and_on_the_group() -> None:
+    """scheduling.md 3.7, observability.md: every pod its PodScheduled=False, the group its own condition."""
+    world = World(node("n", cpu=2), *gang("crew", 3, cpu=1)).settle()
+    placed = (
+        "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+        "one or more plugins asked to wait and no plugin rejected pod"
+    )
+    assert world.rejection("crew-0") == world.rejection("crew-1") == ("Unschedulable", placed)
+    assert world.rejection("crew-2") == ("Unschedulable", f"0/1 nodes are available: 1 Insufficient cpu. {MEMBER}")
+    scheduled, reason, message = world.condition("crew")
+    assert (scheduled, reason) == (False, "Unschedulable")
+    assert message.startswith("pod group is unschedulable")
+    assert "No preemption victims found for incoming preemptor" in message
+
+
+def test_7_while_victims_leave_the_group_says_what_it_waits_for() -> None:
+    """observability.md: "while victims leave: False, Unschedulable" and the message."""
+    world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5)).drain()
+    assert world.condition("crew") == (False, "Unschedulable", WAITING)
+    assert world.rejection("crew-0") == ("Unschedulable", WAITING)
+    assert world.settle().condition("crew") == (True, "Scheduled", "")
+    assert world.virtual.rejections == {}
+
+
+def test_7_once_true_never_false_again() -> None:
+    """observability.md: "Once True never False again"."""
+    world = World(node("n", cpu=1), *gang("crew", 2, min_count=1, cpu=1)).settle()
+    assert world.pending == ["crew-1"]
+    assert world.condition("crew") == (True, "Scheduled", "")
+
+
+def test_7_nominations_of_a_rejected_group_are_cleared() -> None:
+    """scheduling.md 3.7: "nominations are cleared", and the room they held is offered to others."""
+    world = World(node("n", cpu=2), pod("top", cpu=1, node="n", priority=9), group("crew", min_count=2, priority=5))
+    world.add(*[pod(f"m{i}", cpu=1, priority=5, group="crew", nominated="n") for i in range(2)])
+    world.add(pod("other", cpu=1, priority=3)).settle()
+    assert world.nominated == {}
+    assert world.where == {"top": "n", "other": "n"}
+
+
+def test_8_nominations_of_a_group_that_is_gated_hold_no_room() -> None:
+    """scheduling.md 3.8: "nothing leaks": a gang that lost its object or a member holds nothing for later."""
+    for how in ("object", "member", "minimum"):
+        world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5)).drain()
+        assert sorted(world.nominated) == ["crew-0", "crew-1"]
+        if how == "object":
+            world.engine.remove_group("default/crew", world.now)
+        elif how == "member":
+            world.gone("crew-1")
+        else:
+            world.add(group("crew", min_count=3, priority=5))
+        assert world.nominated == {}, how
+        world.add(pod("other", cpu=2, priority=1)).settle()
+        assert world.where == {"other": "n"}, how
+
+
+# -- divergence ----------------------------------------------------------------------------------------------------
+
+
+def test_mixed_priorities_are_an_error() -> None:
+    """preemption.md 8, observability.md: exact message, on every pod and on the group."""
+    world = World(node("n"), group("crew", min_count=2, priority=2))
+    world.add(pod("a", group="crew", priority=2), pod("b", group="crew", priority=1)).settle()
+    text = "all pods in a single pod group should match the priority of the pod group, got: 1 and 2"
+    assert world.rejection("a") == world.rejection("b") == ("SchedulerError", text)
+    assert world.condition("crew") == (False, "SchedulerError", text)
+    assert world.where == {}
+
+
+def test_only_the_numbers_are_compared() -> None:
+    """preemption.md 8: an unset priority is 0."""
+    world = World(node("n"), group("crew", min_count=2, priority=None))
+    world.add(pod("a", group="crew", priority=None), pod("b", group="crew", priority=0)).settle()
+    assert sorted(world.where) == ["a", "b"]
+
+
+def test_mixed_schedulers_are_an_error() -> None:
+    """observability.md: exact message."""
+    world = World(node("n"))
+    engine = world.engine
+    from reprieve.scheduling.group_cycle import divergence
+
+    world.add(group("crew", min_count=2), pod("x", group="crew", scheduler="b"), pod("y", group="crew", scheduler="a"))
+    state = engine.cluster.groups["default/crew"]
+    text = divergence(state, [world.record("x"), world.record("y")], group_policy=True)
+    assert text == 'all pods in a single pod group should have the same .spec.schedulerName set, got: "a" and "b"'
+
+
+@pytest.mark.parametrize(("own", "gate", "fine"), [(None, True, False), ("Never", True, True), ("Never", False, False)])
+def test_mixed_preemption_policies(own: str | None, gate: bool, fine: bool) -> None:
+    """preemption.md 8: members may not differ, unless the group's own policy counts."""
+    world = World(
+        node("n"), group("crew", min_count=2, policy=own), gates=FeatureGates(pod_group_preemption_policy=gate)
+    )
+    world.add(pod("a", group="crew", never=True), pod("b", group="crew")).settle()
+    assert (world.where != {}) is fine
+    if not fine:
+        assert world.rejection("a")[0] == "SchedulerError"
+
+
+def test_a_topology_constraint_is_refused_or_met() -> None:
+    """scheduling.md 5: never ignored: either all members are in one domain, or the group says that it cannot."""
+    zones = [node("a1", cpu=1, labels={"zone": "a"}), node("b1", cpu=1, labels={"zone": "b"})]
+    world = World(
+        *zones, group("crew", min_count=2, topology="zone"), *[pod(f"m{i}", cpu=1, group="crew") for i in (1, 2)]
+    )
+    world.settle()
+    assert world.where == {}
+    assert world.condition("crew")[0] is False
+
+
+# -- what stays the same -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_members_may_differ(share: bool) -> None:
+    """Heterogeneous gangs: each member by its own needs."""
+    world = World(node("g", cpu=4, gpu=4), node("c", cpu=16), group("crew", min_count=3), plain=not share)
+    world.add(
+        pod("driver", cpu=8, group="crew"), pod("w0", cpu=1, gpu=2, group="crew"), pod("w1", cpu=1, gpu=2, group="crew")
+    )
+    assert world.settle().where == {"driver": "c", "w0": "g", "w1": "g"}
+
+
+def test_two_gangs_that_each_fit_alone_do_not_share_the_room() -> None:
+    """All or nothing: the first by arrival runs whole, the other waits whole."""
+    world = World(node("n", cpu=3), *gang("one", 2, cpu=1), *gang("two", 2, cpu=1)).settle()
+    assert sorted(world.where) == ["one-0", "one-1"]
+    assert world.pending == ["two-0", "two-1"]
+    assert all(result != "error" for _, result, *_ in history(world))

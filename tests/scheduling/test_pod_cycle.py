@@ -1,0 +1,337 @@
+"""The pod cycle (scheduling.md 2) and what users see of it (observability.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.framework.gates import FeatureGates
+from reprieve.queueing.entity import Place
+from reprieve.scheduling.decision import Result
+from tests.building import World, bound_to, gang, group, node, pod, profile_with, toleration
+from tests.scheduling.plugins_for_tests import Fragile, OnlyNamed, Prefers
+
+
+def test_the_emptiest_node_wins_and_ties_go_to_the_first_name() -> None:
+    """scheduling.md 2: "best node (ties: first node by name)"."""
+    world = World(node("n2", cpu=4), node("n1", cpu=4), node("n3", cpu=8), pod("p", cpu=1), pod("q", cpu=1))
+    first = world.step()
+    assert [b.node for b in first.bindings] == ["n3"]
+    world = World(node("n2", cpu=4), node("n10", cpu=4), node("n1", cpu=4), pod("p", cpu=1))
+    assert world.settle().where == {"p": "n1"}
+
+
+def test_a_seed_chooses_among_the_best() -> None:
+    """scheduling.md 2: "with --seed a seeded choice among the best", the same every time."""
+    nodes = [node(f"n{i}", cpu=4) for i in range(8)] + [node("small", cpu=2)]
+    chosen = [World(*nodes, pod("p", cpu=1), seed=seed).settle().where["p"] for seed in range(20)]
+    assert len(set(chosen)) > 2
+    assert "small" not in chosen
+    assert chosen == [World(*nodes[::-1], pod("p", cpu=1), seed=seed).settle().where["p"] for seed in range(20)]
+
+
+def test_scores_are_weighted_and_added() -> None:
+    """Weights multiply the normalised scores."""
+    items: list[Any] = [node("n1", cpu=10), node("n2", cpu=5), pod("p", cpu=1, memory=0)]
+    light = profile_with(Prefers(n2=10), weights={"Prefers": 1}, drop=["NodeResourcesBalancedAllocation"])
+    # LeastAllocated of cpu alone: (90+100)/2 = 95 against (80+100)/2 = 90: 10 points tip it, 4 do not
+    assert World(*items, profiles={light.name: light}).settle().where == {"p": "n2"}
+    few = profile_with(Prefers(n2=4), weights={"Prefers": 1}, drop=["NodeResourcesBalancedAllocation"])
+    assert World(*items, profiles={few.name: few}).settle().where == {"p": "n1"}
+    more = profile_with(Prefers(n2=4), weights={"Prefers": 2}, drop=["NodeResourcesBalancedAllocation"])
+    assert World(*items, profiles={more.name: more}).settle().where == {"p": "n2"}
+
+
+def test_identical_pods_share_the_work() -> None:
+    """scheduling.md 4: identical pods "cost one placement step, not a pass over all nodes"."""
+    nodes = [node(f"n{i:03}", cpu=8) for i in range(100)]
+    world = World(*nodes, *[pod(f"p{i}", cpu=1) for i in range(50)])
+    evaluator = world.engine.running["default-scheduler"].evaluator
+    world.drain()
+    assert len(world.where) == 50
+    assert evaluator.passes == 1
+    other = World(*nodes, *[pod(f"p{i}", cpu=1) for i in range(50)], gates=FeatureGates(opportunistic_batching=False))
+    other.drain()
+    assert other.engine.running["default-scheduler"].evaluator.passes >= 50
+    assert other.where == world.where
+
+
+@pytest.mark.parametrize(
+    ("items", "wants", "message"),
+    [
+        ([], {}, "no nodes available to schedule pods"),
+        (
+            [node("n1", cpu=1), node("n2", cpu=1), node("n3", taints=[("k", "", "NoSchedule")])],
+            {"cpu": 2},
+            "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
+            "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+        ),
+        (
+            [node("n1", cpu=2), pod("r", cpu=1, node="n1", priority=9)],
+            {"cpu": 2},
+            "0/1 nodes are available: 1 Insufficient cpu. "
+            "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
+        ),
+        (
+            [node("n1", cpu=2), pod("r1", cpu=1, node="n1"), pod("r2", cpu=1, node="n1", priority=9)],
+            {"cpu": 2},
+            "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu.",
+        ),
+        (
+            [node("n1", cpu=2), pod("r1", cpu=1, node="n1")],
+            {"cpu": 2, "never": True},
+            "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never.",
+        ),
+        (
+            [node(f"n{i:02}", unschedulable=i < 2, labels={"zone": "a"} if i < 5 else {}) for i in range(12)],
+            {"selector": {"zone": "a"}, "cpu": 9},
+            "0/12 nodes are available: 2 node(s) were unschedulable, 3 Insufficient cpu, "
+            "7 node(s) didn't match Pod's node affinity/selector. "
+            "preemption: 0/12 nodes are available: 12 Preemption is not helpful for scheduling.",
+        ),
+        (
+            [node("n1", cpu=1, memory="1Gi", gpu=1), pod("r", cpu=1, gpu=1, node="n1", priority=9)],
+            {"cpu": 1, "gpu": 1, "memory": "1Gi"},
+            "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient nvidia.com/gpu. "
+            "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
+        ),
+    ],
+)
+def test_the_message_of_a_pod_that_fits_nowhere(items: list[Any], wants: dict[str, Any], message: str) -> None:
+    """observability.md: counts per reason, sorted as strings, then what preemption had to say."""
+    world = World(*items, pod("p", priority=5, **wants)).settle()
+    assert world.rejection("p") == ("Unschedulable", message)
+
+
+def test_a_pod_without_a_chance_may_become_one_with() -> None:
+    """The condition goes once the pod is placed."""
+    world = World(node("n", cpu=1), pod("p", cpu=2)).settle()
+    assert world.pending == ["p"]
+    world.add(node("n2", cpu=2)).settle()
+    assert world.where == {"p": "n2"}
+    assert world.virtual.rejections == {}
+
+
+# -- nominations ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("priority", "result"),
+    [(5, Result.UNSCHEDULABLE), (4, Result.UNSCHEDULABLE), (6, Result.SCHEDULED)],
+)
+def test_nominated_pods_of_equal_or_higher_priority_count_as_running(priority: int, result: Result) -> None:
+    """scheduling.md 2: "Filters see nominated pods of equal or higher priority as running"."""
+    world = World(node("n", cpu=1), pod("holder", cpu=1, priority=5, gates=["g"], nominated="n"))
+    world.add(pod("p", cpu=1, priority=priority, never=True))
+    assert world.step().result is result
+
+
+def test_a_pod_must_fit_without_the_nominated_ones_too() -> None:
+    """scheduling.md 2: "(and must pass without them too)"."""
+    world = World(node("n", cpu=2), pod("r", cpu=2, node="n", priority=9))
+    world.add(pod("holder", cpu=1, priority=5, gates=["g"], nominated="n"), pod("p", cpu=1, priority=5))
+    assert world.step().result is Result.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("ports", [[80], []])
+def test_nominated_ports_count_as_taken(ports: list[int]) -> None:
+    """Every filter sees nominated pods, not only resources."""
+    world = World(node("n"), pod("holder", ports=[80], priority=5, gates=["g"], nominated="n"))
+    world.add(pod("p", ports=ports, priority=5))
+    assert world.step().result is (Result.UNSCHEDULABLE if ports else Result.SCHEDULED)
+
+
+def test_the_nominated_node_is_tried_first() -> None:
+    """scheduling.md 2: even where another node scores higher."""
+    world = World(node("n1", cpu=8), node("n2", cpu=2), pod("p", cpu=1, nominated="n2"))
+    assert world.settle().where == {"p": "n2"}
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_nomination_to_a_node_that_comes_later_counts(early: bool) -> None:
+    """The order in which objects arrive does not matter (scheduling.md 7)."""
+    nodes, mine = [node("n1", cpu=8), node("n2", cpu=2)], pod("p", cpu=1, nominated="n2")
+    world = World(mine, *nodes) if early else World(*nodes, mine)
+    assert world.settle().where == {"p": "n2"}
+
+
+def test_a_nominated_node_that_does_not_fit_is_passed_over() -> None:
+    """The nomination is a preference."""
+    world = World(node("n1", cpu=8), node("n2", cpu=2, unschedulable=True), pod("p", cpu=1, nominated="n2"))
+    assert world.settle().where == {"p": "n1"}
+    assert world.nominated == {}
+
+
+def test_room_given_up_by_a_pod_placed_elsewhere_wakes_others() -> None:
+    """scheduling.md 7: "every event that could help a pod re-activates it": a nomination that is void is one."""
+    world = World(node("n1", cpu=1), pod("r", cpu=1, node="n1", priority=1), node("n2", cpu=1, unschedulable=True))
+    world.add(pod("high", cpu=1, priority=9, nominated="n1", tolerations=[toleration("x", "Exists")]))
+    world.add(pod("low", cpu=1, priority=0)).drain()
+    assert world.place("low") is Place.UNSCHEDULABLE
+    world.settle()  # high has preempted r and runs on n1
+    assert world.where == {"high": "n1"}
+    other = World(node("n1", cpu=1), node("n2", cpu=1, labels={"zone": "a"}))
+    other.add(pod("high", cpu=1, priority=9, nominated="n2"), pod("low", cpu=1, selector={"zone": "a"}))
+    other.engine.set_node(node("n2", cpu=1, labels={"zone": "a"}, taints=[("k", "", "NoSchedule")]), other.now)
+    high, low = other.step(), other.step()
+    assert [b.node for b in high.bindings] == ["n1"]
+    assert low.result is Result.UNSCHEDULABLE
+    assert other.nominated == {}
+
+
+def test_a_nomination_is_cleared_when_nothing_helps_any_more() -> None:
+    """observability.md: nominatedNodeName "cleared when no longer true"; whoever waited for that room is tried."""
+    world = World(node("n", cpu=2), pod("r", cpu=1, node="n", priority=9))
+    world.add(pod("big", cpu=2, priority=5, nominated="n"), pod("small", cpu=1, priority=5)).settle()
+    assert world.nominated == {}
+    assert world.where["small"] == "n"
+    assert world.pending == ["big"]
+
+
+def test_nominations_to_a_removed_node_are_void() -> None:
+    """A node that is gone holds nothing for anybody."""
+    world = World(node("n", cpu=1), pod("p", cpu=1, nominated="n", gates=["g"]))
+    world.engine.remove_node("n", world.now)
+    assert world.nominated == {}
+    world.engine.cluster.check()
+
+
+# -- binding -------------------------------------------------------------------------------------------------------
+
+
+def test_a_binding_is_assumed_before_it_is_confirmed() -> None:
+    """scheduling.md 2: assume, then bind asynchronously: the next cycle sees it."""
+    world = World(node("n", cpu=1), pod("p", cpu=1), pod("q", cpu=1))
+    assert [b.pod.name for b in world.step().bindings] == ["p"]
+    assert not world.record("p").bound
+    assert world.step().result is Result.UNSCHEDULABLE
+    world.engine.bound("uid-p")
+    assert world.record("p").bound
+
+
+def test_a_binding_that_fails_gives_the_room_back() -> None:
+    """scheduling.md 2: "on failure Unreserve, forget, re-queue"; others may have the room meanwhile."""
+    world = World(node("n", cpu=1), pod("p", cpu=1), pod("q", cpu=1))
+    world.step()
+    world.step()
+    world.engine.bind_failed("uid-p", world.now)
+    assert world.record("p").row < 0
+    assert world.place("p") is Place.BACKOFF
+    assert world.place("q") is Place.BACKOFF
+    world.engine.bind_failed("uid-p", world.now)  # the second report of the same failure changes nothing
+    assert len(world.settle().where) == 1
+
+
+def test_a_binding_that_keeps_failing_backs_off_further_and_further() -> None:
+    """scheduling.md 1: the backoff doubles per attempt, whatever ended the attempt."""
+    world = World(node("n", cpu=1), pod("p", cpu=1))
+    waits = []
+    for _ in range(5):
+        assert world.step().result is Result.SCHEDULED
+        world.engine.bind_failed("uid-p", world.now)
+        entity = world.entity("p")
+        assert entity.place is Place.BACKOFF
+        waits.append(entity.wake - world.now)
+        world.virtual.now = entity.wake
+    assert waits == [1, 2, 4, 8, 10]
+
+
+def test_a_failed_binding_of_a_pod_that_is_leaving_is_not_tried_again() -> None:
+    """A terminating pod is not scheduled."""
+    world = World(node("n", cpu=1), pod("p", cpu=1))
+    world.step()
+    world.engine.pod_terminating("uid-p", world.now)
+    world.engine.bind_failed("uid-p", world.now)
+    assert len(world.engine.queue) == 0
+    world.gone("p")
+    assert world.engine.cluster.pods == {}
+
+
+def test_a_confirmed_binding_cannot_fail_any_more() -> None:
+    """What the API confirmed is so."""
+    world = World(node("n", cpu=1), pod("p", cpu=1)).settle()
+    world.engine.bind_failed("uid-p", world.now)
+    assert world.where == {"p": "n"}
+
+
+def test_a_pod_bound_by_somebody_else() -> None:
+    """While pending, and elsewhere than we assumed: the API is right."""
+    world = World(node("n1", cpu=2), node("n2", cpu=1), pod("p", cpu=1), pod("q", cpu=1, gates=["g"], nominated="n1"))
+    assert [b.node for b in world.step().bindings] == ["n1"]
+    world.change_pod("p", lambda item: bound_to(item, "n2"))
+    world.change_pod("q", lambda item: bound_to(item, "n1"))
+    assert world.where == {"p": "n2", "q": "n1"}
+    assert world.nominated == {}
+    assert len(world.engine.queue) == 0
+
+
+def test_a_resized_pod_counts_what_it_asks_for_now() -> None:
+    """Requests of a running pod may change in place; the room it gives up is free."""
+    world = World(node("n", cpu=2), pod("r", cpu=2, node="n"), pod("p", cpu=1, never=True, priority=1)).drain()
+    assert world.pending == ["p"]
+    smaller = pod("r", cpu=1, node="n", start=5.0, labels={"a": "b"})
+    world.change_pod(
+        "r", lambda item: replace(item, spec=smaller.spec, metadata=smaller.metadata, status=smaller.status)
+    )
+    assert world.record("r").labels == {"a": "b"}
+    assert world.settle().where == {"r": "n", "p": "n"}
+
+
+def test_a_pod_that_ended_frees_its_room() -> None:
+    """Succeeded and Failed pods hold nothing."""
+    for phase in ("Succeeded", "Failed"):
+        world = World(node("n", cpu=1), pod("r", cpu=1, node="n"), pod("p", cpu=1)).drain()
+        world.engine.set_pod(pod("r", cpu=1, node="n", phase=phase), world.now)
+        assert world.settle().where == {"p": "n"}
+        assert world.engine.set_pod(pod("other", cpu=1, node="n", phase=phase), world.now) is None
+
+
+# -- plugins of one's own ------------------------------------------------------------------------------------------
+
+
+def test_a_plugin_that_raises_fails_the_attempt_alone() -> None:
+    """scheduling.md 5: SchedulerError for that attempt; the scheduler goes on."""
+    profile = Fragile(failures=1).profile()
+    world = World(node("n", cpu=4), pod("p", cpu=1), pod("q", cpu=1), profiles={profile.name: profile})
+    first = world.step()
+    assert first.result is Result.ERROR
+    (rejection,) = first.rejections
+    assert rejection.reason == "SchedulerError"
+    assert rejection.message == "running Filter plugin 'Fragile': ZeroDivisionError: by design"
+    assert world.settle().where == {"p": "n", "q": "n"}
+
+
+@pytest.mark.parametrize(("resolvable", "evicted"), [(True, []), (False, [])])
+def test_a_filter_by_node(resolvable: bool, evicted: list[str]) -> None:
+    """The per-node adaptor (scheduling.md 5), for all nodes, in preemption too; nothing goes where it cannot help."""
+    profile = profile_with(OnlyNamed("n2", resolvable=resolvable))
+    low = [pod(f"low{i}", cpu=2, node=f"n{i}") for i in (1, 2)]
+    world = World(
+        node("n1", cpu=2), node("n2", cpu=2), *low, pod("p", cpu=2, priority=5), profiles={profile.name: profile}
+    )
+    world.settle()
+    assert world.where == {"low1": "n1", "p": "n2"}
+    assert world.evicted == ["low2", *evicted]
+    nowhere = profile_with(OnlyNamed(resolvable=resolvable))
+    world = World(node("n1", cpu=2), low[0], pod("p", cpu=1, priority=5), profiles={nowhere.name: nowhere}).settle()
+    assert world.evicted == []
+    assert world.message("p").startswith("0/1 nodes are available: 1 node(s) are not in .")
+
+
+# -- gates ---------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_gate_groups_are_ignored() -> None:
+    """scheduling.md 6: "GenericWorkload off = plain pod-by-pod scheduling and preemption"."""
+    world = World(
+        node("n", cpu=1),
+        pod("r", cpu=1, node="n", group="old"),
+        group("old", min_count=1, priority=100, whole=True),
+        *gang("crew", 3, cpu=1, priority=5),
+        gates=FeatureGates(generic_workload=False),
+    ).settle()
+    assert world.where == {"crew-0": "n"}
+    assert world.evicted == ["r"]
+    assert world.engine.cluster.groups == {}
