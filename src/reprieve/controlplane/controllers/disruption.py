@@ -30,6 +30,8 @@ _SCALED = (
 )
 _REST = 10
 """A look at a budget that took t seconds is not repeated within this many times t."""
+_SHORT = 0.005
+"""Looks that took less are repeated at once."""
 
 
 class _UnknownScaleError(Exception):
@@ -54,7 +56,7 @@ class Disruption(Controller):
         self._pods.index("namespace", lambda pod: (pod.metadata.namespace,))
         self._budgets = sources.of(self._row.storage_key, SelectingSeen)
         self._budgets.index("namespace", lambda budget: (budget.metadata.namespace,))
-        self._resting: dict[Task, float] = {}
+        self._resting: dict[Task, datetime] = {}
         self._budgets.tell(self._budget_changed)
         self._pods.tell(self._pod_changed)
         for pair in _SCALED:
@@ -91,19 +93,19 @@ class Disruption(Controller):
         if key[0] == "pod":
             self._forget_disruption((key[1], key[2]))
             return
-        started = time.monotonic()
-        resting = self._resting.get(key, 0.0) - started
-        if resting > 0:
-            self.queue_after(key, resting)
+        rests_until = self._resting.get(key)
+        if rests_until is not None and rests_until > self.context.now():
+            self.context.timers.at(rests_until, lambda: self.queue(key))
             return
+        started = time.monotonic()
         budget = self.context.find(self._row, key[1:])
         if budget is None:
             self._resting.pop(key, None)
             return
         self._look(key, budget)
         took = time.monotonic() - started
-        if took > 0.002:
-            self._resting[key] = time.monotonic() + _REST * took
+        if took > _SHORT:
+            self._resting[key] = self.context.now() + timedelta(seconds=_REST * took)
         else:
             self._resting.pop(key, None)
 

@@ -26,6 +26,7 @@ Json = dict[str, Any]
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_LABEL = "batch.kubernetes.io/job-name"
 _OURS = (None, "", "kubernetes.io/job-controller")
 
 
@@ -103,7 +104,8 @@ class Jobs(PodOwner):
         uid = job["metadata"]["uid"] if job is not None else None
         for pod in self._named(key):
             owner = pod.metadata.controller
-            if owner is not None and owner.uid != uid and TRACKING in (pod.metadata.finalizers or ()):
+            gone = job is None if owner is None else owner.uid != uid
+            if gone and TRACKING in (pod.metadata.finalizers or ()):
                 self._untrack(pod)
 
     def connect(self) -> None:
@@ -111,6 +113,11 @@ class Jobs(PodOwner):
         self._failed_at: dict[Key, datetime] = {}  # forgotten by a restart, which only shortens a wait
         self.context.sources.pods.index("job", _job_name)
         super().connect()
+
+    def _orphan_seen(self, pod: PodSeen) -> None:
+        super()._orphan_seen(pod)
+        for key in _job_name(pod):
+            self.queue(key)
 
     def _named(self, key: Key) -> list[PodSeen]:
         return self.pods.by("job", key)
@@ -388,7 +395,10 @@ def _index(pod: Json) -> int | None:
 
 
 def _job_name(pod: PodSeen) -> tuple[Key, ...]:
-    owner = pod.metadata.controller
-    if owner is None or owner.kind != "Job" or TRACKING not in (pod.metadata.finalizers or ()):
+    """The Job of a pod that is still to be counted: its controller, or for an orphan the one that made it."""
+    if TRACKING not in (pod.metadata.finalizers or ()):
         return ()
-    return ((pod.metadata.namespace, owner.name),)
+    owner = pod.metadata.controller
+    if owner is None:
+        return ((pod.metadata.namespace, (pod.metadata.labels or {}).get(JOB_LABEL, "")),)
+    return ((pod.metadata.namespace, owner.name),) if owner.kind == "Job" else ()

@@ -1,0 +1,264 @@
+"""Namespaces, garbage, pod groups, accounts, pod collection (upstream: the controllers of the same names)."""
+
+from __future__ import annotations
+
+import pytest
+from admission.plane import pod, pod_group
+
+from controllers.world import Json, World, job, owner
+from reprieve.controlplane.controllers import CONTROLLERS, Times, chosen
+
+
+def config_map(name: str, owners: list[Json] | None = None, **metadata: object) -> Json:
+    references = {"ownerReferences": owners} if owners else {}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **references, **metadata}}
+
+
+def reference(obj: Json, *, block: bool = False) -> Json:
+    metadata = obj["metadata"]
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "name": metadata["name"], "uid": metadata["uid"]}
+    return {**made, "blockOwnerDeletion": True} if block else made
+
+
+# -- the table
+
+
+@pytest.mark.parametrize(
+    ("switches", "count"),
+    [("*", 0), ("", 0), ("-job", -1), ("*,-job,-disruption", -2), ("job,disruption", None), ("none", None)],
+)
+def test_switches(switches: str, count: int | None) -> None:
+    names = chosen(switches)
+    if count is None:
+        assert names == ({"job,disruption": ("disruption", "job"), "none": ()})[switches]
+    else:
+        assert len(names) == len(CONTROLLERS) + count
+        assert ("job" in names) is ("-job" not in switches)
+
+
+def test_unknown_switch() -> None:
+    with pytest.raises(ValueError, match="unknown controller jobs; known: serviceaccount, "):
+        chosen("-jobs")
+
+
+# -- namespaces and what they hold
+
+
+def test_every_namespace_has_account_and_certificate() -> None:
+    world = World(("serviceaccount", "root-ca-certificate-publisher"))
+    world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
+    world.settle()
+    for namespace in ("default", "kube-system", "new"):
+        assert world.has("v1", "ServiceAccount", "default", namespace)
+        assert world.get("v1", "ConfigMap", "kube-root-ca.crt", namespace)["data"] == {"ca.crt": "CA"}
+    world.delete("v1", "ServiceAccount", "default")
+    world.patch("v1", "ConfigMap", "kube-root-ca.crt", {"data": {"ca.crt": "forged"}})
+    world.settle()
+    assert world.has("v1", "ServiceAccount", "default")
+    assert world.get("v1", "ConfigMap", "kube-root-ca.crt")["data"] == {"ca.crt": "CA"}
+
+
+def test_deleting_a_namespace_empties_it() -> None:
+    world = World(None, nodes=1)
+    world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
+    for obj in (owner("Deployment", replicas=2), job(), pod_group("g"), config_map("c"), pod("bare")):
+        obj["metadata"]["namespace"] = "ns"
+        world.create(obj)
+    world.schedule()
+    assert len(world.pods(ns="ns")) >= 4
+    world.delete("v1", "Namespace", "ns", ns="")
+    world.forward(5)
+    assert not world.has("v1", "Namespace", "ns", "")
+    left = {key for key in world.store.resources() for _ in world.store.heads(key, "ns")}
+    assert left == set()
+
+
+def test_a_namespace_waits_for_finalizers_and_says_so() -> None:
+    world = World(("namespace",))
+    world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
+    world.create(config_map("held", namespace="ns", finalizers=["example.com/wait"]))
+    world.delete("v1", "Namespace", "ns", ns="")
+    world.forward(1)
+    found = world.condition(world.get("v1", "Namespace", "ns", ""), "NamespaceFinalizersRemaining")
+    assert "example.com/wait in 1 resource instances" in found["message"]
+    world.patch("v1", "ConfigMap", "held", {"metadata": {"finalizers": None}}, ns="ns")
+    world.forward(1)
+    assert not world.has("v1", "Namespace", "ns", "")
+
+
+# -- garbage collection
+
+
+@pytest.fixture
+def world() -> World:
+    return World(("garbage-collector",))
+
+
+def test_background(world: World) -> None:
+    first = world.create(config_map("first"))
+    second = world.create(config_map("second", [reference(first)]))
+    world.create(config_map("third", [reference(second)]))
+    world.create(config_map("apart"))
+    world.delete("v1", "ConfigMap", "first")
+    world.settle()
+    assert [one["metadata"]["name"] for one in world.all("v1", "ConfigMap")] == ["apart"]
+
+
+def test_another_owner_keeps_it(world: World) -> None:
+    first, second = world.create(config_map("a")), world.create(config_map("b"))
+    world.create(config_map("child", [reference(first), reference(second)]))
+    world.delete("v1", "ConfigMap", "a")
+    world.settle()
+    references = world.get("v1", "ConfigMap", "child")["metadata"]["ownerReferences"]
+    assert [one["name"] for one in references] == ["b"]
+    world.delete("v1", "ConfigMap", "b")
+    world.settle()
+    assert world.all("v1", "ConfigMap") == []
+
+
+def test_an_owner_that_never_was(world: World) -> None:
+    gone = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000009"}
+    world.create(config_map("child", [gone]))
+    world.settle()
+    assert world.all("v1", "ConfigMap") == []
+
+
+def test_an_owner_of_the_same_name_but_another_uid(world: World) -> None:
+    made = reference(world.create(config_map("a")))
+    world.create(config_map("child", [{**made, "uid": "00000000-0000-0000-0000-000000000009"}]))
+    world.settle()
+    assert [one["metadata"]["name"] for one in world.all("v1", "ConfigMap")] == ["a"]
+
+
+def test_an_owner_of_an_unserved_kind_is_left_alone(world: World) -> None:
+    unknown = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "x", "uid": "1"}
+    world.create(config_map("child", [unknown]))
+    world.settle()
+    assert world.has("v1", "ConfigMap", "child")
+
+
+def test_foreground_deletes_dependents_first(world: World) -> None:
+    first = world.create(config_map("first"))
+    child = config_map("child", [reference(first, block=True)], finalizers=["example.com/wait"])
+    world.create(child)
+    world.delete("v1", "ConfigMap", "first", propagation="Foreground")
+    world.settle()
+    assert world.get("v1", "ConfigMap", "first")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert world.get("v1", "ConfigMap", "child")["metadata"]["deletionTimestamp"]
+    world.patch("v1", "ConfigMap", "child", {"metadata": {"finalizers": None}})
+    world.settle()
+    assert world.all("v1", "ConfigMap") == []
+
+
+def test_foreground_does_not_wait_for_dependents_that_do_not_block(world: World) -> None:
+    first = world.create(config_map("first"))
+    world.create(config_map("child", [reference(first)], finalizers=["example.com/wait"]))
+    world.delete("v1", "ConfigMap", "first", propagation="Foreground")
+    world.settle()
+    assert not world.has("v1", "ConfigMap", "first")
+    assert world.has("v1", "ConfigMap", "child")
+
+
+def test_orphan(world: World) -> None:
+    first = world.create(config_map("first"))
+    world.create(config_map("child", [reference(first)]))
+    world.delete("v1", "ConfigMap", "first", propagation="Orphan")
+    world.settle()
+    assert "ownerReferences" not in world.get("v1", "ConfigMap", "child")["metadata"]
+    assert not world.has("v1", "ConfigMap", "first")
+
+
+def test_what_was_missed_while_down_is_collected(world: World) -> None:
+    first = world.create(config_map("first"))
+    world.create(config_map("child", [reference(first)]))
+    world.delete("v1", "ConfigMap", "first")  # nobody looks
+    assert world.restarted(("garbage-collector",)).all("v1", "ConfigMap") == []
+
+
+# -- pod groups
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "Failed", "deleted"])
+def test_group_stays_while_an_unfinished_pod_names_it(end: str) -> None:
+    world = World(("podgroup-protection",))
+    version = "scheduling.k8s.io/v1beta1"
+    world.create(pod_group("g"))
+    world.create(pod("p", schedulingGroup={"podGroupName": "g"}))
+    world.delete(version, "PodGroup", "g")
+    world.settle()
+    assert world.get(version, "PodGroup", "g")["metadata"]["deletionTimestamp"]
+    if end == "deleted":
+        world.delete("v1", "Pod", "p")
+    else:
+        world.set_phase("p", end)
+    world.settle()
+    assert not world.has(version, "PodGroup", "g")
+
+
+def test_group_without_pods_goes_at_once() -> None:
+    world = World(("podgroup-protection",))
+    world.create(pod_group("g", version="v1alpha2"))
+    world.delete("scheduling.k8s.io/v1alpha2", "PodGroup", "g")
+    assert not world.settle().has("scheduling.k8s.io/v1beta1", "PodGroup", "g")
+
+
+# -- pod collection
+
+
+def node(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def test_pods_of_a_node_that_is_gone() -> None:
+    world = World(("pod-garbage-collector",))
+    world.create(node("n"))
+    world.create(pod("p", terminationGracePeriodSeconds=100))
+    world.bind("p", "n")
+    world.delete("v1", "Node", "n", ns="")
+    world.forward(39)
+    assert world.has("v1", "Pod", "p")
+    world.forward(2)
+    assert not world.has("v1", "Pod", "p")
+
+
+def test_a_node_that_comes_back_keeps_its_pods() -> None:
+    world = World(("pod-garbage-collector",))
+    world.create(node("n"))
+    world.create(pod("p"))
+    world.bind("p", "n")
+    world.delete("v1", "Node", "n", ns="")
+    world.forward(10)
+    world.create(node("n"))
+    world.forward(60)
+    assert world.has("v1", "Pod", "p")
+
+
+def test_pods_bound_to_a_node_that_never_was() -> None:
+    world = World(("pod-garbage-collector",))
+    world.create(pod("p", finalizers=None))
+    world.bind("p", "nowhere")
+    world.forward(41)
+    assert not world.has("v1", "Pod", "p")
+
+
+def test_pods_of_a_lost_node_fail_with_the_reason() -> None:
+    world = World(("pod-garbage-collector",))
+    held = pod("p")
+    held["metadata"]["finalizers"] = ["example.com/wait"]
+    world.create(held)
+    world.bind("p", "nowhere")
+    world.forward(41)
+    found = world.get("v1", "Pod", "p")
+    assert found["status"]["phase"] == "Failed"
+    assert world.condition(found, "DisruptionTarget")["reason"] == "DeletionByPodGC"
+    assert found["metadata"]["deletionTimestamp"]
+
+
+def test_too_many_finished_pods() -> None:
+    world = World(("pod-garbage-collector",), times=Times(most_finished=2))
+    for name in "abcd":
+        world.create(pod(name))
+        world.set_phase(name, "Succeeded")
+        world.set_clock.forward(1)
+    world.settle()
+    assert world.names() == ["c", "d"]
