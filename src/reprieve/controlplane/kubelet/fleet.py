@@ -12,6 +12,7 @@ import ipaddress
 import logging
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from reprieve.controlplane.binding import set_condition
@@ -27,6 +28,9 @@ log = logging.getLogger("reprieve.kubelets")
 MANAGER = "kubelet"
 VERSION = "v1.37.0-simulated"
 _TICK = 1.0
+_MADE_AT_ONCE = 50
+_PAUSE = 0.005
+_SHORTEST_LEASE = 40
 _LEASE_FACTOR = 4
 _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -63,7 +67,8 @@ class Fleet:
         """Nodes that are up -> their address."""
         self._made: set[str] = set()
         self._next_address = 1
-        self._due: deque[str] = deque()
+        self._due: deque[tuple[str, datetime]] = deque()
+        """Nodes in the order of their last renewal, with when the next must be."""
         self._stopped = False
         self._waiting: dict[str, None] = {}
         context.sources.nodes.tell(self._node_changed)
@@ -79,28 +84,39 @@ class Fleet:
     @property
     def lease_period(self) -> float:
         """Seconds between two renewals of one lease."""
-        return max(self._options.lease_seconds, len(self._up) / self._options.renewals_per_second)
+        size = max(len(self._up), self._options.nodes)
+        return max(self._options.lease_seconds, size / self._options.renewals_per_second)
 
     # -- making nodes
 
     def make(self) -> None:
-        """Stage the nodes the options ask for; those that exist are left as they are."""
-        kind = self._context.kind("v1", "Node")
-        wanted: list[Json] = []
-        for index in range(1, self._options.nodes + 1):
+        """Stage the nodes the options ask for, some now and the rest soon; those that exist are left as they are.
+
+        Raises StatusError for a manifest that is refused.
+        """
+        for manifest in self._options.manifests:
+            self._make(copy.deepcopy(manifest))
+        self._make_next(1)
+
+    def _make_next(self, first: int) -> None:
+        """Make nodes from the template, a batch at a time so that a large fleet does not hold up the server."""
+        last = min(self._options.nodes, first + _MADE_AT_ONCE - 1)
+        for index in range(first, last + 1):
             name = f"node-{index}"
-            template = filled(self._options.template or {}, name, index)
-            template.setdefault("metadata", {}).setdefault("name", name)
-            wanted.append(template)
-        wanted += [copy.deepcopy(one) for one in self._options.manifests]
-        for manifest in wanted:
-            name = manifest["metadata"]["name"]
-            self._made.add(name)
-            if self._context.registry.head(kind, "", name) is None:
-                self._complete(manifest)
-                self._context.create(kind, "", manifest, MANAGER)
-        for name in self._made:
-            self._look(name)
+            manifest = filled(self._options.template or {}, name, index)
+            manifest.setdefault("metadata", {}).setdefault("name", name)
+            self._make(manifest)
+        if last < self._options.nodes and not self._stopped:
+            self._context.timers.after(_PAUSE, lambda: self._make_next(last + 1))
+
+    def _make(self, manifest: Json) -> None:
+        kind = self._context.kind("v1", "Node")
+        name = manifest["metadata"]["name"]
+        self._made.add(name)
+        if self._context.registry.head(kind, "", name) is None:
+            self._complete(manifest)
+            self._context.create(kind, "", manifest, MANAGER)
+        self._look(name)
 
     def _complete(self, node: Json) -> None:
         """Give a manifest the labels, resources and conditions a kubelet registers with."""
@@ -189,7 +205,6 @@ class Fleet:
         if name not in self._up:
             self._up[name] = own
             self._renew(name)
-            self._due.append(name)
             self._on_up(name)
 
     # -- leases
@@ -207,17 +222,21 @@ class Fleet:
         if self._stopped:
             return
         share = -(-len(self._due) * _TICK // self.lease_period)
-        for _ in range(min(int(share), len(self._due))):
-            name = self._due.popleft()
+        now = self._context.now()
+        done = 0
+        # In the order of their last renewal; a lease half over is renewed whatever the rate (a fleet that grew).
+        while self._due and (done < share or self._due[0][1] <= now) and done < len(self._up):
+            name = self._due.popleft()[0]
             if name in self._up:
                 self._renew(name)
-                self._due.append(name)
+            done += 1
         self._context.timers.after(_TICK, self._tick)
 
     def _renew(self, name: str) -> None:
         store = self._context.registry.store
         now = self._context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        lasts = max(40, int(self.lease_period * _LEASE_FACTOR))
+        lasts = max(_SHORTEST_LEASE, int(self.lease_period * _LEASE_FACTOR))
+        self._due.append((name, self._context.now() + timedelta(seconds=lasts / 2)))
         state = store.head("coordination.k8s.io/leases", LEASES, name)
         if state is not None:
             body = state.decode()

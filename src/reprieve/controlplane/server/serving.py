@@ -24,9 +24,11 @@ import uvicorn
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import Chain, Step
 from reprieve.controlplane.authorization import Authorizer
+from reprieve.controlplane.background import background
 from reprieve.controlplane.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
 from reprieve.controlplane.clock import Clock, parse_stamp
 from reprieve.controlplane.crds import CustomResources
+from reprieve.controlplane.kubelet import KubeletOptions
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Secrets, Tokens, certificates, load_secrets, write_kubeconfig
 from reprieve.controlplane.server.app import App, AppOptions
@@ -46,7 +48,8 @@ class ServeOptions:
     """What ``serve`` is told.
 
     ``data_dir`` ``:memory:`` keeps nothing. ``port`` 0 takes a free one. ``steps`` are further admission
-    steps, made for the registry; ``event_ttl`` is how long Events are kept.
+    steps, made for the registry; ``event_ttl`` is how long Events are kept. ``controllers`` are switches as
+    ``controllers.chosen`` reads them; ``kubelets`` None simulates no nodes.
     """
 
     data_dir: str | Path = MEMORY
@@ -62,6 +65,8 @@ class ServeOptions:
     times: WatchTimes = field(default_factory=WatchTimes)
     future_wait: float = 3.0
     steps: Callable[[Registry], Iterable[Step]] = admission_steps
+    controllers: str = "none"
+    kubelets: KubeletOptions | None = None
 
 
 class ControlPlane:
@@ -241,7 +246,15 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             event_ttl=options.event_ttl,
         )
         async with Serving(control_plane, options, keys, directory) as running:
-            yield running
+            certificate = running.ca.read_text() if running.ca is not None else ""
+            beside = background(
+                control_plane.registry,
+                controllers=options.controllers,
+                kubelets=options.kubelets,
+                ca_certificate=certificate,
+            )
+            async with beside:
+                yield running
 
 
 async def serve(options: ServeOptions, stop: asyncio.Event) -> None:
