@@ -42,7 +42,7 @@ BAD_INPUT = {
         ["plan", "-f", "broken.yaml", "--feature-gates", "GenericWorkload"],
         "error: --feature-gates: feature gate",
     ),
-    "live cluster": (["plan", "--kubeconfig", "x"], "error: --kubeconfig: reading a live cluster is not supported yet"),
+    "live cluster": (["plan", "--kubeconfig", "x"], "error: x: No such file or directory"),
     "configuration of another kind": (
         ["plan", "-f", "broken.yaml", "--config", "broken.yaml"],
         "error: broken.yaml: kind: 'Pod': want KubeSchedulerConfiguration",

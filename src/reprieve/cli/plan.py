@@ -7,6 +7,7 @@ import typer
 
 from reprieve.cli.options import read_options, read_size
 from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
+from reprieve.cli.snapshot import answer_for_live
 
 if TYPE_CHECKING:
     from reprieve.simulation.plan import PlanOptions
@@ -59,19 +60,26 @@ def command(
         str, typer.Option(metavar="SIZE", help="Refuse input larger than this in all, e.g. 256Mi.")
     ] = DEFAULT_MAX_BYTES,
     kubeconfig: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Read a live cluster (not supported yet).")
+        str | None, typer.Option(metavar="FILE", help="Plan on the live cluster of this kubeconfig. It is only read.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
     ] = None,
 ) -> None:
     """Show what would happen, and why, without touching anything.
 
     Pods with a nodeName run; pods without one are what is asked about.
     """
-    if kubeconfig is not None:
-        refuse("--kubeconfig: reading a live cluster is not supported yet; pass its manifests with -f")
-    if not files:
-        refuse("nothing to plan: pass manifests with -f FILE, -f DIR or -f -")
+    if kubeconfig is None and not files:
+        refuse("nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE")
+    if kubeconfig is None and context is not None:
+        refuse("--context: only a --kubeconfig has contexts")
     options = read_options(first_decision=first_decision, config=config, feature_gates=feature_gates, seed=seed)
-    answer = answer_for(files, options, read_size("--max-input-bytes", max_input_bytes))
+    max_bytes = read_size("--max-input-bytes", max_input_bytes)
+    if kubeconfig is None:
+        answer = answer_for(files or [], options, max_bytes)
+    else:
+        answer = answer_for_live(kubeconfig, context, files or [], options, max_bytes)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
     if output is Format.TEXT:

@@ -1,0 +1,114 @@
+"""`reprieve snapshot`: everything `plan` needs from a live cluster, in a file. Reads only.
+
+Also what commands that read a live cluster have in common, with the exit codes of interfaces.md.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
+
+if TYPE_CHECKING:
+    from reprieve.client.reading import Reading
+    from reprieve.simulation.plan import PlanOptions
+    from reprieve.simulation.report import Answer
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def command(
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", metavar="FILE", help="Where to: FILE.yaml, FILE.json, or - for YAML on stdout."),
+    ],
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The cluster to read; default: as kubectl finds it ($KUBECONFIG, ~/.kube)."),
+    ] = None,
+    context: Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")] = None,
+    anonymize: Annotated[
+        bool, typer.Option("--anonymize", help="Replace names, labels and UIDs by numbers, the same everywhere.")
+    ] = False,
+) -> None:
+    """Write down everything a plan needs, so that it can be planned elsewhere.
+
+    Only fields a scheduler reads: no environment variables, annotations or image names.
+    """
+    suffix = ".yaml" if output == "-" else Path(output).suffix
+    if suffix not in _SUFFIXES:
+        refuse(f"-o {output}: the name must end in {', '.join(_SUFFIXES)}")
+    reading, _ = read_live(kubeconfig, context)
+    from reprieve.client.snapshot import snapshot, text_of
+
+    manifests, notes = snapshot(reading.objects, anonymize=anonymize)
+    for warning in (*reading.warnings, *notes):
+        note(f"warning: {warning}")
+    text = text_of(manifests, json=suffix == ".json")
+    if output == "-":
+        show(text)
+        return
+    try:
+        _write(output, text)
+    except OSError as error:
+        refuse(reason_of(error))
+    note(f"{output}: {len(manifests)} objects")
+
+
+def _write(path: str, text: str) -> None:
+    """Write a file that only its owner may read, if it is new: a cluster's inner life is nobody else's business."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def read_live(kubeconfig: str | None, context: str | None) -> "tuple[Reading, str]":
+    """Read a live cluster; what was read and the server's URL.
+
+    A kubeconfig that cannot be used ends the command with exit code 2, a server that cannot be reached or refuses with
+    exit code 3, each with one line.
+    """
+    import asyncio
+
+    from reprieve.client.errors import ClientError, ConfigError
+    from reprieve.client.kubeconfig import connect
+    from reprieve.client.reading import read_cluster
+    from reprieve.client.transport import ApiClient
+
+    try:
+        connection = connect(kubeconfig, context)
+
+        async def read() -> "Reading":
+            async with ApiClient(connection) as client:
+                return await read_cluster(client)
+
+        return asyncio.run(read()), connection.server
+    except ConfigError as error:
+        refuse(str(error))
+    except ClientError as error:
+        raise CommandError(str(error), Exit.UNREACHABLE) from None
+
+
+def answer_for_live(
+    kubeconfig: str, context: str | None, files: list[str], options: "PlanOptions", max_bytes: int
+) -> "Answer":
+    """Plan on a live cluster and what the manifests add to it. What could not be read is said on stderr."""
+    from reprieve.api.errors import InputError
+    from reprieve.api.loading import load
+    from reprieve.client.reading import add_new, known_classes, manifests_of
+    from reprieve.simulation.plan import plan
+
+    reading, server = read_live(kubeconfig, context)
+    cluster = manifests_of(reading, server)
+    for warning in reading.warnings:
+        note(f"warning: {warning}")
+    try:
+        if files:
+            more = load(files, max_bytes=max_bytes, complete=False, classes=known_classes(cluster))
+            add_new(cluster, more)
+        return plan(cluster, options)
+    except InputError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(reason_of(error))

@@ -1,0 +1,55 @@
+"""Objects from an API server to typed objects: stored ones, so that they are not validated again (api.md "Errors").
+
+Invariant: what comes out is in the internal version, defaulted, and has a name; what cannot be read is an InputError
+that names the object.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from reprieve.api.decoding import Head, finish, from_json
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.meta import KubernetesObject
+from reprieve.client.discovery import Resource
+
+T = TypeVar("T", bound=KubernetesObject)
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What every object has, even one that cannot be read otherwise."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """An object of which only the metadata is read."""
+
+    metadata: Metadata = Metadata()
+
+
+OUTLINE = msgspec.json.Decoder(Outline)
+
+
+def stored(kind: type[T], raw: msgspec.Raw | bytes, resource: Resource) -> T:
+    """The typed object of one JSON object of a resource. Raises InputError."""
+    origin = Origin(resource.plural)
+    found = finish(
+        from_json(kind, raw, Head(api_version=resource.api_version, kind=resource.kind), origin), origin, stored=True
+    )
+    if not found.metadata.name:
+        raise InputError(origin, "Required value: a stored object has a name", path="metadata.name")
+    return found
+
+
+def called(raw: msgspec.Raw | bytes) -> Metadata | None:
+    """The metadata of an object, None if it has none that can be read."""
+    try:
+        return OUTLINE.decode(raw).metadata
+    except (msgspec.DecodeError, RecursionError):
+        return None

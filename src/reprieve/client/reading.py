@@ -1,0 +1,230 @@
+"""Everything a plan needs from a live cluster, read once; only `list` and discovery are used.
+
+Terms: a kind is required if a plan without it would say nothing (nodes, pods); the others are optional: where the
+server does not serve them or does not let us read them the plan goes on and a warning says so.
+
+Invariants: pods are read first, so that every group, class and node that a pod refers to was there to be read after
+it; the same cluster gives the same objects in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from reprieve.api import objects as o
+from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER, PriorityAdmission
+from reprieve.api.decoding import name_of
+from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, created_seconds
+from reprieve.api.meta import KubernetesObject
+from reprieve.client.discovery import Served, discover
+from reprieve.client.errors import ApiError
+from reprieve.client.listing import Listed, list_objects
+from reprieve.client.transport import ApiClient
+
+REQUIRED: Final[tuple[type[KubernetesObject], ...]] = (o.Pod, o.Node)
+OPTIONAL: Final[tuple[type[KubernetesObject], ...]] = (
+    o.Namespace,
+    o.PriorityClass,
+    o.PodGroup,
+    o.Workload,
+    o.PodDisruptionBudget,
+    o.Service,
+    o.ReplicationController,
+    o.ReplicaSet,
+    o.StatefulSet,
+    o.PersistentVolume,
+    o.PersistentVolumeClaim,
+    o.StorageClass,
+    o.CSINode,
+    o.CSIStorageCapacity,
+    o.ResourceClaim,
+    o.ResourceSlice,
+    o.DeviceClass,
+)
+SIDE_BY_SIDE: Final = 4
+"""Lists asked for at the same time."""
+
+_REFUSED: Final = (401, 403, 404, 405)
+_ENDED: Final = ("Succeeded", "Failed")
+_PRIORITIZED: Final = (o.Pod, o.PodGroup, o.Workload)
+_SHARED: Final = (o.Namespace, o.PriorityClass)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read: objects by kind in the server's order, and what could not be."""
+
+    objects: list[KubernetesObject] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+async def read_cluster(client: ApiClient) -> Reading:
+    """Read a cluster. Raises ApiError if nodes or pods may not be read, UnreachableError, CredentialError."""
+    served = await discover(client)
+    gate = asyncio.Semaphore(SIDE_BY_SIDE)
+    reading = Reading(warnings=[f"not read: {reason}" for reason in served.unavailable])
+
+    async def read(kind: type[KubernetesObject]) -> _Read:
+        async with gate:
+            return await _read(client, served, kind)
+
+    first = await read(o.Pod)
+    kinds: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL)
+    tasks = [asyncio.create_task(read(kind)) for kind in kinds]
+    try:
+        found: dict[type[KubernetesObject], _Read] = dict(zip(kinds, await asyncio.gather(*tasks), strict=True))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    found[o.Pod] = first
+    order: list[type[KubernetesObject]] = [*kinds, o.Pod]
+    for kind in order:
+        reading.objects += found[kind].objects
+        reading.warnings += found[kind].warnings
+    absent = [found[kind].absent for kind in OPTIONAL if found[kind].absent]
+    if absent:
+        reading.warnings.append(f"not served by this API server: {', '.join(absent)}")
+    _leave_out_orphans(reading)
+    return reading
+
+
+@dataclass(slots=True)
+class _Read:
+    objects: list[KubernetesObject] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    absent: str = ""
+
+
+async def _read(client: ApiClient, served: Served, kind: type[KubernetesObject]) -> _Read:
+    """One kind, from all resources that hold it; of two objects with one name the stronger resource's counts."""
+    result = _Read()
+    resources = served.readable(kind.KIND)
+    if not resources:
+        if kind in REQUIRED:
+            raise ApiError(404, "NotFound", f"{client.connection.server}: serves no {kind.KIND}: is this a cluster?")
+        result.absent = kind.KIND
+    known: set[str] = set()
+    for resource in resources:
+        try:
+            listed: Listed[KubernetesObject] = await list_objects(client, resource, kind)
+        except ApiError as error:
+            if kind in REQUIRED or error.code not in _REFUSED:
+                raise
+            result.warnings.append(f"{resource} not read: {error}")
+            continue
+        result.warnings += [f"left out: {reason}" for reason in listed.unreadable]
+        for item in listed.objects:
+            if item.key in known:
+                result.warnings.append(f"{name_of(item)} of {resource.api_version} left out: it is there natively")
+                continue
+            known.add(item.key)
+            result.objects.append(item)
+    return result
+
+
+def _leave_out_orphans(reading: Reading) -> None:
+    """Drop pods bound to nodes that are gone: they hold no room anywhere, and are about to be collected."""
+    nodes = {item.name for item in reading.objects if isinstance(item, o.Node)}
+    kept: list[KubernetesObject] = []
+    orphans = 0
+    for item in reading.objects:
+        if isinstance(item, o.Pod) and item.spec.node_name and item.spec.node_name not in nodes:
+            orphans += item.status.phase not in _ENDED
+            continue
+        kept.append(item)
+    reading.objects = kept
+    if orphans:
+        reading.warnings.append(f"left out: {orphans} pod{'s' if orphans > 1 else ''} bound to nodes that are gone")
+
+
+def manifests_of(reading: Reading, source: str) -> Manifests:
+    """What was read as the input of a plan; priorities that the server left open become 0, with a warning."""
+    classes = [item for item in reading.objects if isinstance(item, o.PriorityClass)]
+    admission = PriorityAdmission(classes)
+    manifests = Manifests()
+    for order, item in enumerate(reading.objects):
+        if isinstance(item, _PRIORITIZED):
+            try:
+                item = admission.resolve(item)
+            except FieldError as error:
+                reading.warnings.append(f"{name_of(item)}: {error.path}: {error.message}: priority 0 assumed")
+                item = _without_class(item)
+        created = created_seconds(item.metadata, order)
+        manifests.objects.setdefault(type(item), []).append(Loaded(item, Origin(source), order, created))
+    return manifests
+
+
+def _without_class(item: o.Pod | o.PodGroup | o.Workload) -> o.Pod | o.PodGroup | o.Workload:
+    if isinstance(item, o.Workload):
+        return item
+    changes = {"priority": DEFAULT_PRIORITY, "priority_class_name": "", "preemption_policy": PREEMPT_LOWER}
+    return replace(item, spec=replace(item.spec, **changes))
+
+
+def add_new(cluster: Manifests, more: Manifests) -> None:
+    """Add manifests to a cluster, as created after everything in it, unless they say when.
+
+    Namespaces and priority classes that are there already are left as they are there. Raises InputError for any other
+    object that exists already, for a class of another value, and for a pod bound to a node that is nowhere.
+    """
+    existing = {(type(found.object), found.object.key): found.object for found in cluster.all()}
+    latest = max((found.created for found in cluster.all()), default=FIRST_CREATION.timestamp())
+    nodes = {found.object.name for found in (*cluster.nodes, *more.nodes)}
+    offset = len(existing)
+    for loaded in more.all():
+        item, origin = loaded.object, loaded.origin
+        there = existing.get((type(item), item.key))
+        if there is not None:
+            _refuse_other(item, there, origin)
+            continue
+        if isinstance(item, o.Pod) and item.spec.node_name and item.spec.node_name not in nodes:
+            raise InputError(
+                origin,
+                f'Invalid value: "{item.spec.node_name}": no Node with this name is in the cluster or the input',
+                path="spec.nodeName",
+                subject=name_of(item),
+            )
+        created = loaded.created
+        if created == FIRST_CREATION.timestamp() + loaded.order:
+            created = latest + 1 + loaded.order
+            stamp = FIRST_CREATION + timedelta(seconds=created - FIRST_CREATION.timestamp())
+            item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
+        cluster.objects.setdefault(type(item), []).append(Loaded(item, origin, offset + loaded.order, created))
+    cluster.scenarios += more.scenarios
+    cluster.unknown += more.unknown
+
+
+def _refuse_other(item: KubernetesObject, there: KubernetesObject, origin: Origin) -> None:
+    """Raise unless the object says the same as the one that is there."""
+    if isinstance(item, o.Namespace):
+        return
+    if isinstance(item, o.PriorityClass) and isinstance(there, o.PriorityClass):
+        same = (item.value, item.preemption_policy, item.global_default) == (
+            there.value,
+            there.preemption_policy,
+            there.global_default,
+        )
+        if same:
+            return
+        message = f"exists in the cluster with value {there.value} and another meaning"
+    else:
+        message = "exists in the cluster already: only new objects can be added to a plan"
+    raise InputError(origin, f'Duplicate value: "{item.name}": {message}', path="metadata.name", subject=name_of(item))
+
+
+def known_classes(manifests: Manifests) -> Sequence[o.PriorityClass]:
+    """The priority classes of a cluster, for reading manifests that use them."""
+    return [found.object for found in manifests.of(o.PriorityClass)]
+
+
+def kinds_read() -> Iterable[str]:
+    """The kinds that are read, for documentation and access rules."""
+    return (kind.KIND for kind in (*REQUIRED, *OPTIONAL))
