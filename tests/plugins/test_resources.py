@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from reprieve.cluster.resources import CPU, EPHEMERAL_STORAGE, MEMORY, SCORING_CPU, SCORING_MEMORY
 from reprieve.plugins.node_ports import NodePorts
 from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
@@ -109,30 +108,32 @@ def test_running_pods_without_requests_count_in_scoring_only() -> None:
 def test_weights_of_the_strategy() -> None:
     """The weighted mean over the strategy's resources."""
     world = World(node("n", cpu=4, memory="10Gi"), pod("p", cpu=1, memory="1Gi"))
-    plugin = NodeResourcesFit(((SCORING_CPU, 3), (SCORING_MEMORY, 1)))
+    plugin = NodeResourcesFit((("cpu", 3), ("memory", 1)))
     assert scores(world, plugin) == {"n": (3 * 75 + 90) // 4}
 
 
 @pytest.mark.parametrize(
     ("has", "runs", "wants", "expected"),
     [
-        # fractions 1/4 and 1/4: no deviation
-        ({"cpu": 4, "memory": "4Gi"}, {}, {"cpu": 1, "memory": "1Gi"}, 100),
-        # 3/4 and 1/4: half the difference is 0.25
-        ({"cpu": 4, "memory": "4Gi"}, {}, {"cpu": 3, "memory": "1Gi"}, 75),
-        # what runs counts: cpu 3/4, memory 2/4
-        ({"cpu": 4, "memory": "4Gi"}, {"cpu": 2, "memory": "1Gi"}, {"cpu": 1, "memory": "1Gi"}, 87),
-        # truncated, not rounded: (1 - 1/3 / 2) * 100 = 83.33; (1 - 0.5/3/2) * 100 = 91.66
-        ({"cpu": 3, "memory": "3Gi"}, {}, {"cpu": 1}, 83),
-        ({"cpu": 6, "memory": "3Gi"}, {}, {"cpu": 1}, 91),
+        # as balanced as before: fractions 0 and 0, then 1/4 and 1/4
+        ({"cpu": 4, "memory": "4Gi"}, {}, {"cpu": 1, "memory": "1Gi"}, 75),
+        # 3/4 and 1/4: half the difference is 0.25, so 75 where it was 100
+        ({"cpu": 4, "memory": "4Gi"}, {}, {"cpu": 3, "memory": "1Gi"}, 62),
+        # what runs counts: 2/4 and 1/4 before, 3/4 and 2/4 with the pod: no change
+        ({"cpu": 4, "memory": "4Gi"}, {"cpu": 2, "memory": "1Gi"}, {"cpu": 1, "memory": "1Gi"}, 75),
+        # better than before: 2/4 and 0 were 75, 2/4 and 2/4 are 100
+        ({"cpu": 4, "memory": "4Gi"}, {"cpu": 2}, {"memory": "2Gi"}, 87),
+        # truncated, not rounded: (1 - 1/3 / 2) * 100 = 83.33; (1 - 1/6 / 2) * 100 = 91.66
+        ({"cpu": 3, "memory": "3Gi"}, {}, {"cpu": 1}, 50 + (50 + 83 - 100) // 2),
+        ({"cpu": 6, "memory": "3Gi"}, {}, {"cpu": 1}, 50 + (50 + 91 - 100) // 2),
         # fractions above 1 count as 1
-        ({"cpu": 1, "memory": "4Gi"}, {}, {"cpu": 3, "memory": "4Gi"}, 100),
+        ({"cpu": 1, "memory": "4Gi"}, {}, {"cpu": 3, "memory": "4Gi"}, 75),
         # a resource the node lacks is left out: one is left, no deviation
-        ({"cpu": 4, "memory": 0}, {}, {"cpu": 3}, 100),
+        ({"cpu": 4, "memory": 0}, {}, {"cpu": 3}, 75),
     ],
 )
 def test_balanced_allocation(has: dict[str, Any], runs: dict[str, Any], wants: dict[str, Any], expected: int) -> None:
-    """(1 - standard deviation of the used fractions) * 100, truncated; real requests, no 100m/200Mi."""
+    """Balance: (1 - deviation of the used fractions) * 100, truncated; score 50 + (50 + with - without the pod) / 2."""
     world = World(node("n", **has), pod("r", node="n", **(runs or {"cpu": 0, "memory": 0})), pod("p", **wants))
     assert scores(world, NodeResourcesBalancedAllocation()) == {"n": expected}
 
@@ -142,9 +143,9 @@ def test_balanced_allocation_over_three_resources() -> None:
     third = {"ephemeral-storage": "4Gi"}
     wants = {"cpu": 1, "memory": "2Gi", "more": {"ephemeral-storage": "3Gi"}}
     world = World(node("all", cpu=4, memory="4Gi", more=third), node("two", cpu=4, memory="4Gi"), pod("p", **wants))  # type: ignore[arg-type]
-    plugin = NodeResourcesBalancedAllocation((CPU, MEMORY, EPHEMERAL_STORAGE))
-    # 0.25, 0.5, 0.75: sqrt((0.0625 + 0 + 0.0625) / 3) = 0.2041
-    assert scores(world, plugin) == {"all": 79, "two": 87}
+    plugin = NodeResourcesBalancedAllocation(("cpu", "memory", "ephemeral-storage"))
+    # 0.25, 0.5, 0.75: sqrt((0.0625 + 0 + 0.0625) / 3) = 0.2041; both were 100 without the pod
+    assert scores(world, plugin) == {"all": 50 + (50 + 79 - 100) // 2, "two": 50 + (50 + 87 - 100) // 2}
 
 
 def test_best_effort_pods_are_not_balanced() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -455,11 +456,12 @@ def test_victims_that_were_already_leaving_are_waited_for() -> None:
 # -- what is remembered between identical preemptors ---------------------------------------------------------------
 
 
-def _second(world: World, change: Any) -> list[str]:
-    """Victims of the second of two identical preemptors, with something changed in between."""
-    first = world.step()
-    assert first.preemption is not None
-    world.gone("first")
+def _second(world: World, change: Callable[[World], object]) -> list[str]:
+    """Victims of the second of two identical preemptors, with something changed in between.
+
+    The first one keeps its node, so the second decides by what was found out about the others.
+    """
+    assert world.step().preemption is not None
     change(world)
     world.add(pod("second", cpu=2, priority=100))
     second = world.step()
@@ -469,53 +471,42 @@ def _second(world: World, change: Any) -> list[str]:
 
 def test_a_whole_group_that_grew_elsewhere_goes_whole() -> None:
     """preemption.md 9: never a partly evicted `all` unit, although the node itself did not change."""
-    world = World(node("n1", cpu=2), node("n2", cpu=1), group("crew", min_count=1, whole=True))
+    world = World(*_full("n0", -1, cpu=2), node("n1", cpu=2), node("n2", cpu=1), group("crew", min_count=1, whole=True))
     world.add(pod("c1", cpu=2, node="n1", group="crew"), pod("first", cpu=2, priority=100))
     assert _second(world, lambda w: w.add(pod("c2", cpu=1, node="n2", group="crew"))) == ["c1", "c2"]
 
 
-@pytest.mark.parametrize("what", ["start", "labels", "budget", "group", "left"])
-def test_what_is_remembered_is_forgotten_when_it_changes(what: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "victims"),
+    [
+        (lambda w: None, ["e", "f"]),
+        (lambda w: w.change_pod("e", lambda p: replace(p, status=pod("e", node="n3", start=0.5).status)), ["a", "b"]),
+        (
+            lambda w: w.change_pod("e", lambda p: replace(p, metadata=pod("e", labels={"app": "spared"}).metadata)),
+            ["a", "b"],
+        ),
+        (lambda w: w.add(pdb("more", {"app": "f"})), ["a", "b"]),
+        (lambda w: w.add(group("late", priority=50)), ["a", "b"]),
+        (lambda w: w.gone("a").gone("b").add(pod("x", cpu=2, node="n1", start=9)), ["x"]),
+        (lambda w: w.add(node("n3", cpu=2, unschedulable=True)), ["a", "b"]),
+    ],
+    ids=["nothing", "start", "labels", "budget", "group", "pods", "node"],
+)
+def test_what_is_remembered_is_forgotten_when_it_changes(change: Callable[[World], object], victims: list[str]) -> None:
     """Identical preemptors share their candidates; everything a candidate was judged by counts."""
     world = World(
-        node("n1", cpu=2),
+        *[node(f"n{i}", cpu=2) for i in (1, 2, 3)],
         pod("a", cpu=1, node="n1", start=1),
-        pod("b", cpu=1, node="n1", start=2, labels={"app": "b"}),
-        node("n2", cpu=2),
+        pod("b", cpu=1, node="n1", start=2),
         pod("c", cpu=1, node="n2", start=5),
-        pod("d", cpu=1, node="n2", start=6, labels={"app": "d"}),
+        pod("d", cpu=1, node="n2", start=6),
+        pod("e", cpu=1, node="n3", start=3, group="late"),
+        pod("f", cpu=1, node="n3", start=4, labels={"app": "f"}),
         pdb("spare", {"app": "spared"}),
         pod("first", cpu=2, priority=100),
     )
-    probe = World(*_items_of(world))
-    assert probe.settle().where["first"] == "n2"  # the latest start
-
-    def change(w: World) -> None:
-        if what == "start":
-            w.change_pod("c", lambda p: replace(p, status=pod("c", node="n2", start=0.5).status))
-        elif what == "labels":
-            w.change_pod("c", lambda p: replace(p, metadata=pod("c", labels={"app": "spared"}).metadata))
-        elif what == "budget":
-            w.add(pdb("all", {"app": "d"}))
-        elif what == "group":
-            w.add(group("late", priority=50), pod("e", node="n2", group="late"))
-            w.change_pod("d", lambda p: p)
-            w.add(pdb("all", {"app": "d"}))
-        else:
-            w.gone("a").gone("b").add(pod("x", cpu=2, node="n1", start=9))
-
-    taken = _second(world, change)
-    assert taken == (["x"] if what == "left" else ["a", "b"])
-
-
-def _items_of(world: World) -> list[Any]:
-    """The same cluster once more."""
-    return [
-        node("n1", cpu=2),
-        node("n2", cpu=2),
-        *[item for item in world.objects.values() if item.spec.node_name],
-        pod("first", cpu=2, priority=100),
-    ]
+    assert sorted(_second(world, change)) == victims
+    assert world.nominated["first"] == "n2"
 
 
 def test_identical_preemptors_share_their_candidates() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import Place
 from reprieve.scheduling.decision import Result
-from tests.building import World, bound_to, gang, group, node, pod, profile_with, toleration
+from tests.building import World, bound_to, gang, group, node, pod, profile_with, without_gates
 from tests.scheduling.plugins_for_tests import Fragile, OnlyNamed, Prefers
 
 
@@ -166,28 +166,35 @@ def test_a_nominated_node_that_does_not_fit_is_passed_over() -> None:
 
 def test_room_given_up_by_a_pod_placed_elsewhere_wakes_others() -> None:
     """scheduling.md 7: "every event that could help a pod re-activates it": a nomination that is void is one."""
-    world = World(node("n1", cpu=1), pod("r", cpu=1, node="n1", priority=1), node("n2", cpu=1, unschedulable=True))
-    world.add(pod("high", cpu=1, priority=9, nominated="n1", tolerations=[toleration("x", "Exists")]))
-    world.add(pod("low", cpu=1, priority=0)).drain()
-    assert world.place("low") is Place.UNSCHEDULABLE
-    world.settle()  # high has preempted r and runs on n1
-    assert world.where == {"high": "n1"}
-    other = World(node("n1", cpu=1), node("n2", cpu=1, labels={"zone": "a"}))
-    other.add(pod("high", cpu=1, priority=9, nominated="n2"), pod("low", cpu=1, selector={"zone": "a"}))
-    other.engine.set_node(node("n2", cpu=1, labels={"zone": "a"}, taints=[("k", "", "NoSchedule")]), other.now)
-    high, low = other.step(), other.step()
-    assert [b.node for b in high.bindings] == ["n1"]
-    assert low.result is Result.UNSCHEDULABLE
-    assert other.nominated == {}
+    world = World(node("n2", cpu=2, gpu=1), pod("r", cpu=1, node="n2", priority=100))
+    world.add(pod("high", cpu=2, priority=9, never=True, nominated="n2"), pod("low", cpu=1, gpu=1)).drain()
+    assert world.pending == ["high", "low"]
+    assert world.nominated == {"high": "n2"}
+    # The new node is none for `low`: only the room that `high` does not need any more can help it.
+    world.add(node("n1", cpu=4)).settle()
+    assert world.where == {"high": "n1", "low": "n2", "r": "n2"}
 
 
 def test_a_nomination_is_cleared_when_nothing_helps_any_more() -> None:
     """observability.md: nominatedNodeName "cleared when no longer true"; whoever waited for that room is tried."""
     world = World(node("n", cpu=2), pod("r", cpu=1, node="n", priority=9))
-    world.add(pod("big", cpu=2, priority=5, nominated="n"), pod("small", cpu=1, priority=5)).settle()
+    world.add(pod("small", cpu=1, priority=5), pod("big", cpu=2, priority=5, nominated="n"))
+    assert world.step().key == "pod/uid-small"
+    assert world.place("small") is Place.UNSCHEDULABLE
+    world.settle()
     assert world.nominated == {}
     assert world.where["small"] == "n"
     assert world.pending == ["big"]
+
+
+def test_a_nomination_that_moves_wakes_who_waited_for_its_room() -> None:
+    """A preemptor that chooses another node gives the first one up (scheduling.md 7)."""
+    world = World(node("n1", cpu=1), node("n2", cpu=2), pod("victim", cpu=2, node="n2"))
+    world.add(pod("high", cpu=2, priority=9, nominated="n1", gates=["g"]), pod("small", cpu=1)).drain()
+    assert world.place("small") is Place.UNSCHEDULABLE
+    world.change_pod("high", without_gates).step()
+    assert world.nominated == {"high": "n2"}
+    assert world.place("small") is Place.BACKOFF, "before the victim has left"
 
 
 def test_nominations_to_a_removed_node_are_void() -> None:
