@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 import pytest
@@ -184,6 +185,16 @@ def test_a_rule_that_does_not_compile_is_told_when_the_definition_is_made() -> N
     assert [error.field for error in found] == [f"x.x-kubernetes-validations[{i}].rule" for i in (0, 1)]
     assert "compilation failed" in found[0].message
     assert found[1].reason == "FieldValueRequired"
+
+
+def test_rules_leave_the_recursion_limit_of_the_process_alone() -> None:
+    before = sys.getrecursionlimit()
+    rules = ["self.unique_to_this_test == 1", "(" * 2000 + "1" + ")" * 2000]
+    schema = {"type": "object", "x-kubernetes-validations": [{"rule": rule} for rule in rules]}
+    assert cel_rules.problems(schema, "x") == []
+    found = cel_rules.evaluate(schema, {"unique_to_this_test": 1}, None)
+    assert all("rule evaluation error" in error.message for error in found)
+    assert sys.getrecursionlimit() == before
 
 
 def test_a_rule_that_fails_while_it_runs_refuses_the_object() -> None:

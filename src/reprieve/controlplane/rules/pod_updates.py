@@ -38,8 +38,10 @@ def update(new: Json, old: Json) -> Iterator[FieldError]:
             said = "pod updates may not add or remove containers"
             yield fe.forbidden(f"spec.{name}", said)
             return
-        if name in before:
+        if before.get(name):
             allowed[name] = [_with_image(was, now) for was, now in zip(before[name], after[name], strict=True)]
+        else:
+            _take(allowed, after, name)
     for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
         _take(allowed, after, name)
     if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:

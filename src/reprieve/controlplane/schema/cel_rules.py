@@ -9,6 +9,7 @@ old value (or always, with `optionalOldSelf`). Of Kubernetes' own functions the 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -76,9 +77,13 @@ def _program(rule: str) -> Any:
         raise RuleError("CEL is not supported: the Python package cel-python is not installed") from None
     if len(rule) > _LONGEST_RULE:
         raise RuleError(f"rule longer than {_LONGEST_RULE} characters")
+    limit = sys.getrecursionlimit()
     environment = celpy.Environment()
+    sys.setrecursionlimit(limit)  # the library raises it for the whole process
     try:
         return environment.program(environment.compile(rule), functions=_extensions())
+    except RecursionError:
+        raise RuleError("compilation failed: nested too deeply") from None
     except celparser.CELParseError as error:
         first = (str(error).splitlines() or ["syntax error"])[0]
         raise RuleError(f"compilation failed: {first}") from None
