@@ -62,6 +62,22 @@ class Decoder:
         self._default(kind, schema, pruned)
         return pruned
 
+    @staticmethod
+    def side_body(api_version: str, kind: str, obj: Json) -> Json:
+        """Return a body that is no object of its own (Binding, Scale, DeleteOptions...); raises 400 for wrong types.
+
+        ``apiVersion`` in the body does not matter: upstream decodes older versions of these all the same.
+        """
+        pruned, _, problems = schema_for(api_version, kind).check(
+            {**obj, "apiVersion": api_version, "kind": kind}, collect_unknown=False
+        )
+        if problems:
+            version = api_version.rpartition("/")[2]
+            raise errors.bad_request(
+                f'{kind} in version "{version}" cannot be handled as a {kind}: {problems[0].message}'
+            )
+        return pruned
+
     def patched(self, kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> Json:
         """Return the result of a patch as a defaulted object; raises 422 as upstream does for patches."""
         schema = self.schema(kind)

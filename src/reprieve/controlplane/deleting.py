@@ -9,6 +9,7 @@ their instances.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -224,13 +225,17 @@ class Deletion:
         return True
 
 
-def options_from(body: Json, query: dict[str, str], user: User) -> DeleteOptions:
+def options_from(body: Json, query: Mapping[str, str], user: User) -> DeleteOptions:
     """Read DeleteOptions from a body and the query (the query fills in what the body leaves out); raises
     422.
     """
     grace = body.get("gracePeriodSeconds")
-    if grace is None and "gracePeriodSeconds" in query:
-        grace = int(query["gracePeriodSeconds"])
+    if grace is None and query.get("gracePeriodSeconds"):
+        try:
+            grace = int(query["gracePeriodSeconds"])
+        except ValueError:
+            text = query["gracePeriodSeconds"]
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
     propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or None
     orphan = body.get("orphanDependents")
     if orphan is None and "orphanDependents" in query:

@@ -91,6 +91,15 @@ def _check_verb(kind: Kind, target: Target) -> None:
         raise errors.method_not_allowed()
 
 
+_SIDE_BODIES = {
+    "binding": ("v1", "Binding"),
+    "eviction": ("policy/v1", "Eviction"),
+    "scale": ("autoscaling/v1", "Scale"),
+    "token": ("authentication.k8s.io/v1", "TokenRequest"),
+}
+"""Kinds of bodies that are not objects of the resource they are sent to."""
+
+
 def _drop_empty(value: Any) -> None:
     """Take empty texts out of a review's attributes: they mean "not set"."""
     if isinstance(value, dict):
@@ -191,7 +200,7 @@ class Resources:
         options = self._options(call)
         door = target.subresource or ("binding" if kind.kind == "Binding" else "")
         if door in ("binding", "eviction", "token"):
-            body, _ = decode_body(call.body, call.content_type, subresource(kind, door).kind)
+            body = self._side_body(call, *_SIDE_BODIES[door])
             if door == "binding":
                 status = bind_now(registry, target.namespace, target.name, body, options)
                 return await self._status(status, answer, 201)
@@ -218,7 +227,7 @@ class Resources:
         target, kind, registry = call.target, call.kind, self._registry
         options = self._options(call)
         if target.subresource == "scale":
-            scale, _ = decode_body(call.body, call.content_type, "Scale")
+            scale = self._side_body(call, *_SIDE_BODIES["scale"])
             outcome = write_scale_now(registry, kind, target.namespace, target.name, scale, options)
             return await self._status(outcome.object, answer, 200)
         obj = self._decoded(call, options)
@@ -258,11 +267,12 @@ class Resources:
             scale = change(scale, patch)
         except patching.PatchError as error:
             raise StatusError(error.code, error.reason, error.message) from error
+        scale = registry.decoder.side_body(*_SIDE_BODIES["scale"], scale)
         return write_scale_now(registry, kind, target.namespace, target.name, scale, options)
 
     async def _delete(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
-        options = options_from(self._delete_body(call), dict(target.query), call.user)
+        options = options_from(self._delete_body(call), target.query, call.user)
         outcome = registry.delete_now(kind, target.namespace, target.name, options)
         await registry.store.settled()
         if outcome.deleted and not kind.returns_deleted:
@@ -272,7 +282,7 @@ class Resources:
 
     async def _delete_collection(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
-        options = options_from(self._delete_body(call), dict(target.query), call.user)
+        options = options_from(self._delete_body(call), target.query, call.user)
         listing = list_options({k: v for k, v in target.query.items() if k in ("labelSelector", "fieldSelector")})
         selection = select(kind, listing.labels, listing.fields)
         namespace = target.namespace if kind.namespaced else None
@@ -286,11 +296,11 @@ class Resources:
         await registry.store.settled()
         return self._renderer.many(kind, page.states, {"resourceVersion": str(page.revision)}, answer, target.query)
 
-    @staticmethod
-    def _delete_body(call: Call) -> Json:
-        if not call.body:
-            return {}
-        body, _ = decode_body(call.body, call.content_type, "DeleteOptions")
-        if body.get("kind", "DeleteOptions") != "DeleteOptions":
-            raise errors.bad_request(f"expected DeleteOptions, got {body['kind']}")
-        return body
+    def _side_body(self, call: Call, api_version: str, kind: str) -> Json:
+        body, _ = decode_body(call.body, call.content_type, kind)
+        if body.get("kind", kind) != kind:
+            raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
+        return self._registry.decoder.side_body(api_version, kind, body)
+
+    def _delete_body(self, call: Call) -> Json:
+        return self._side_body(call, "v1", "DeleteOptions") if call.body else {}
