@@ -1,0 +1,153 @@
+"""`reprieve apiserver` as a user starts it: a real process over TLS, its kubeconfig, and how it ends."""
+
+import base64
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+COMMAND = [sys.executable, "-m", "reprieve", "apiserver"]
+DEADLINE = 30.0
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A running server and the kubeconfig it printed."""
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        assert line.startswith("export KUBECONFIG="), process.communicate(timeout=DEADLINE)
+        yield process, Path(line.partition("=")[2])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def call(kubeconfig: Path, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    """One request with what the kubeconfig says."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    request = urllib.request.Request(
+        cluster["server"] + path,
+        data=json.dumps(body).encode() if body is not None else None,
+        headers={"Authorization": f"Bearer {user['token']}", "Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=ca), timeout=DEADLINE) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def nodes_of(kubeconfig: Path) -> list[str]:
+    """Names of the nodes the server knows."""
+    return sorted(item["metadata"]["name"] for item in call(kubeconfig, "/api/v1/nodes")[1]["items"])
+
+
+def test_it_serves_keeps_its_state_and_stops_cleanly(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    reader = tmp_path / "reader"
+    new = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}}
+    with serving("--data-dir", str(state), "--nodes", "2", "--read-only-kubeconfig", str(reader)) as (server, config):
+        assert config.is_absolute()
+        assert config.stat().st_mode & 0o777 == 0o600
+        assert reader.stat().st_mode & 0o777 == 0o600
+        end = time.monotonic() + DEADLINE
+        while nodes_of(config) != ["node-1", "node-2"]:
+            assert time.monotonic() < end, nodes_of(config)
+        assert call(config, "/api/v1/namespaces/default/configmaps", new)[0] == 201
+        assert call(reader, "/api/v1/namespaces/default/configmaps/kept")[0] == 200
+        assert call(reader, "/api/v1/namespaces/default/configmaps", new)[0] == 403
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(DEADLINE) == 0
+    with serving("--data-dir", str(state), "--controllers", "none", "--no-kubelets") as (_, config):
+        assert call(config, "/api/v1/namespaces/default/configmaps/kept")[0] == 200
+
+
+def test_nodes_come_from_manifests(tmp_path: Path) -> None:
+    manifest = tmp_path / "nodes.yaml"
+    manifest.write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: gpu-1, labels: {pool: gpu}}, "
+        "status: {allocatable: {cpu: '8', memory: 8Gi, pods: '10', nvidia.com/gpu: '8'}}}"
+    )
+    with serving("--data-dir", ":memory:", "-f", str(manifest)) as (_, config):
+        end = time.monotonic() + DEADLINE
+        while nodes_of(config) != ["gpu-1"]:
+            assert time.monotonic() < end
+        node = call(config, "/api/v1/nodes/gpu-1")[1]
+        assert node["metadata"]["labels"]["pool"] == "gpu"
+        assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--controllers", "nonsense"], "unknown controller nonsense"),
+        (["-f", "missing.yaml"], "missing.yaml: No such file or directory"),
+        (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_line(arguments: list[str], message: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--data-dir", ":memory:", "--port", "0", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+
+
+def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
+    damaged = tmp_path / "state.db"
+    damaged.write_bytes(b"not a database" * 100)
+    before = damaged.read_bytes()
+    done = subprocess.run(
+        [*COMMAND, "--data-dir", str(tmp_path), "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "state.db" in done.stderr
+    assert damaged.read_bytes() == before
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*COMMAND, "--data-dir", ":memory:", "--port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+            env={**os.environ, "HOME": str(tmp_path)},
+        )
+    assert done.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
