@@ -127,10 +127,12 @@ class PodOwner(Controller):
         return self.context.find(self.row, key)
 
     def claimed(self, owner: Json) -> list[PodSeen]:
-        """Return the owner's pods by name, having adopted and released what changed sides."""
+        """Return the owner's pods in any order, having adopted and released what changed sides."""
         metadata, spec = owner["metadata"], owner["spec"]
-        own = self.pods.by("owner", metadata["uid"])
-        strays = [pod for pod in own if not pod.terminating and not selects(spec, pod.metadata.labels)]
+        own = self.pods.some("owner", metadata["uid"])
+        # Compiled once: an owner may have tens of thousands of pods.
+        matches = selector_of(spec).matches if spec.get("selector") else lambda _labels: False
+        strays = [pod for pod in own if not matches(pod.metadata.labels or _NO_LABELS) and not pod.terminating]
         for pod in strays:
             self._release(pod, metadata["uid"])
         orphans: list[PodSeen] = []
@@ -138,13 +140,13 @@ class PodOwner(Controller):
             orphans = [
                 pod
                 for pod in self.pods.by("orphan", metadata["namespace"])
-                if pod.active and selects(spec, pod.metadata.labels)
+                if pod.active and matches(pod.metadata.labels or _NO_LABELS)
             ]
         for pod in orphans:
             self._adopt(pod, owner)
         if strays or orphans:
             self.context.sources.sync()
-            own = self.pods.by("owner", metadata["uid"])
+            own = self.pods.some("owner", metadata["uid"])
         return own
 
     def _adopt(self, pod: PodSeen, owner: Json) -> None:

@@ -36,7 +36,7 @@ class ReplicaSets(PodOwner):
                     self.end_pod(owner, pod)
             if missing:
                 self.context.sources.sync()
-                pods = [pod for pod in self.pods.by("owner", owner["metadata"]["uid"]) if pod.active]
+                pods = [pod for pod in self.pods.some("owner", owner["metadata"]["uid"]) if pod.active]
         self._report(key, owner, pods, problem)
 
     def _report(self, key: Key, owner: Json, pods: list[PodSeen], problem: str) -> None:

@@ -93,9 +93,10 @@ class Source(Generic[V]):
         items = self.items
         return [items[key] for key in sorted(self.keys_by(name, value))]
 
-    def values_of(self, name: str) -> Iterable[Hashable]:
-        """Return the values an index knows."""
-        return self._indices[name][1].keys()
+    def some(self, name: str, value: Hashable) -> list[V]:
+        """Return the objects with ``value`` in an index, in any order."""
+        items = self.items
+        return [items[key] for key in self.keys_by(name, value)]
 
     def tell(self, handler: Handler[V]) -> None:
         """Call ``handler`` for every change from now on, and at once for what is there."""
