@@ -26,6 +26,11 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or `name` where there is no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
 
 class Outline(msgspec.Struct, frozen=True):
     """An object of which only the metadata is read."""

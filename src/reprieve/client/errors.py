@@ -62,6 +62,11 @@ class ApiError(ClientError):
         """Whether the server no longer has the history asked for: list again."""
         return self.code == 410 or self.reason in ("Expired", "Gone")
 
+    @property
+    def ahead(self) -> bool:
+        """Whether the revision asked for is not there yet, as after a restore of an older backup: list again."""
+        return self.code == 504 and "Too large resource version" in self.message
+
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: int | float | None = None

@@ -7,13 +7,13 @@ began (410), the list starts over, and at last without pages, which the server c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from reprieve.api.errors import InputError
 from reprieve.api.meta import KubernetesObject
-from reprieve.client.decoding import stored
+from reprieve.client.decoding import called, stored
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.transport import ApiClient
@@ -25,13 +25,20 @@ RESTARTS = 3
 T = TypeVar("T", bound=KubernetesObject)
 
 
+class Unreadable(NamedTuple):
+    """An object that could not be read: its `namespace/name` (empty if not even that) and why."""
+
+    key: str
+    reason: str
+
+
 @dataclass(slots=True)
 class Listed(Generic[T]):
-    """A whole list at one revision. `unreadable` says which objects could not be read, and why."""
+    """A whole list at one revision. `unreadable` are the objects that could not be read."""
 
     revision: str
     objects: list[T] = field(default_factory=list)
-    unreadable: list[str] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -84,7 +91,8 @@ async def _pages(
             try:
                 found.objects.append(stored(kind, raw, resource))
             except InputError as error:
-                found.unreadable.append(str(error))
+                meta = called(raw)
+                found.unreadable.append(Unreadable(meta.key if meta is not None else "", str(error)))
         token = page.metadata.continue_
         if not token:
             return found

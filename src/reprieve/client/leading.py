@@ -1,0 +1,252 @@
+"""Who of several may act: leader election by a Lease, and the fence that stops a leader who is not one any more.
+
+Rules (client-go `leaderelection`, coordination.k8s.io/v1): the holder renews the lease every `retry` seconds; one who
+could not for `renew_deadline` seconds steps down; others take over when they have not seen it renewed for the lease's
+own duration, counted by their own clock from when they saw it change. Every take-over adds one to `leaseTransitions`.
+
+Invariants: the fence is open only while the last renewal that succeeded was *sent* less than `renew_deadline` ago,
+which is shorter than what others wait: at no time are two fences open (as far as clocks run equally fast). The fence
+asks the clock itself, so that a process that was stopped for a while finds it shut when it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from reprieve.client.clock import Clock
+from reprieve.client.discovery import Resource
+from reprieve.client.errors import ApiError, ClientError
+from reprieve.client.transport import ApiClient
+
+T = TypeVar("T")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
+
+
+class DeposedError(ClientError):
+    """The right to write is lost."""
+
+
+class Fence:
+    """The right to write, with an end. Shut until opened."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until = float("-inf")
+        self._on_shut: list[Callable[[], None]] = []
+        self.term = 0
+        """Which leadership this is (`leaseTransitions`); grows with every change of leader."""
+
+    @property
+    def open(self) -> bool:
+        """Whether one may write now."""
+        return self._clock.monotonic() < self._until
+
+    def check(self) -> None:
+        """Raise DeposedError if one may not write any more."""
+        if not self.open:
+            raise DeposedError("not the leader: nothing is written")
+
+    def opened(self, until: float, term: int) -> None:
+        """One may write until a monotonic time."""
+        self._until = until
+        self.term = term
+
+    def shut(self) -> None:
+        """One may not write any more; tells those who asked to know."""
+        was_open = self._until != float("-inf")
+        self._until = float("-inf")
+        if was_open:
+            for tell in self._on_shut:
+                tell()
+
+    def on_shut(self, tell: Callable[[], None]) -> None:
+        """Call when leadership ends."""
+        self._on_shut.append(tell)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """Names and times in seconds; the defaults are kube-scheduler's. Raises ValueError for times that cannot work."""
+
+    namespace: str
+    name: str
+    identity: str
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry: float = 2.0
+    release: bool = True
+    """Give the lease back when stopping, so that the next one need not wait."""
+
+    def __post_init__(self) -> None:
+        if not self.duration > self.renew_deadline > self.retry * 1.2 > 0:
+            raise ValueError("leader election needs duration > renew deadline > 1.2 x retry > 0")
+        if not self.identity:
+            raise ValueError("leader election needs an identity")
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct, rename="camel", omit_defaults=True):
+    metadata: dict[str, Any] = {}
+    spec: _Spec | None = None
+
+
+class Election:
+    """One candidate. `run` until cancelled; `fence` is open while it leads."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        options: LeaseOptions,
+        *,
+        on_leading: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.fence = Fence(client.clock)
+        self.leader = ""
+        """Who leads, as far as is known; empty if nobody."""
+        self._client = client
+        self._options = options
+        self._on_leading = on_leading
+        self._on_trouble = on_trouble
+        self._seen: tuple[str, datetime | None, str] | None = None
+        self._seen_at = 0.0
+        self._leading = asyncio.Event()
+
+    async def wait_leading(self) -> None:
+        """Return when this candidate leads."""
+        await self._leading.wait()
+
+    async def run(self) -> None:
+        """Wait for leadership, lead, and return when it is lost; when cancelled, give it back.
+
+        What led must not go on after that: whoever calls decides whether to stand again.
+        """
+        clock, options = self._client.clock, self._options
+        try:
+            while not await self._attempt():
+                await clock.sleep(options.retry * (1 + 0.2 * self._client.chance.random()))
+            self._leading.set()
+            self._on_leading()
+            while self.fence.open:
+                await clock.sleep(options.retry)
+                await self._attempt()
+        finally:
+            held = self.fence.open
+            self.fence.shut()
+            self._leading.clear()
+            if held and options.release:
+                with contextlib.suppress(ClientError):
+                    await self._release()
+
+    async def _attempt(self) -> bool:
+        """Take or renew the lease; whether it is held. Never raises for what a server or network does."""
+        clock, options = self._client.clock, self._options
+        sent = clock.monotonic()
+        try:
+            term = await _within(clock, options.renew_deadline, self._take_or_renew())
+        except (ClientError, TimeoutError) as error:
+            quicker = isinstance(error, ApiError) and error.code == 409
+            if not quicker or self.fence.open:
+                self._on_trouble(f"lease {options.namespace}/{options.name}: {error}")
+            return False
+        if term is None:
+            if self.fence.open:  # somebody else has it: no need to wait for the deadline
+                self.fence.shut()
+            return False
+        self.fence.opened(sent + options.renew_deadline, term)
+        return True
+
+    async def _take_or_renew(self) -> int | None:
+        """The term if the lease is held now, None if somebody else holds it."""
+        options, clock = self._options, self._client.clock
+        path = LEASES.path(options.namespace, options.name)
+        now = clock.now()
+        try:
+            lease = (await self._client.get(path, deadline=options.renew_deadline)).read(_Lease)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            body = self._body({"name": options.name, "namespace": options.namespace}, now, now, 0)
+            return await self._write("POST", LEASES.path(options.namespace), body, 0)
+        spec = lease.spec or _Spec()
+        holder = spec.holder_identity or ""
+        self._observe(holder, spec.renew_time, str(lease.metadata.get("resourceVersion", "")))
+        term = spec.lease_transitions or 0
+        if holder == options.identity:
+            return await self._write("PUT", path, self._body(lease.metadata, spec.acquire_time or now, now, term), term)
+        duration = float(spec.lease_duration_seconds or options.duration)
+        if holder and clock.monotonic() < self._seen_at + duration:
+            return None
+        return await self._write("PUT", path, self._body(lease.metadata, now, now, term + 1), term + 1)
+
+    async def _write(self, method: str, path: str, body: dict[str, Any], term: int) -> int:
+        """Write the lease as read. 409 if somebody was quicker; who it was the next attempt will see."""
+        await self._client.request(method, path, body=body, deadline=self._options.renew_deadline)
+        self.leader = self._options.identity
+        return term
+
+    def _observe(self, holder: str, renewed: datetime | None, revision: str) -> None:
+        """Note when the lease was last seen to change, by our own clock: others' clocks may be wrong."""
+        seen = (holder, renewed, revision)
+        if seen != self._seen:
+            self._seen = seen
+            self._seen_at = self._client.clock.monotonic()
+        self.leader = holder
+
+    def _body(self, metadata: dict[str, Any], acquired: datetime, renewed: datetime, term: int) -> dict[str, Any]:
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": metadata,
+            "spec": {
+                "holderIdentity": self._options.identity,
+                "leaseDurationSeconds": max(1, round(self._options.duration)),
+                "acquireTime": _micro(acquired),
+                "renewTime": _micro(renewed),
+                "leaseTransitions": term,
+            },
+        }
+
+    async def _release(self) -> None:
+        path = LEASES.path(self._options.namespace, self._options.name)
+        lease = (await self._client.get(path, deadline=self._options.retry)).read(_Lease)
+        if lease.spec is None or lease.spec.holder_identity != self._options.identity:
+            return
+        now = self._client.clock.now()
+        body = self._body(lease.metadata, now, now, lease.spec.lease_transitions or 0)
+        body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+        await self._client.request("PUT", path, body=body, deadline=self._options.retry)
+
+
+async def _within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work, or TimeoutError when the clock says that the time is over."""
+    task = asyncio.create_task(work)
+    alarm = asyncio.create_task(clock.sleep(seconds))
+    try:
+        await asyncio.wait((task, alarm), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise TimeoutError(f"no answer within {seconds:.0f} s")
+    finally:
+        task.cancel()
+        alarm.cancel()
+        await asyncio.gather(task, alarm, return_exceptions=True)
+
+
+def _micro(moment: datetime) -> str:
+    """meta/v1 MicroTime: RFC 3339 with six digits."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

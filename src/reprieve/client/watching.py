@@ -1,0 +1,132 @@
+"""One watch: a stream of lines, each an event, for as long as the connection lasts.
+
+Terms: an event is one line of JSON with a type and an object; a bookmark is an event that only says how far the stream
+is; silence is the time without a single byte.
+
+Invariant: every whole line is handed on once and in order; what comes after the last line end is not an event. A stream
+that stays silent too long is cut, since a connection can die without anybody saying so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from reprieve.client.errors import UnreachableError, status_event
+from reprieve.client.transport import ApiClient, Stream
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+BOOKMARK: Final = "BOOKMARK"
+_ERROR: Final = "ERROR"
+_TYPES: Final = (ADDED, MODIFIED, DELETED, BOOKMARK)
+
+MAX_EVENT: Final = 16 * 1024 * 1024
+"""Bytes of one event; etcd holds objects of at most 1.5 MiB."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class GarbledError(UnreachableError):
+    """The stream holds something that is no event: the connection is not to be trusted any more."""
+
+
+class SilentError(UnreachableError):
+    """Nothing came for longer than is usual while a connection lives."""
+
+
+_DECODER = msgspec.json.Decoder(Event)
+
+
+async def watch(
+    client: ApiClient,
+    path: str,
+    query: Mapping[str, str],
+    handle: Callable[[Event], None],
+    *,
+    silence: Callable[[], float],
+) -> None:
+    """Hand events to `handle` until the server ends the stream.
+
+    `silence` says how many seconds the stream may be silent now. Raises ApiError if the server refuses or sends an
+    ERROR event, GarbledError, UnreachableError if the stream is cut or silent, and whatever `handle` raises.
+    """
+    where = f"{client.connection.server}{path}"
+    async with client.stream(path, {**query, "watch": "true"}, opening=silence()) as stream:
+        guard = _Silence(client, stream, silence)
+        watchdog = asyncio.create_task(guard.run())
+        try:
+            await _lines(stream, guard, handle, where)
+        except UnreachableError:
+            if guard.tripped:
+                raise SilentError(f"{where}: the watch was silent for {guard.limit:.0f} s") from None
+            raise
+        finally:
+            watchdog.cancel()
+            await asyncio.gather(watchdog, return_exceptions=True)
+
+
+async def _lines(stream: Stream, guard: _Silence, handle: Callable[[Event], None], where: str) -> None:
+    rest: list[bytes] = []
+    size = 0
+    while piece := await stream.piece():
+        guard.heard()
+        if b"\n" not in piece:
+            rest.append(piece)
+            size += len(piece)
+        else:
+            *lines, last = (b"".join(rest) + piece).split(b"\n")
+            rest, size = [last], len(last)
+            for line in lines:
+                if line.strip():
+                    handle(_event(line, where))
+        if size > MAX_EVENT:
+            raise GarbledError(f"{where}: an event of more than {MAX_EVENT} bytes")
+
+
+def _event(line: bytes, where: str) -> Event:
+    try:
+        event = _DECODER.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        raise GarbledError(f"{where}: the watch sent something that is no event") from None
+    if event.type == _ERROR:
+        raise status_event(event.object, where)
+    if event.type not in _TYPES:
+        raise GarbledError(f"{where}: the watch sent an event of unknown type {event.type[:32]!r}")
+    return event
+
+
+class _Silence:
+    """Cuts a stream that says nothing for too long."""
+
+    def __init__(self, client: ApiClient, stream: Stream, limit: Callable[[], float]) -> None:
+        self._clock = client.clock
+        self._stream = stream
+        self._limit = limit
+        self._last = self._clock.monotonic()
+        self.limit = limit()
+        self.tripped = False
+
+    def heard(self) -> None:
+        """Some bytes came."""
+        self._last = self._clock.monotonic()
+
+    async def run(self) -> None:
+        """Watch the stream until it is silent for too long."""
+        while True:
+            self.limit = self._limit()
+            left = self._last + self.limit - self._clock.monotonic()
+            if left <= 0:
+                self.tripped = True
+                self._stream.cut()
+                return
+            await self._clock.sleep(left)
