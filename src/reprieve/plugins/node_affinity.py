@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from reprieve.api import objects
 from reprieve.api.objects import NodeSelectorRequirement, NodeSelectorTerm
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
@@ -107,13 +108,18 @@ def required_mask(nodes: NodeColumns, signature: PodSpecSignature) -> Mask:
         number = numbers.get(value)
         mask &= column == number if number is not None else False
     affinity = signature.affinity.node_affinity if signature.affinity is not None else None
+    return mask & affinity_mask(nodes, affinity)
+
+
+def affinity_mask(nodes: NodeColumns, affinity: objects.NodeAffinity | None) -> Mask:
+    """`bool[rows]`: the required terms of a node affinity (ORed); all nodes if there are none."""
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    if required is not None:
-        any_term = np.zeros(len(nodes), dtype=np.bool_)
-        for term in required.node_selector_terms:
-            any_term |= term_mask(nodes, term)
-        mask &= any_term
-    return mask
+    if required is None:
+        return np.ones(len(nodes), dtype=np.bool_)
+    any_term = np.zeros(len(nodes), dtype=np.bool_)
+    for term in required.node_selector_terms:
+        any_term |= term_mask(nodes, term)
+    return any_term
 
 
 def _selects(signature: PodSpecSignature) -> bool:
@@ -122,51 +128,67 @@ def _selects(signature: PodSpecSignature) -> bool:
     )
 
 
+def _preferred(affinity: objects.NodeAffinity | None) -> tuple[objects.PreferredSchedulingTerm, ...]:
+    return affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else ()
+
+
+NOT_MATCHED = "node(s) didn't match Pod's node affinity/selector"
+NOT_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+
+
 class NodeAffinity(FilterPlugin, ScorePlugin):
-    """Node selectors and node affinity. Default weight 2."""
+    """Node selectors and node affinity. Default weight 2.
+
+    `added` is node affinity that every pod of the profile has on top of its own (NodeAffinityArgs.addedAffinity).
+    """
 
     name = "NodeAffinity"
     scope: ClassVar[Scope] = Scope.STATIC
     normalizes: ClassVar[bool] = True
 
+    def __init__(self, added: objects.NodeAffinity | None = None) -> None:
+        self._added = added
+
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`; preemption cannot cure a label."""
-        if not _selects(state.signature):
+        if not _selects(state.signature) and self._added is None:
             return np.zeros(row_count(state.cluster, rows), dtype=np.int8)
-        mask = required_mask(state.cluster.nodes, state.signature)[rows]
-        return (~mask).astype(np.int8) * np.int8(UNRESOLVABLE)
+        nodes = state.cluster.nodes
+        mask = required_mask(nodes, state.signature)
+        if self._added is not None:
+            mask = mask & affinity_mask(nodes, self._added)
+        return (~mask[rows]).astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
         """Upstream's text; nodes that only matchFields excludes are reported as filtered out beforehand."""
         rejected = self.filter(state, rows) != 0
+        found = []
         by_name = self._named(state)
-        if by_name is None:
-            return [("node(s) didn't match Pod's node affinity/selector", rejected)]
-        named = by_name[rows]
-        return [
-            ("node(s) didn't match Pod's node affinity/selector", rejected & named),
-            ("node(s) didn't satisfy plugin(s) [NodeAffinity]", rejected & ~named),
-        ]
+        if by_name is not None:
+            named = by_name[rows]
+            found.append(("node(s) didn't satisfy plugin(s) [NodeAffinity]", rejected & ~named))
+            rejected = rejected & named
+        if self._added is not None:
+            enforced = affinity_mask(state.cluster.nodes, self._added)[rows]
+            found.append((NOT_ENFORCED, rejected & ~enforced))
+            rejected = rejected & enforced
+        return [(NOT_MATCHED, rejected), *found]
 
     def pre_score(self, state: CycleState) -> bool:
         """Only preferred terms score."""
         affinity = state.signature.affinity
-        return (
-            affinity is not None
-            and affinity.node_affinity is not None
-            and bool(affinity.node_affinity.preferred_during_scheduling_ignored_during_execution)
-        )
+        return bool(_preferred(self._added)) or (affinity is not None and bool(_preferred(affinity.node_affinity)))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """Sum of the weights of the preferred terms that match."""
+        """Sum of the weights of the preferred terms that match, the added ones too."""
         nodes = state.cluster.nodes
         total = np.zeros(len(nodes), dtype=np.int64)
         affinity = state.signature.affinity
-        if affinity is not None and affinity.node_affinity is not None:
-            for preferred in affinity.node_affinity.preferred_during_scheduling_ignored_during_execution:
-                term = preferred.preference
-                if preferred.weight and (term.match_expressions or term.match_fields):
-                    total += preferred.weight * term_mask(nodes, term)
+        own = _preferred(affinity.node_affinity) if affinity is not None else ()
+        for preferred in (*_preferred(self._added), *own):
+            term = preferred.preference
+            if preferred.weight and (term.match_expressions or term.match_fields):
+                total += preferred.weight * term_mask(nodes, term)
         return total[rows]
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
@@ -175,7 +197,11 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
 
     def events(self) -> Hints:
         """A node whose labels match."""
-        return {EventKind.NODE_ADDED: _matches_now, EventKind.NODE_CHANGED: _matches_now}
+        return {EventKind.NODE_ADDED: self._matches_now, EventKind.NODE_CHANGED: self._matches_now}
+
+    def _matches_now(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+        own = not _selects(pod.signature) or bool(required_mask(cluster.nodes, pod.signature)[event.row])
+        return own and (self._added is None or bool(affinity_mask(cluster.nodes, self._added)[event.row]))
 
     @staticmethod
     def _named(state: CycleState) -> Mask | None:
@@ -199,7 +225,3 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
                 mask &= field_mask(nodes, requirement)
             left |= mask
         return left
-
-
-def _matches_now(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    return not _selects(pod.signature) or bool(required_mask(cluster.nodes, pod.signature)[event.row])

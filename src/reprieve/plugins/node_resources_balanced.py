@@ -1,49 +1,77 @@
-"""NodeResourcesBalancedAllocation: prefers nodes whose resources would be used in like proportion."""
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources the pod would bring closer to like proportions."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.resources import CPU, MEMORY
+from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.resources import ResourceTable, Vector
 from reprieve.framework.plugin import MAX_NODE_SCORE, CycleState, Rows, Scope, ScorePlugin, Scores
 
 
 class NodeResourcesBalancedAllocation(ScorePlugin):
-    """(1 - standard deviation of the used fractions) * 100, truncated. Default weight 1, over cpu and memory.
+    """How balanced a node would be with the pod, compared with now. Default weight 1, over cpu and memory.
 
-    Counts real requests, not the scoring columns, and is skipped for pods that ask for none of the resources, as
-    upstream does.
+    The balance of a node is (1 - standard deviation of the used fractions) * 100, truncated: 50 to 100.  The score is
+    50 + (50 + balance with the pod - balance without) / 2, in integers: no change is 75 (kubernetes 1.36, pull request
+    135573; before that it was the balance with the pod alone).
+
+    Counts real requests, not the scoring columns; skipped for pods that ask for none of the resources, and without
+    extended resources the pod does not ask for.
     """
 
     name = "NodeResourcesBalancedAllocation"
     scope: ClassVar[Scope] = Scope.NODE
 
-    def __init__(self, columns: tuple[int, ...] = (CPU, MEMORY)) -> None:
-        self._columns = columns
+    def __init__(self, resources: Sequence[str] = ("cpu", "memory")) -> None:
+        self._resources = tuple(resources)
 
     def pre_score(self, state: CycleState) -> bool:
         """Best-effort pods are not balanced."""
-        return any(state.signature.delta[column] > 0 for column in self._columns)
+        return any(state.signature.amounts.get(name, 0) > 0 for name in self._resources)
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
         """See `ScorePlugin.score`. Nodes without one of the resources are judged by the others."""
         nodes, delta = state.cluster.nodes, state.signature.delta
-        n = len(nodes)
-        fractions: list[npt.NDArray[np.float64]] = []
-        present: list[npt.NDArray[np.bool_]] = []
-        for column in self._columns:
-            have = nodes.allocatable[column, :n][rows]
-            used = nodes.used[column, :n][rows] + delta[column]
-            fractions.append(np.minimum(used / np.maximum(have, 1), 1.0))
-            present.append(have > 0)
-        if len(fractions) == 2:
-            deviation = np.abs((fractions[0] - fractions[1]) / 2)
-            deviation[~(present[0] & present[1])] = 0.0
-        else:
-            deviation = _deviation(np.array(fractions), np.array(present))
-        scores: Scores = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+        columns = self._columns(state.cluster.resources, nodes, delta)
+        after = _balance(nodes, rows, [(column, int(delta[column])) for column in columns])
+        before = _balance(nodes, rows, [(column, 0) for column in columns])
+        half = MAX_NODE_SCORE // 2
+        scores: Scores = half + (half + after - before) // 2
         return scores
+
+    def _columns(self, table: ResourceTable, nodes: NodeColumns, delta: Vector) -> list[int]:
+        columns = []
+        for name in self._resources:
+            column = table.column(name)
+            known = column < len(delta) and column < len(nodes.allocatable)
+            if known and (delta[column] > 0 or name in _ALWAYS):
+                columns.append(column)
+        return columns
+
+
+_ALWAYS = ("cpu", "memory", "ephemeral-storage")
+
+
+def _balance(nodes: NodeColumns, rows: Rows, wanted: Sequence[tuple[int, int]]) -> Scores:
+    """`int64[len(rows)]`: 50..100 with the wanted amounts (column, amount) on top of what is used."""
+    n = len(nodes)
+    fractions: list[npt.NDArray[np.float64]] = []
+    present: list[npt.NDArray[np.bool_]] = []
+    for column, amount in wanted:
+        have = nodes.allocatable[column, :n][rows]
+        used = nodes.used[column, :n][rows] + amount
+        fractions.append(np.minimum(used / np.maximum(have, 1), 1.0))
+        present.append(have > 0)
+    if len(fractions) == 2:
+        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+        deviation[~(present[0] & present[1])] = 0.0
+    else:
+        deviation = _deviation(np.array(fractions), np.array(present))
+    balance: Scores = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    return balance
 
 
 def _deviation(fractions: npt.NDArray[np.float64], present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:

@@ -1,23 +1,24 @@
-"""NodeResourcesFit: enough of every resource is free; scored by how much stays free (LeastAllocated)."""
+"""NodeResourcesFit: enough of every resource is free; scored by how much would be used or stay free."""
 
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from reprieve.api.requests import is_extended_resource
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import (
-    CPU,
-    FIRST_RESOURCE,
-    MEMORY,
+    EPHEMERAL_STORAGE,
     PODS,
     SCORING_CPU,
     SCORING_MEMORY,
+    ResourceTable,
     insufficient,
 )
+from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import (
-    MAX_NODE_SCORE,
     Codes,
     CycleState,
     FilterPlugin,
@@ -29,27 +30,58 @@ from reprieve.framework.plugin import (
     row_count,
 )
 from reprieve.framework.status import UNRESOLVABLE, UNSCHEDULABLE
+from reprieve.plugins.resource_strategies import LEAST_ALLOCATED, Strategy
+
+CPU_AND_MEMORY = (("cpu", 1), ("memory", 1))
+_SCORED = {"cpu": SCORING_CPU, "memory": SCORING_MEMORY}
 
 
 class NodeResourcesFit(FilterPlugin, ScorePlugin):
     """Requests against what the node has left. Default weight 1, strategy LeastAllocated over cpu and memory.
 
-    `weights` are (column, weight) pairs of the strategy's resources; cpu and memory are counted by the scoring
-    columns (containers without a request count 100m / 200Mi, scheduling.md 5).
+    `resources` are (name, weight) pairs of the strategy; cpu and memory are counted by the scoring columns (containers
+    without a request count 100m / 200Mi, scheduling.md 5).  Extended resources in `ignored`, or with a prefix (up to
+    the slash) in `ignored_groups`, are not checked.
     """
 
     name = "NodeResourcesFit"
     scope: ClassVar[Scope] = Scope.NODE
 
-    def __init__(self, weights: tuple[tuple[int, int], ...] = ((SCORING_CPU, 1), (SCORING_MEMORY, 1))) -> None:
-        self._weights = weights
+    def __init__(
+        self,
+        resources: Sequence[tuple[str, int]] = CPU_AND_MEMORY,
+        strategy: Strategy = LEAST_ALLOCATED,
+        *,
+        ignored: Iterable[str] = (),
+        ignored_groups: Iterable[str] = (),
+    ) -> None:
+        self._resources = tuple(resources)
+        self._strategy = strategy
+        self._ignored = frozenset(ignored)
+        self._ignored_groups = frozenset(ignored_groups)
+
+    @property
+    def checks_everything(self) -> bool:
+        """Nothing is ignored: every request decides."""
+        return not self._ignored and not self._ignored_groups
+
+    def _requests(self, table: ResourceTable, signature: PodSpecSignature) -> tuple[tuple[int, int], ...]:
+        if self.checks_everything:
+            return signature.requests
+        return tuple(
+            (column, amount) for column, amount in signature.requests if not self._ignores(table.names[column])
+        )
+
+    def _ignores(self, name: str) -> bool:
+        ignored = name in self._ignored or name.partition("/")[0] in self._ignored_groups
+        return ignored and is_extended_resource(name)
 
     def fits(self, state: CycleState, rows: Rows) -> Mask:
         """See `FilterPlugin.fits`."""
         nodes = state.cluster.nodes
         n = len(nodes)
         mask: Mask | None = None
-        for column, amount in state.signature.requests:
+        for column, amount in self._requests(state.cluster.resources, state.signature):
             ok = nodes.used[column, :n][rows] + amount <= nodes.allocatable[column, :n][rows]
             mask = ok if mask is None else mask & ok
         return mask if mask is not None else np.ones(row_count(state.cluster, rows), dtype=np.bool_)
@@ -59,7 +91,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         nodes = state.cluster.nodes
         n = len(nodes)
         codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
-        for column, amount in state.signature.requests:
+        for column, amount in self._requests(state.cluster.resources, state.signature):
             have = nodes.allocatable[column, :n][rows]
             codes[(nodes.used[column, :n][rows] + amount > have) & (codes == 0)] = UNSCHEDULABLE
             if column != PODS:
@@ -76,25 +108,25 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
                 insufficient(names[column]),
                 nodes.used[column, :n][rows] + amount > nodes.allocatable[column, :n][rows],
             )
-            for column, amount in state.signature.requests
+            for column, amount in self._requests(state.cluster.resources, state.signature)
         ]
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """LeastAllocated: per resource (free after placing) * 100 / allocatable, weighted mean, in integers."""
-        nodes, delta = state.cluster.nodes, state.signature.delta
+        """The strategy's weighted mean over its resources."""
+        nodes, table, delta = state.cluster.nodes, state.cluster.resources, state.signature.delta
         n = len(nodes)
-        total = np.zeros(row_count(state.cluster, rows), dtype=np.int64)
-        weights = np.zeros_like(total)
-        for column, weight in self._weights:
-            amount = int(delta[column])
-            if column >= FIRST_RESOURCE and column not in (CPU, MEMORY) and amount == 0:
-                continue
-            have = nodes.allocatable[column, :n][rows]
-            free = have - nodes.used[column, :n][rows] - amount
-            total += weight * (np.maximum(free, 0) * MAX_NODE_SCORE // np.maximum(have, 1))
-            weights += weight * (have > 0)
-        result: Scores = total // np.maximum(weights, 1)
-        return result
+        scored = []
+        for name, weight in self._resources:
+            column = _SCORED.get(name)
+            if column is None:
+                column = table.column(name)
+                if column >= len(delta) or column >= len(nodes.allocatable):
+                    continue  # no node has any
+                if delta[column] == 0 and column != EPHEMERAL_STORAGE:
+                    continue
+            used = nodes.used[column, :n][rows] + int(delta[column])
+            scored.append((weight, used, nodes.allocatable[column, :n][rows]))
+        return self._strategy.mean(scored, row_count(state.cluster, rows))
 
     def events(self) -> Hints:
         """Room was freed that the pod wants, or a node is large enough for it."""

@@ -58,7 +58,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return False
 
 
-def _untolerated(signature: PodSpecSignature, taints: tuple[Taint, ...]) -> bool:
+def untolerated(signature: PodSpecSignature, taints: tuple[Taint, ...]) -> bool:
+    """Whether one of the taints keeps pods of this signature away."""
     return any(
         taint[2] in _REJECTING and not any(tolerates(t, taint) for t in signature.tolerations) for taint in taints
     )
@@ -74,7 +75,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`; preemption cannot cure a taint."""
         sets = state.cluster.nodes.taint_sets
-        rejects = np.array([_untolerated(state.signature, taints) for taints in sets], dtype=np.int8)
+        rejects = np.array([untolerated(state.signature, taints) for taints in sets], dtype=np.int8)
         return rejects[self._sets(state, rows)] * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
@@ -109,4 +110,4 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
 def _tolerated_now(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
     nodes = cluster.nodes
-    return not _untolerated(pod.signature, nodes.taint_sets[int(nodes.taint_set[event.row])])
+    return not untolerated(pod.signature, nodes.taint_sets[int(nodes.taint_set[event.row])])

@@ -4,12 +4,10 @@ Order and score weights are kube-scheduler's (scheduling.md 5).  A configuration
 `multiPoint` enables or disables a plugin wherever it has something to say, a single extension point overrides that.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
-from reprieve.cluster.resources import CPU, MEMORY, SCORING_CPU, SCORING_MEMORY
 from reprieve.framework.configuration import (
     ConfigurationError,
     Plugins,
@@ -22,100 +20,22 @@ from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
 from reprieve.plugins.default_binder import DefaultBinder
 from reprieve.plugins.gang_scheduling import GangScheduling
-from reprieve.plugins.node_affinity import NodeAffinity
 from reprieve.plugins.node_name import NodeName
 from reprieve.plugins.node_ports import NodePorts
-from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
-from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.plugins.node_unschedulable import NodeUnschedulable
 from reprieve.plugins.priority_sort import PrioritySort
 from reprieve.plugins.scheduling_gates import SchedulingGates
 from reprieve.plugins.taint_toleration import TaintToleration
-from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.scheduling.plugin_args import (
+    Args,
+    default_preemption,
+    node_affinity,
+    node_resources_balanced,
+    node_resources_fit,
+)
 
 DEFAULT_SCHEDULER = "default-scheduler"
-Args = Mapping[str, Any]
 Factory = Callable[[FeatureGates, Args], Plugin]
-
-
-class _ResourceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    weight: int = 1
-
-
-class _ScoringStrategy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    type: str = "LeastAllocated"
-    resources: tuple[_ResourceSpec, ...] = (_ResourceSpec(name="cpu"), _ResourceSpec(name="memory"))
-    requested_to_capacity_ratio: dict[str, Any] | None = None
-
-
-class _FitArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    api_version: str = ""
-    kind: str = "NodeResourcesFitArgs"
-    ignored_resources: tuple[str, ...] = ()
-    ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: _ScoringStrategy = _ScoringStrategy()
-
-
-class _BalancedArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    api_version: str = ""
-    kind: str = "NodeResourcesBalancedAllocationArgs"
-    resources: tuple[_ResourceSpec, ...] = (_ResourceSpec(name="cpu"), _ResourceSpec(name="memory"))
-
-
-class _PreemptionArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Accepted; every node is a candidate, nothing is sampled (preemption.md 3)."""
-
-    api_version: str = ""
-    kind: str = "DefaultPreemptionArgs"
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
-
-
-class _AffinityArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    api_version: str = ""
-    kind: str = "NodeAffinityArgs"
-    added_affinity: dict[str, Any] | None = None
-
-
-_SCORING_COLUMNS = {"cpu": SCORING_CPU, "memory": SCORING_MEMORY}
-_REAL_COLUMNS = {"cpu": CPU, "memory": MEMORY}
-
-
-def _fit(_gates: FeatureGates, args: Args) -> Plugin:
-    found = msgspec.convert(args, _FitArgs)
-    strategy = found.scoring_strategy
-    if strategy.type not in ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"):
-        raise ConfigurationError("scoringStrategy.type", f"{strategy.type!r}: want LeastAllocated")
-    if strategy.type != "LeastAllocated" or found.ignored_resources or found.ignored_resource_groups:
-        what = "ignored resources" if strategy.type == "LeastAllocated" else f"strategy {strategy.type}"
-        raise ConfigurationError("scoringStrategy", f"{what}: not supported yet")
-    weights = tuple((_column(r, _SCORING_COLUMNS), r.weight) for r in strategy.resources)
-    return NodeResourcesFit(weights)
-
-
-def _balanced(_gates: FeatureGates, args: Args) -> Plugin:
-    found = msgspec.convert(args, _BalancedArgs)
-    return NodeResourcesBalancedAllocation(tuple(_column(r, _REAL_COLUMNS) for r in found.resources))
-
-
-def _column(resource: _ResourceSpec, columns: Mapping[str, int]) -> int:
-    if resource.name not in columns:
-        raise ConfigurationError("resources", f"scoring by {resource.name!r} is not supported yet: cpu and memory are")
-    if not 1 <= resource.weight <= 100:
-        raise ConfigurationError("resources", f"weight {resource.weight} of {resource.name!r}: want 1 to 100")
-    return columns[resource.name]
-
-
-def _affinity(_gates: FeatureGates, args: Args) -> Plugin:
-    if msgspec.convert(args, _AffinityArgs).added_affinity:
-        raise ConfigurationError("addedAffinity", "not supported yet")
-    return NodeAffinity()
-
-
-def _preemption(gates: FeatureGates, args: Args) -> Plugin:
-    msgspec.convert(args, _PreemptionArgs)
-    return DefaultPreemption(group_policy=gates.pod_group_preemption_policy)
 
 
 def _plain(make: Callable[[], Plugin]) -> Factory:
@@ -133,12 +53,12 @@ REGISTRY: dict[str, Factory] = {
     "NodeUnschedulable": _plain(NodeUnschedulable),
     "NodeName": _plain(NodeName),
     "TaintToleration": _plain(TaintToleration),
-    "NodeAffinity": _affinity,
+    "NodeAffinity": node_affinity,
     "NodePorts": _plain(NodePorts),
-    "NodeResourcesFit": _fit,
+    "NodeResourcesFit": node_resources_fit,
     "GangScheduling": _plain(GangScheduling),
-    "DefaultPreemption": _preemption,
-    "NodeResourcesBalancedAllocation": _balanced,
+    "DefaultPreemption": default_preemption,
+    "NodeResourcesBalancedAllocation": node_resources_balanced,
     "DefaultBinder": _plain(DefaultBinder),
 }
 """In-tree plugins by name, in the order they run."""

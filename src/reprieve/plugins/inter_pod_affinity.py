@@ -1,0 +1,316 @@
+"""InterPodAffinity: where pods want to be, or must not be, depending on which pods run where.
+
+Both directions count: what the pod says about pods that run, and what those say about it.  All of it is counted by
+*domain*, the value of a topology label: a filter looks the node's own values up in arrays by domain.
+
+Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/interpodaffinity):
+- Required affinity: only pods that match *all* terms count; every topology label must be on the node, and for every
+  term there must be such a pod in the node's domain.  A pod that matches its own terms passes where no pod anywhere
+  does: the first of a series.
+- Required anti-affinity: no pod that matches a term in the node's domain of that term; likewise for the required
+  anti-affinity terms of pods that run and match this pod.
+- Failing affinity cannot be cured by taking pods away, failing anti-affinity can.
+- Score: weights of matching preferred terms of both sides, anti-affinity negative; the required affinity terms of pods
+  that run count with `hardPodAffinityWeight`; spread over 0..100 between the lowest and the highest node.
+
+Arrays by domain are `int64[highest domain + 1]`; entry 0 stands for nodes without the label and stays 0.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.kinship import Kinship, StatedTerm
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.relations import TermKind, TermSpec
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
+from reprieve.framework.plugin import (
+    MAX_NODE_SCORE,
+    Codes,
+    CycleState,
+    FilterPlugin,
+    Mask,
+    Rows,
+    Scope,
+    ScorePlugin,
+    Scores,
+    row_count,
+)
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+
+AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+Counts = npt.NDArray[np.int64]
+_SKIP = Status(Code.SKIP)
+_REQUIRED = (TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What one pod's rules come to. Keys of the dicts are topology labels, values arrays by domain.
+
+    `affinity` counts pods that match all required affinity terms, `anti` those that match a required anti-affinity
+    term (once for each term), `existing` those whose required anti-affinity matches this pod.  `of_series`: the pod
+    matches its own affinity terms.
+    """
+
+    affinity_terms: tuple[TermSpec, ...]
+    anti_terms: tuple[TermSpec, ...]
+    of_series: bool
+    affinity: dict[str, Counts]
+    anti: dict[str, Counts]
+    existing: dict[str, Counts]
+
+    @property
+    def nobody(self) -> bool:
+        """No pod that runs in some domain matches all affinity terms."""
+        return not any(counts.any() for counts in self.affinity.values())
+
+
+class InterPodAffinity(FilterPlugin, ScorePlugin):
+    """Inter-pod affinity and anti-affinity. Default weight 2.
+
+    `hard_weight` is `hardPodAffinityWeight`; with `ignore_preferred` the preferences of pods that run are ignored for
+    pods that have none themselves (`ignorePreferredTermsOfExistingPods`).
+    """
+
+    name = "InterPodAffinity"
+    scope: ClassVar[Scope] = Scope.CLUSTER
+    incremental: ClassVar[bool] = True
+    normalizes: ClassVar[bool] = True
+
+    def __init__(self, *, hard_weight: int = 1, ignore_preferred: bool = False) -> None:
+        self._hard_weight = hard_weight
+        self._ignore_preferred = ignore_preferred
+
+    # -- filter ------------------------------------------------------------------------------------
+
+    def concerns(self, state: CycleState) -> bool:
+        """The pod has required terms, or known pods have required anti-affinity against it."""
+        kinship = state.cluster.kinship
+        if not kinship.active:
+            return False
+        if any(spec.kind in _REQUIRED for spec in kinship.terms(state.pod).specs):
+            return True
+        return kinship.repelled(state.pod)
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Count by domain what the pod's rules ask for, in the present view."""
+        if not self.concerns(state):
+            return _SKIP
+        kinship, pod = state.cluster.kinship, state.pod
+        terms = kinship.terms(pod)
+        wanted, shunned = terms.of(TermKind.REQUIRED_AFFINITY), terms.of(TermKind.REQUIRED_ANTI_AFFINITY)
+        matchers = tuple(spec.matcher for spec in wanted)
+        counted = _Counted(wanted, shunned, kinship.accepted(matchers, pod), {}, {}, {})
+        for spec in wanted:
+            if spec.topology_key not in counted.affinity:
+                counted.affinity[spec.topology_key] = by_domain(kinship, spec.topology_key, kinship.counts(matchers))
+        for spec in shunned:
+            _sum_into(counted.anti, spec, by_domain(kinship, spec.topology_key, kinship.counts((spec.matcher,))))
+        for stated in kinship.repelling(pod):
+            _sum_into(counted.existing, stated.spec, _stated_by_domain(kinship, stated))
+        state.data[self.name] = counted
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """See `FilterPlugin.add_pod`."""
+        return self._count(state, pod, row, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """See `FilterPlugin.remove_pod`."""
+        return self._count(state, pod, row, -1)
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`."""
+        unwanted, shunned, repelled = self._broken(state, rows)
+        codes = (shunned | repelled).astype(np.int8) * np.int8(UNSCHEDULABLE)
+        codes[unwanted] = UNRESOLVABLE
+        return codes
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """The first rule that fails: affinity, anti-affinity, anti-affinity of pods that run."""
+        unwanted, shunned, repelled = self._broken(state, rows)
+        return [
+            (AFFINITY, unwanted),
+            (ANTI_AFFINITY, shunned & ~unwanted),
+            (EXISTING_ANTI_AFFINITY, repelled & ~shunned & ~unwanted),
+        ]
+
+    def _count(self, state: CycleState, pod: PodRecord, row: int, by: int) -> bool:
+        counted = state.data[self.name]
+        assert isinstance(counted, _Counted)
+        kinship = state.cluster.kinship
+        counts = False
+        matchers = tuple(spec.matcher for spec in counted.affinity_terms)
+        if matchers and kinship.accepted(matchers, pod):
+            counts = True
+            for key, by_value in counted.affinity.items():
+                _at(kinship, key, row, by_value, by)
+        for spec in counted.anti_terms:
+            if kinship.accepted((spec.matcher,), pod):
+                counts = True
+                _at(kinship, spec.topology_key, row, counted.anti[spec.topology_key], by)
+        for spec in kinship.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY):
+            if kinship.accepted((spec.matcher,), state.pod):
+                counts = True
+                by_value = counted.existing.setdefault(spec.topology_key, _nothing(kinship, spec.topology_key))
+                _at(kinship, spec.topology_key, row, by_value, by)
+        return counts
+
+    def _broken(self, state: CycleState, rows: Rows) -> tuple[Mask, Mask, Mask]:
+        """`bool[len(rows)]` each: affinity, anti-affinity and existing pods' anti-affinity fail."""
+        counted = state.data[self.name]
+        assert isinstance(counted, _Counted)
+        kinship = state.cluster.kinship
+        count = row_count(state.cluster, rows)
+        labelled, present = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
+        for key, by_value in counted.affinity.items():
+            here = kinship.domains(key)[0][rows]
+            labelled &= here > 0
+            present &= by_value[here] > 0
+        if not present.all() and counted.of_series and counted.nobody:
+            present[:] = True
+        shunned, repelled = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+        for key, by_value in counted.anti.items():
+            shunned |= by_value[kinship.domains(key)[0][rows]] > 0
+        for key, by_value in counted.existing.items():
+            repelled |= by_value[kinship.domains(key)[0][rows]] > 0
+        return ~(labelled & present), shunned, repelled
+
+    # -- score -------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState) -> bool:
+        """Preferred terms on either side."""
+        kinship, pod = state.cluster.kinship, state.pod
+        if not kinship.active:
+            return False
+        if any(spec.kind not in _REQUIRED for spec in kinship.terms(pod).specs):
+            return True
+        return not self._ignore_preferred and any(self._weight(stated.spec) for stated in kinship.weighing(pod))
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """Sum of the weights that speak for each node, before normalizing; may be negative."""
+        kinship, pod = state.cluster.kinship, state.pod
+        total = np.zeros(row_count(state.cluster, rows), dtype=np.int64)
+        for spec in kinship.terms(pod).specs:
+            if spec.kind not in _REQUIRED:
+                by_value = by_domain(kinship, spec.topology_key, kinship.counts((spec.matcher,)))
+                total += self._weight(spec) * by_value[kinship.domains(spec.topology_key)[0][rows]]
+        for stated in kinship.weighing(pod):
+            weight = self._weight(stated.spec)
+            if weight:
+                by_value = _stated_by_domain(kinship, stated)
+                total += weight * by_value[kinship.domains(stated.spec.topology_key)[0][rows]]
+        return total
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        """Lowest 0, highest 100, in floating point and truncated as upstream; all 0 where all are alike."""
+        low, high = int(scores.min(initial=_HIGH)), int(scores.max(initial=-_HIGH))
+        if high <= low:
+            return np.zeros_like(scores)
+        share: npt.NDArray[np.float64] = (scores - low).astype(np.float64) / float(high - low)
+        normalized: Scores = (float(MAX_NODE_SCORE) * share).astype(np.int64)
+        return normalized
+
+    def _weight(self, spec: TermSpec) -> int:
+        if spec.kind is TermKind.REQUIRED_AFFINITY:
+            return self._hard_weight
+        return -spec.weight if spec.kind is TermKind.PREFERRED_ANTI_AFFINITY else spec.weight
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def events(self) -> Hints:
+        """Pods that match the terms come, change or go; nodes with the topology labels; namespaces."""
+        return {
+            EventKind.POD_PLACED: _wanted_came,
+            EventKind.POD_GONE: _unwanted_left,
+            EventKind.POD_CHANGED: _may_matter,
+            EventKind.POD_RELABELED: _may_matter,
+            EventKind.NODE_ADDED: _has_the_labels,
+            EventKind.NODE_CHANGED: _has_the_labels,
+            EventKind.NODE_REMOVED: always,
+            EventKind.NAMESPACE_CHANGED: always,
+        }
+
+
+_HIGH = 1 << 62
+
+
+def by_domain(kinship: Kinship, key: str, by_row: Counts) -> Counts:
+    """Sum counts by row up by domain of a topology label; entry 0 is 0."""
+    domains, highest = kinship.domains(key)
+    counts: Counts = np.bincount(domains, weights=by_row, minlength=highest + 1).astype(np.int64)
+    counts[0] = 0
+    return counts
+
+
+def _stated_by_domain(kinship: Kinship, stated: StatedTerm) -> Counts:
+    domains, highest = kinship.domains(stated.spec.topology_key)
+    count = len(stated.rows)
+    rows = np.fromiter(stated.rows, dtype=np.int64, count=count)
+    pods = np.fromiter(stated.rows.values(), dtype=np.int64, count=count)
+    counts: Counts = np.bincount(domains[rows], weights=pods, minlength=highest + 1).astype(np.int64)
+    counts[0] = 0
+    return counts
+
+
+def _nothing(kinship: Kinship, key: str) -> Counts:
+    return np.zeros(kinship.domains(key)[1] + 1, dtype=np.int64)
+
+
+def _sum_into(table: dict[str, Counts], spec: TermSpec, counts: Counts) -> None:
+    known = table.get(spec.topology_key)
+    table[spec.topology_key] = counts if known is None else known + counts
+
+
+def _at(kinship: Kinship, key: str, row: int, by_value: Counts, by: int) -> None:
+    domain = int(kinship.domains(key)[0][row])
+    if domain:
+        by_value[domain] += by
+
+
+def _own(cluster: ClusterState, pod: PodRecord, kind: TermKind) -> tuple[TermSpec, ...]:
+    return cluster.kinship.terms(pod).of(kind)
+
+
+def _wants(cluster: ClusterState, pod: PodRecord, other: PodRecord) -> bool:
+    matchers = tuple(spec.matcher for spec in _own(cluster, pod, TermKind.REQUIRED_AFFINITY))
+    return bool(matchers) and cluster.kinship.accepted(matchers, other)
+
+
+def _excludes(cluster: ClusterState, terms: Iterable[TermSpec], other: PodRecord) -> bool:
+    return any(cluster.kinship.accepted((spec.matcher,), other) for spec in terms)
+
+
+def _wanted_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    return event.pod is None or _wants(cluster, pod, event.pod)
+
+
+def _unwanted_left(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """Anti-affinity on either side no longer holds; or the last of a series left, and any may be the first again."""
+    other = event.pod
+    if other is None:
+        return True
+    return (
+        _excludes(cluster, _own(cluster, pod, TermKind.REQUIRED_ANTI_AFFINITY), other)
+        or _excludes(cluster, _own(cluster, other, TermKind.REQUIRED_ANTI_AFFINITY), pod)
+        or (_wants(cluster, pod, other) and _wants(cluster, pod, pod))
+    )
+
+
+def _may_matter(cluster: ClusterState, pod: PodRecord, _event: ClusterEvent) -> bool:
+    kinship = cluster.kinship
+    return any(spec.kind in _REQUIRED for spec in kinship.terms(pod).specs) or kinship.active
+
+
+def _has_the_labels(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """Without affinity terms any node will do; with them it must have one of the topology labels."""
+    wanted = _own(cluster, pod, TermKind.REQUIRED_AFFINITY)
+    return not wanted or any(spec.topology_key in cluster.nodes.labels[event.row] for spec in wanted)

@@ -1,0 +1,338 @@
+"""PodTopologySpread: like pods in like numbers over zones, racks, nodes.
+
+Terms: a *constraint* counts the pods of its selector in the pod's namespace by *domain*, the value of its topology key.
+Nodes are *eligible* for a constraint when they have the topology keys of all constraints and satisfy its inclusion
+policies.  The *skew* of a node is what its domain would hold, less the least that any eligible domain holds.
+
+Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/podtopologyspread):
+- DoNotSchedule filters: skew at most `maxSkew`.  With fewer eligible domains than `minDomains` the least counts as 0.
+  A node without the topology key cannot be cured by taking pods away; too much skew can.
+- ScheduleAnyway scores: for each constraint pods in the domain * ln(domains among the candidates + 2) + maxSkew - 1,
+  summed and rounded; then reversed over 0..100.  For the hostname key each candidate is a domain of its own.
+- Pods on their way out do not count.  A selector that is empty counts nobody (but the pod itself matches it).
+- Pods without constraints get the defaults of the configuration with the selectors of their services and controllers;
+  the built-in defaults also rank nodes that lack one of their keys.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.api import objects
+from reprieve.api.selectors import NOTHING, Selector, compile_label_selector
+from reprieve.cluster.kinship import Kinship
+from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.relations import Matcher, merged_with_keys
+from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints, always
+from reprieve.framework.plugin import (
+    MAX_NODE_SCORE,
+    Codes,
+    CycleState,
+    FilterPlugin,
+    Mask,
+    Rows,
+    Scope,
+    ScorePlugin,
+    Scores,
+    row_count,
+)
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+from reprieve.plugins.inter_pod_affinity import by_domain
+from reprieve.plugins.node_affinity import required_mask
+from reprieve.plugins.taint_toleration import untolerated
+
+NOT_SPREAD = "node(s) didn't match pod topology spread constraints"
+NO_LABEL = NOT_SPREAD + " (missing required label)"
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+DO_NOT_SCHEDULE = "DoNotSchedule"
+SCHEDULE_ANYWAY = "ScheduleAnyway"
+
+SYSTEM_DEFAULTS = (
+    objects.TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY),
+    objects.TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY),
+)
+
+Counts = npt.NDArray[np.int64]
+_SKIP = Status(Code.SKIP)
+_IGNORED = -1
+"""Raw score of a candidate that lacks a topology key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint of a pod. `own`: 1 if the pod matches the selector itself."""
+
+    max_skew: int
+    key: str
+    matcher: Matcher
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+    own: int
+
+
+class _Domains:
+    """What one constraint counts. `counts`: by domain, over eligible nodes; `there`: which domains those are in."""
+
+    __slots__ = ("counts", "eligible", "number", "there")
+
+    def __init__(self, counts: Counts, there: Mask, eligible: Mask) -> None:
+        self.counts = counts
+        self.there = there
+        self.eligible = eligible
+        self.number = int(np.count_nonzero(there))
+
+    def least(self, min_domains: int) -> int | None:
+        """The global minimum; None where no node is eligible at all."""
+        if self.number < min_domains:
+            return 0
+        return int(self.counts[self.there].min()) if self.number else None
+
+
+class PodTopologySpread(FilterPlugin, ScorePlugin):
+    """Topology spread constraints. Default weight 2.
+
+    `defaults` are for pods that have none of their own; `system` says that they are the built-in ones.
+    """
+
+    name = "PodTopologySpread"
+    scope: ClassVar[Scope] = Scope.CLUSTER
+    incremental: ClassVar[bool] = True
+    normalizes: ClassVar[bool] = True
+
+    def __init__(
+        self, defaults: Sequence[objects.TopologySpreadConstraint] = SYSTEM_DEFAULTS, *, system: bool = True
+    ) -> None:
+        self._defaults = tuple(defaults)
+        self._system = system
+        self._filtering_defaults = any(c.when_unsatisfiable == DO_NOT_SCHEDULE for c in self._defaults)
+
+    # -- filter ------------------------------------------------------------------------------------
+
+    def concerns(self, state: CycleState) -> bool:
+        """The pod has constraints that filter."""
+        if not state.signature.spread and not (self._filtering_defaults and state.cluster.selecting):
+            return False
+        return bool(self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE))
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Count by domain, in the present view."""
+        if not self.concerns(state):
+            return _SKIP
+        constraints = self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE)
+        labelled = _labelled(state.cluster, constraints)
+        state.data[self.name] = [_domains(state, constraint, labelled) for constraint in constraints]
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """See `FilterPlugin.add_pod`."""
+        return self._count(state, pod, row, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """See `FilterPlugin.remove_pod`."""
+        return self._count(state, pod, row, -1)
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`. The first constraint that fails decides whether it is curable."""
+        codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
+        for constraint, counted in self._counted(state):
+            here = state.cluster.kinship.domains(constraint.key)[0][rows]
+            open_ = codes == 0
+            codes[open_ & (here == 0)] = UNRESOLVABLE
+            least = counted.least(constraint.min_domains)
+            if least is not None:
+                skewed = counted.counts[here] + constraint.own - least > constraint.max_skew
+                codes[open_ & (here > 0) & skewed] = UNSCHEDULABLE
+        return codes
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        codes = self.filter(state, rows)
+        return [(NO_LABEL, codes == UNRESOLVABLE), (NOT_SPREAD, codes == UNSCHEDULABLE)]
+
+    def _counted(self, state: CycleState) -> list[tuple[Constraint, _Domains]]:
+        counted = state.data[self.name]
+        assert isinstance(counted, list)
+        constraints = self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE)
+        return list(zip(constraints, counted, strict=True))
+
+    def _count(self, state: CycleState, pod: PodRecord, row: int, by: int) -> bool:
+        kinship = state.cluster.kinship
+        counts = False
+        for constraint, counted in self._counted(state):
+            if counted.eligible[row] and kinship.accepted((constraint.matcher,), pod):
+                counted.counts[kinship.domains(constraint.key)[0][row]] += by
+                counts = True
+        return counts
+
+    # -- score -------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState) -> bool:
+        """The pod has constraints that score."""
+        if not state.signature.spread and not (self._defaults and state.cluster.selecting):
+            return False
+        return bool(self._constraints(state.cluster, state.pod, SCHEDULE_ANYWAY))
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """How full the domains of each node are, weighted, before normalizing; `rows` are all the candidates."""
+        cluster, kinship = state.cluster, state.cluster.kinship
+        constraints = self._constraints(cluster, state.pod, SCHEDULE_ANYWAY)
+        all_keys = bool(state.signature.spread) or not self._system
+        labelled = _labelled(cluster, constraints) if all_keys else cluster.nodes.alive[: len(cluster.nodes)]
+        candidates = labelled[rows]
+        count = int(np.count_nonzero(candidates))
+        total = np.zeros(len(candidates), dtype=np.float64)
+        for constraint in constraints:
+            domains = _or_empty(cluster, constraint.key, kinship.domains(constraint.key)[0])
+            here = domains[rows]
+            pods = kinship.counts((constraint.matcher,))
+            if constraint.key == HOSTNAME:
+                size, inside = count, pods[rows]
+            else:
+                eligible = labelled & _eligible(cluster.nodes, state.signature, constraint)
+                sums = np.bincount(domains, weights=np.where(eligible, pods, 0))
+                size, inside = len(np.unique(here[candidates])), sums[here].astype(np.int64)
+            part = inside * math.log(size + 2) + (constraint.max_skew - 1)
+            total += np.where(kinship.domains(constraint.key)[0][rows] > 0, part, 0.0)
+        floor = np.floor(total)
+        rounded: Scores = (floor + (total - floor >= 0.5)).astype(np.int64)
+        rounded[~candidates] = _IGNORED
+        return rounded
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        """The emptiest is best; candidates without the labels get 0."""
+        ranked = scores != _IGNORED
+        if not ranked.any():
+            return np.zeros_like(scores)
+        low, high = int(scores[ranked].min()), int(scores[ranked].max())
+        if high == 0:
+            high = low = 1
+            scores = np.ones_like(scores)
+        normalized: Scores = np.where(ranked, MAX_NODE_SCORE * (high + low - scores) // high, 0)
+        return normalized
+
+    # -- constraints -------------------------------------------------------------------------------
+
+    def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[Constraint, ...]:
+        """The pod's constraints of one kind, compiled once per kin, signature and owner."""
+        kin = cluster.kinship.kin(pod)
+        stated = pod.signature.spread
+        version = -1 if stated else cluster.selecting.version
+        key = (self.name, pod.signature.id if stated else id(self), action, None if stated else pod.owner)
+        known = kin.memo.get(key)
+        if known is not None and isinstance(known, tuple) and known[0] == version:
+            found: tuple[Constraint, ...] = known[1]
+            return found
+        if stated:
+            found = tuple(_compiled(c, pod, None) for c in stated if c.when_unsatisfiable == action)
+        else:
+            found = ()
+            wanted = [c for c in self._defaults if c.when_unsatisfiable == action]
+            selector = cluster.selecting.default_selector(pod.namespace, pod.labels, pod.owner) if wanted else None
+            if selector is not None:
+                found = tuple(_compiled(c, pod, selector) for c in wanted)
+        kin.memo[key] = (version, found)
+        return found
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def events(self) -> Hints:
+        """Pods of the selectors come, change or go; nodes with the topology labels."""
+        counted = self._is_counted
+        return {
+            EventKind.POD_PLACED: counted,
+            EventKind.POD_GONE: counted,
+            EventKind.POD_TERMINATING: counted,
+            EventKind.POD_RELABELED: _same_namespace,
+            EventKind.NODE_ADDED: self._has_the_labels(),
+            EventKind.NODE_CHANGED: always,
+            EventKind.NODE_REMOVED: always,
+            EventKind.NAMESPACE_CHANGED: always,
+        }
+
+    def _is_counted(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+        other = event.pod
+        if other is None:
+            return True
+        return other.namespace == pod.namespace and any(
+            constraint.matcher.selector.matches(other.labels)
+            for constraint in self._constraints(cluster, pod, DO_NOT_SCHEDULE)
+        )
+
+    def _has_the_labels(self) -> Hint:
+        def hint(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+            labels = cluster.nodes.labels[event.row]
+            return all(c.key in labels for c in self._constraints(cluster, pod, DO_NOT_SCHEDULE))
+
+        return hint
+
+
+def _same_namespace(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    return event.pod is None or event.pod.namespace == pod.namespace
+
+
+def _compiled(stated: objects.TopologySpreadConstraint, pod: PodRecord, default: Selector | None) -> Constraint:
+    if default is not None:
+        selector = default
+    else:
+        selector = compile_label_selector(stated.label_selector)
+        selector = merged_with_keys(selector, stated.match_label_keys or (), (), pod.labels)
+    counted = NOTHING if selector.everything else selector
+    return Constraint(
+        max_skew=stated.max_skew,
+        key=stated.topology_key,
+        matcher=Matcher(frozenset((pod.namespace,)), NOTHING, counted, staying=True),
+        min_domains=stated.min_domains if stated.min_domains is not None else 1,
+        honors_affinity=stated.node_affinity_policy != "Ignore",
+        honors_taints=stated.node_taints_policy == "Honor",
+        own=int(selector.matches(pod.labels)),
+    )
+
+
+def _labelled(cluster: ClusterState, constraints: Sequence[Constraint]) -> Mask:
+    """`bool[rows]`: live nodes with the topology keys of all constraints."""
+    mask = cluster.nodes.alive[: len(cluster.nodes)].copy()
+    for constraint in constraints:
+        mask &= cluster.kinship.domains(constraint.key)[0] > 0
+    return mask
+
+
+def _domains(state: CycleState, constraint: Constraint, labelled: Mask) -> _Domains:
+    kinship: Kinship = state.cluster.kinship
+    eligible = labelled & _eligible(state.cluster.nodes, state.signature, constraint)
+    counts = by_domain(kinship, constraint.key, np.where(eligible, kinship.counts((constraint.matcher,)), 0))
+    there = np.zeros(len(counts), dtype=np.bool_)
+    there[kinship.domains(constraint.key)[0][eligible]] = True
+    return _Domains(counts, there, eligible)
+
+
+def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Constraint) -> Mask:
+    """`bool[rows]`: what the inclusion policies leave; kept with the signature until a node changes."""
+    key = f"PodTopologySpread/{constraint.honors_affinity}/{constraint.honors_taints}"
+    version = (nodes.static_version, len(nodes))
+    known = signature.memo.get(key)
+    if isinstance(known, tuple) and known[0] == version:
+        mask: Mask = known[1]
+        return mask
+    mask = np.ones(len(nodes), dtype=np.bool_)
+    if constraint.honors_affinity:
+        mask &= required_mask(nodes, signature)
+    if constraint.honors_taints:
+        rejects = np.array([untolerated(signature, taints) for taints in nodes.taint_sets], dtype=np.bool_)
+        mask &= ~rejects[nodes.taint_set[: len(nodes)]]
+    signature.memo[key] = (version, mask)
+    return mask
+
+
+def _or_empty(cluster: ClusterState, key: str, domains: Counts) -> Counts:
+    """Where scoring looks up a domain, a node without the label counts as one whose label is empty."""
+    empty = cluster.nodes.label_column(key)[1].get("")
+    return domains if empty is None else np.where(domains == 0, empty + 1, domains)

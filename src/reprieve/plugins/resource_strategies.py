@@ -1,0 +1,89 @@
+"""How NodeResourcesFit ranks nodes by the resources a pod would leave free or use up.
+
+A strategy looks at each of its resources by itself - what would be used with the pod there, of what the node has - and
+takes the weighted mean.  Nodes that have none of a resource are judged by the others, and so is an extended resource
+that the pod does not ask for.  All in integers, as upstream (kubernetes/kubernetes
+pkg/scheduler/framework/plugins/noderesources).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.framework.plugin import MAX_NODE_SCORE
+
+Amounts = npt.NDArray[np.int64]
+ByResource = Callable[[Amounts, Amounts], Amounts]
+"""(used with the pod: int64[n], allocatable: int64[n] >= 1) -> 0..100: int64[n]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A formula by resource. `skips_zero`: resources that score 0 do not count, and the mean is rounded to nearest."""
+
+    by_resource: ByResource
+    skips_zero: bool = False
+
+    def mean(self, scored: Sequence[tuple[int, Amounts, Amounts]], count: int) -> Amounts:
+        """`int64[count]`: weighted mean of (weight, used with the pod, allocatable); 0 where nothing counts."""
+        total = np.zeros(count, dtype=np.int64)
+        weights = np.zeros(count, dtype=np.int64)
+        for weight, used, have in scored:
+            score = self.by_resource(used, np.maximum(have, 1))
+            counts = have > 0
+            if self.skips_zero:
+                counts = counts & (score > 0)
+            total += np.where(counts, weight * score, 0)
+            weights += weight * counts
+        if not self.skips_zero:
+            plain: Amounts = total // np.maximum(weights, 1)
+            return plain
+        mean = total.astype(np.float64) / np.maximum(weights, 1)
+        rounded: Amounts = np.floor(mean + 0.5).astype(np.int64)
+        return rounded
+
+
+def _least_allocated(used: Amounts, have: Amounts) -> Amounts:
+    free: Amounts = np.maximum(have - used, 0) * MAX_NODE_SCORE // have
+    return free
+
+
+def _most_allocated(used: Amounts, have: Amounts) -> Amounts:
+    """More than there is counts as all of it: pods without requests count something in scoring."""
+    share: Amounts = np.minimum(used, have) * MAX_NODE_SCORE // have
+    return share
+
+
+LEAST_ALLOCATED = Strategy(_least_allocated)
+MOST_ALLOCATED = Strategy(_most_allocated)
+
+
+def requested_to_capacity_ratio(shape: Sequence[tuple[int, int]]) -> Strategy:
+    """A broken line through (utilization 0..100, score 0..10), flat outside; scores are scaled to 0..100.
+
+    `shape` is in ascending order of utilization and not empty.
+    """
+    table = np.array([_on_the_line(shape, percent) for percent in range(101)], dtype=np.int64)
+
+    def by_resource(used: Amounts, have: Amounts) -> Amounts:
+        percent = np.where(used >= have, 100, np.maximum(used, 0) * 100 // have)
+        scores: Amounts = table[percent]
+        return scores
+
+    return Strategy(by_resource, skips_zero=True)
+
+
+def _on_the_line(shape: Sequence[tuple[int, int]], percent: int) -> int:
+    points = [(at, score * (MAX_NODE_SCORE // 10)) for at, score in shape]
+    for index, (at, score) in enumerate(points):
+        if percent <= at:
+            if index == 0:
+                return score
+            before, start = points[index - 1]
+            rise = (score - start) * (percent - before)
+            # Truncated towards zero, also where the line falls.
+            step = abs(rise) // (at - before)
+            return start + (step if rise >= 0 else -step)
+    return points[-1][1]

@@ -1,0 +1,241 @@
+"""The args of in-tree plugins in a configuration file, checked and turned into plugins (scheduling.md 6).
+
+Names, defaults and limits are those of `kubescheduler.config.k8s.io/v1`.  An arg that cannot be used is a
+`ConfigurationError` (or a msgspec one) whose path starts at the plugin's args.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from reprieve.api import objects
+from reprieve.api.selectors import SelectorError, compile_node_selector, compile_node_term
+from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import Plugin
+from reprieve.plugins.inter_pod_affinity import InterPodAffinity
+from reprieve.plugins.node_affinity import NodeAffinity
+from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
+from reprieve.plugins.node_resources_fit import NodeResourcesFit
+from reprieve.plugins.pod_topology_spread import (
+    DO_NOT_SCHEDULE,
+    SCHEDULE_ANYWAY,
+    SYSTEM_DEFAULTS,
+    PodTopologySpread,
+)
+from reprieve.plugins.resource_strategies import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    Strategy,
+    requested_to_capacity_ratio,
+)
+from reprieve.preemption.default_preemption import DefaultPreemption
+
+Args = Mapping[str, Any]
+
+
+class _Args(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of all args."""
+
+    api_version: str = ""
+    kind: str = ""
+
+
+class _ResourceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    weight: int = 1
+
+
+_CPU_AND_MEMORY = (_ResourceSpec(name="cpu"), _ResourceSpec(name="memory"))
+
+
+class _Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    utilization: int
+    score: int
+
+
+class _Ratio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    shape: tuple[_Point, ...] = ()
+
+
+class _ScoringStrategy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    type: str = "LeastAllocated"
+    resources: tuple[_ResourceSpec, ...] = _CPU_AND_MEMORY
+    requested_to_capacity_ratio: _Ratio | None = None
+
+
+class _FitArgs(_Args, frozen=True, kw_only=True):
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: _ScoringStrategy = _ScoringStrategy()
+
+
+class _BalancedArgs(_Args, frozen=True, kw_only=True):
+    resources: tuple[_ResourceSpec, ...] = _CPU_AND_MEMORY
+
+
+class _PreemptionArgs(_Args, frozen=True, kw_only=True):
+    """Accepted; every node is a candidate, nothing is sampled (preemption.md 3)."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+
+class _AffinityArgs(_Args, frozen=True, kw_only=True):
+    added_affinity: objects.NodeAffinity | None = None
+
+
+class _InterPodArgs(_Args, frozen=True, kw_only=True):
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+class _DefaultConstraint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: dict[str, Any] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class _SpreadArgs(_Args, frozen=True, kw_only=True):
+    default_constraints: tuple[_DefaultConstraint, ...] = ()
+    defaulting_type: str = "System"
+
+
+# -- resources ------------------------------------------------------------------------------------------------------
+
+
+def node_resources_fit(_gates: FeatureGates, args: Args) -> Plugin:
+    """NodeResourcesFitArgs."""
+    found = msgspec.convert(args, _FitArgs)
+    for index, group in enumerate(found.ignored_resource_groups):
+        if "/" in group:
+            raise ConfigurationError(f"ignoredResourceGroups[{index}]", "resource group name can't contain '/'")
+    chosen = found.scoring_strategy
+    resources = _weighted(chosen.resources, "scoringStrategy.resources")
+    return NodeResourcesFit(
+        resources,
+        _strategy(chosen),
+        ignored=found.ignored_resources,
+        ignored_groups=found.ignored_resource_groups,
+    )
+
+
+def _strategy(chosen: _ScoringStrategy) -> Strategy:
+    if chosen.type == "LeastAllocated":
+        return LEAST_ALLOCATED
+    if chosen.type == "MostAllocated":
+        return MOST_ALLOCATED
+    if chosen.type != "RequestedToCapacityRatio":
+        known = "LeastAllocated, MostAllocated or RequestedToCapacityRatio"
+        raise ConfigurationError("scoringStrategy.type", f"{chosen.type!r}: want {known}")
+    where = "scoringStrategy.requestedToCapacityRatio.shape"
+    shape = chosen.requested_to_capacity_ratio.shape if chosen.requested_to_capacity_ratio is not None else ()
+    if not shape:
+        raise ConfigurationError(where, "at least one point must be specified")
+    for index, point in enumerate(shape):
+        if not 0 <= point.utilization <= 100:
+            raise ConfigurationError(f"{where}[{index}].utilization", f"{point.utilization}: not in range 0 to 100")
+        if not 0 <= point.score <= 10:
+            raise ConfigurationError(f"{where}[{index}].score", f"{point.score}: not in range 0 to 10")
+        if index and point.utilization <= shape[index - 1].utilization:
+            raise ConfigurationError(f"{where}[{index}].utilization", "values must be sorted in increasing order")
+    return requested_to_capacity_ratio([(point.utilization, point.score) for point in shape])
+
+
+def _weighted(resources: Sequence[_ResourceSpec], where: str) -> tuple[tuple[str, int], ...]:
+    """(name, weight) pairs; none given means cpu and memory, a weight of 0 means 1."""
+    found = []
+    for index, resource in enumerate(resources or _CPU_AND_MEMORY):
+        weight = resource.weight or 1
+        if not 1 <= weight <= 100:
+            raise ConfigurationError(
+                f"{where}[{index}].weight", f"resource weight of {resource.name} not in valid range [1, 100]"
+            )
+        found.append((resource.name, weight))
+    return tuple(found)
+
+
+def node_resources_balanced(_gates: FeatureGates, args: Args) -> Plugin:
+    """NodeResourcesBalancedAllocationArgs."""
+    resources = _weighted(msgspec.convert(args, _BalancedArgs).resources, "resources")
+    for index, (name, weight) in enumerate(resources):
+        if weight != 1:
+            raise ConfigurationError(f"resources[{index}].weight", f"resource weight of {name} should be 1")
+    return NodeResourcesBalancedAllocation([name for name, _ in resources])
+
+
+# -- affinity and spread --------------------------------------------------------------------------------------------
+
+
+def node_affinity(_gates: FeatureGates, args: Args) -> Plugin:
+    """NodeAffinityArgs."""
+    added = msgspec.convert(args, _AffinityArgs).added_affinity
+    if added is not None:
+        try:
+            if added.required_during_scheduling_ignored_during_execution is not None:
+                compile_node_selector(added.required_during_scheduling_ignored_during_execution)
+            for preferred in added.preferred_during_scheduling_ignored_during_execution:
+                compile_node_term(preferred.preference)
+        except SelectorError as error:
+            raise ConfigurationError("addedAffinity", str(error)) from None
+    return NodeAffinity(added)
+
+
+def inter_pod_affinity(_gates: FeatureGates, args: Args) -> Plugin:
+    """InterPodAffinityArgs."""
+    found = msgspec.convert(args, _InterPodArgs)
+    weight = found.hard_pod_affinity_weight
+    if not 0 <= weight <= 100:
+        raise ConfigurationError("hardPodAffinityWeight", f"{weight}: not in valid range [0-100]")
+    return InterPodAffinity(hard_weight=weight, ignore_preferred=found.ignore_preferred_terms_of_existing_pods)
+
+
+def pod_topology_spread(_gates: FeatureGates, args: Args) -> Plugin:
+    """PodTopologySpreadArgs."""
+    found = msgspec.convert(args, _SpreadArgs)
+    if found.defaulting_type not in ("System", "List"):
+        raise ConfigurationError("defaultingType", f"{found.defaulting_type!r}: want System or List")
+    if found.defaulting_type == "System":
+        if found.default_constraints:
+            raise ConfigurationError("defaultConstraints", "when .defaultingType is System, must be empty")
+        return PodTopologySpread(SYSTEM_DEFAULTS)
+    return PodTopologySpread(
+        [_default(c, f"defaultConstraints[{index}]") for index, c in enumerate(found.default_constraints)],
+        system=False,
+    )
+
+
+def _default(found: _DefaultConstraint, where: str) -> objects.TopologySpreadConstraint:
+    if found.max_skew <= 0:
+        raise ConfigurationError(f"{where}.maxSkew", f"{found.max_skew}: must be greater than zero")
+    if not found.topology_key:
+        raise ConfigurationError(f"{where}.topologyKey", "can not be empty")
+    if found.when_unsatisfiable not in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
+        known = f"want {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}"
+        raise ConfigurationError(f"{where}.whenUnsatisfiable", f"{found.when_unsatisfiable!r}: {known}")
+    if found.label_selector is not None:
+        message = "constraint must not define a selector, as they deduced for each pod"
+        raise ConfigurationError(f"{where}.labelSelector", message)
+    return objects.TopologySpreadConstraint(
+        max_skew=found.max_skew,
+        topology_key=found.topology_key,
+        when_unsatisfiable=found.when_unsatisfiable,
+        min_domains=found.min_domains,
+        node_affinity_policy=found.node_affinity_policy or "Honor",
+        node_taints_policy=found.node_taints_policy or "Ignore",
+    )
+
+
+# -- preemption -----------------------------------------------------------------------------------------------------
+
+
+def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
+    """DefaultPreemptionArgs."""
+    msgspec.convert(args, _PreemptionArgs)
+    return DefaultPreemption(group_policy=gates.pod_group_preemption_policy)
