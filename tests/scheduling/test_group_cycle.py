@@ -181,6 +181,17 @@ def test_7_while_victims_leave_the_group_says_what_it_waits_for() -> None:
     assert world.virtual.rejections == {}
 
 
+def test_7_tried_again_while_victims_leave_the_group_still_waits_for_them() -> None:
+    """observability.md: the message stays "while victims leave", whatever wakes the group meanwhile."""
+    running = [pod(f"low-{i}", cpu=1, node="n", grace=10 + 40 * i) for i in range(2)]
+    world = World(node("n", cpu=2), *running, *gang("crew", 2, cpu=1, priority=5)).drain()
+    world.virtual.until(world.now + 20)
+    assert world.pending == ["crew-0", "crew-1"]
+    assert world.engine.attempts == 2
+    assert world.condition("crew") == (False, "Unschedulable", WAITING)
+    assert world.settle().condition("crew") == (True, "Scheduled", "")
+
+
 def test_7_once_true_never_false_again() -> None:
     """observability.md: "Once True never False again"."""
     world = World(node("n", cpu=1), *gang("crew", 2, min_count=1, cpu=1)).settle()

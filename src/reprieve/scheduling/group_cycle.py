@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import PodGroupAssignment, PodGroupAttempt, PostFilterResult, TieBreaker
-from reprieve.preemption.outcome import GROUP_MEMBER, Preemption
+from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, Preemption
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
     SCHEDULER_ERROR,
@@ -208,11 +208,14 @@ def _reject(
     *,
     clear: bool,
 ) -> Decision:
+    # Tried again while its victims still leave, a group is still waiting for them (observability.md, "Conditions").
+    waits = texts and texts[-1] == TERMINATING
+    message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([GROUP_UNSCHEDULABLE, *texts])
     return Decision(
         key=key,
         result=Result.UNSCHEDULABLE,
         rejections=_rejections(pods, found, group_failed=True),
-        condition=GroupCondition(group.key, False, UNSCHEDULABLE, ", ".join([GROUP_UNSCHEDULABLE, *texts])),
+        condition=GroupCondition(group.key, False, UNSCHEDULABLE, message),
         cleared=tuple(pod for pod in pods if pod.nominated >= 0) if clear else (),
         diagnosis=next(iter(found.failed.values()), None),
         rejected_by=frozenset(found.rejected_by),
