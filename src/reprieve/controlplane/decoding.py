@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from reprieve.controlplane import errors
 from reprieve.controlplane.conversion import complete_event
 from reprieve.controlplane.defaulting import apply_defaults
@@ -141,7 +143,5 @@ class Decoder:
 
     @staticmethod
     def _unfit_patch(obj: Json, why: str) -> StatusError:
-        import msgspec
-
         shown = msgspec.json.encode(obj).decode()[:_SHOWN].replace("\\", "\\\\").replace('"', '\\"')
         return errors.invalid("", "", "", [Cause("FieldValueInvalid", f'Invalid value: "{shown}": {why}', "patch")])

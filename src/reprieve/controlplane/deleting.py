@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import SYSTEM, User
 from reprieve.controlplane.clock import parse_stamp, stamp
+from reprieve.controlplane.conversion import to_storage
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.storage import Stored
+from reprieve.controlplane.writing import Outcome, WriteOptions
 
 if TYPE_CHECKING:
-    from reprieve.controlplane.registry import Outcome, Registry
+    from reprieve.controlplane.registry import Registry
 
 Json = dict[str, Any]
 Propagation = Literal["Orphan", "Background", "Foreground"]
@@ -62,15 +64,13 @@ class Deletion:
 
     def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
         """Stage the DELETE of one object; raises 404, 409, or what admission says."""
-        from reprieve.controlplane.registry import Outcome, WriteOptions
-
         registry = self._registry
         state = registry.head(kind, namespace, name)
         if state is None:
             raise errors.not_found(kind.plural, kind.group, name)
         old = registry.view(kind, state)
-        self._check_preconditions(kind, name, old["metadata"], options)
-        request = registry._request(
+        self.check_preconditions(kind, name, old["metadata"], options)
+        request = registry.admission_request(
             "DELETE",
             kind,
             namespace,
@@ -81,7 +81,7 @@ class Deletion:
             WriteOptions(user=options.user, dry_run=options.dry_run),
         )
         registry.chain.validate(request)
-        new = copy.deepcopy(old)
+        new = registry.view(kind, state)
         if not self._mark(kind, new, options):
             return Outcome(old)
         # Without grace and finalizers an object goes as it is, without ever being seen terminating.
@@ -97,23 +97,18 @@ class Deletion:
         # Kinds without grace go in one step: watchers see the last living state. Pods show their last
         # terminating state first (MODIFIED, then DELETED with one more revision).
         two_steps = not gone or (kind.graceful and new != old)
-        stored_form = self._stored(kind, new)
+        stored_form = to_storage(kind, new)
         if two_steps:
             if new == old:
                 return
-            state = store.put(state.resource, state.namespace, state.name, copy.deepcopy(stored_form), state)
+            state = store.put(state.resource, state.namespace, state.name, {**stored_form}, state)
             new["metadata"]["resourceVersion"] = str(state.revision)
         if gone:
             last = store.delete(state)
             new["metadata"]["resourceVersion"] = str(last.revision)
 
-    @staticmethod
-    def _stored(kind: Kind, obj: Json) -> Json:
-        from reprieve.controlplane.conversion import to_storage
-
-        return to_storage(kind, obj)
-
-    def _check_preconditions(self, kind: Kind, name: str, metadata: Json, options: DeleteOptions) -> None:
+    def check_preconditions(self, kind: Kind, name: str, metadata: Json, options: DeleteOptions) -> None:
+        """Raise 409 unless uid and resourceVersion are those the caller expects."""
         pairs = (
             ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
             ("ResourceVersion", options.resource_version, metadata["resourceVersion"], "modified"),

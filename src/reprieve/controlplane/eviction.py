@@ -49,7 +49,7 @@ def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, opt
         if budgets and not _tolerated_unhealthy(pod, budgets[0]):
             _take_disruption(registry, budgets[0], name, options, dry_run=deletion.dry_run)
     # The preconditions of the delete have to hold before the pod is marked.
-    registry._deletion._check_preconditions(kind, name, pod["metadata"], deletion)
+    registry.deletion.check_preconditions(kind, name, pod["metadata"], deletion)
     if not deletion.dry_run:
         _mark(registry, pod)
         pod_state = registry.store.put(state.resource, namespace, name, pod, state)

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from reprieve.api.errors import FieldError
 from reprieve.controlplane import errors, patching, rules
-from reprieve.controlplane.admission_chain import SYSTEM, Chain, Operation, Request, User
+from reprieve.controlplane.admission_chain import Chain, Operation, Request
 from reprieve.controlplane.advice import warnings_about
 from reprieve.controlplane.clock import Clock
 from reprieve.controlplane.conversion import differs, from_storage, to_storage
@@ -33,38 +32,13 @@ from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.selectors import Selection, select
 from reprieve.controlplane.storage import CompactedError, Store, Stored
 from reprieve.controlplane.storage.store import as_object
+from reprieve.controlplane.writing import Outcome, PatchType, WriteOptions, internal_options
+
+__all__ = ["Outcome", "PatchType", "Registry", "WriteOptions", "internal_options"]
 
 Json = dict[str, Any]
-PatchType = Literal["json", "merge", "strategic", "apply"]
 _NAME_ATTEMPTS = 8
 _LONGEST_PREFIX = 58
-
-
-@dataclass
-class WriteOptions:
-    """How a write is to be done; ``warnings`` collects what the client should be told.
-
-    ``manager`` owns the fields written. ``validation`` says what unknown and duplicate fields lead to.
-    """
-
-    user: User = SYSTEM
-    manager: str = "kube-apiserver"
-    dry_run: bool = False
-    validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
-    force: bool = False
-    warnings: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The object a write led to, in the version of the request; ``created`` tells 201 from 200.
-
-    ``deleted``: the write removed the last finalizer (or was a DELETE) and the object is gone.
-    """
-
-    object: Json
-    created: bool = False
-    deleted: bool = False
 
 
 class Registry:
@@ -78,7 +52,7 @@ class Registry:
         self.chain = chain if chain is not None else Chain()
         self.clock = clock if clock is not None else Clock()
         self.decoder = Decoder(self.kinds)
-        self._deletion = Deletion(self)
+        self.deletion = Deletion(self)
         for kind in self.kinds:
             self.declare(kind)
 
@@ -251,7 +225,7 @@ class Registry:
     def _admit_create(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
         """Stage a create whose field ownership is settled."""
         metadata = obj["metadata"]
-        request = self._request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
+        request = self.admission_request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
         obj = self._mutated(kind, request)
         drop_gated(kind, obj)
         metadata = obj["metadata"]
@@ -260,8 +234,9 @@ class Registry:
         self._new_identity(metadata, stamp)
         before_create(kind, obj, stamp)
         generated = self._generate_name(metadata)
-        apply_identity(kind, obj)
         name = metadata.get("name", "")
+        if name:
+            apply_identity(kind, obj)
         self._refuse(kind, name, self._problems(kind, obj))
         options.warnings.extend(warnings_about(kind, obj))
         stored_form = to_storage(kind, obj)
@@ -454,7 +429,7 @@ class Registry:
                 now=self.clock.stamp(),
                 api_version=kind.api_version,
             )
-        request = self._request("UPDATE", kind, namespace, name, subresource, new, old, options)
+        request = self.admission_request("UPDATE", kind, namespace, name, subresource, new, old, options)
         new = self._mutated(kind, request)
         # Admission has no say in what this door may not touch.
         restrict(kind, new, old, subresource)
@@ -464,7 +439,7 @@ class Registry:
         stored_form = to_storage(kind, new)
         request.object = stored_form
         self.chain.validate(request)
-        gone = self._deletion.completes(kind, new)
+        gone = self.deletion.completes(kind, new)
         if not gone and new == old:
             return Outcome(self._headed(kind, new))
         if not options.dry_run:
@@ -497,11 +472,11 @@ class Registry:
 
     def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
         """Stage a DELETE."""
-        return self._deletion.delete(kind, namespace, name, options)
+        return self.deletion.delete(kind, namespace, name, options)
 
     # -- parts
 
-    def _request(
+    def admission_request(
         self,
         operation: Operation,
         kind: Kind,
@@ -512,6 +487,7 @@ class Registry:
         old: Json | None,
         options: WriteOptions,
     ) -> Request:
+        """Return what admission sees of a write: the objects in their storage form."""
         return Request(
             operation,
             self.kinds.storage_kind(kind),
@@ -632,8 +608,3 @@ class Registry:
 
 def _patch_refused(error: Any) -> StatusError:
     return StatusError(error.code, error.reason or None, error.message, {} if error.code == 422 else None)
-
-
-def internal_options(options: WriteOptions, manager: str) -> WriteOptions:
-    """Return ``options`` for a write the server does on behalf of a request (binding, quota use, budgets)."""
-    return replace(options, manager=manager, validation="Ignore")

@@ -42,14 +42,14 @@ class Discovery:
 
     def __init__(self, kinds: KindTable, server_address: str) -> None:
         self._kinds = kinds
-        self._address = server_address
+        self.address = server_address
 
     def core_versions(self) -> Json:
         """GET /api."""
         return {
             "kind": "APIVersions",
             "versions": ["v1"],
-            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address}],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": self.address}],
         }
 
     def groups(self) -> Json:

@@ -123,11 +123,33 @@ def _dump(value: Json, as_yaml: bool, pretty: bool = False) -> bytes:
     return msgspec.json.format(data, indent=2) if pretty else data
 
 
+class SharedLines:
+    """Watch events encoded a moment ago, so that many watchers of one change share its bytes; bounded."""
+
+    def __init__(self, limit: int = 8 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._size = 0
+        self._lines: dict[Any, bytes] = {}
+
+    def get(self, key: Any) -> bytes | None:
+        """Return the line of ``key`` if it is still there."""
+        return self._lines.get(key)
+
+    def put(self, key: Any, line: bytes) -> None:
+        """Remember a line; the oldest ones make room."""
+        self._lines[key] = line
+        self._size += len(line)
+        while self._size > self._limit and len(self._lines) > 1:
+            oldest = next(iter(self._lines))
+            self._size -= len(self._lines.pop(oldest))
+
+
 class Renderer:
     """Rendering for the kinds of one registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self.lines = SharedLines()
 
     # -- pieces --------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from reprieve.controlplane.admission_chain import Chain, Step
 from reprieve.controlplane.authorization import Authorizer
 from reprieve.controlplane.background import background
 from reprieve.controlplane.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
-from reprieve.controlplane.clock import Clock, parse_stamp
+from reprieve.controlplane.clock import Clock, stamp
 from reprieve.controlplane.crds import CustomResources
 from reprieve.controlplane.kubelet import KubeletOptions
 from reprieve.controlplane.registry import Registry
@@ -40,6 +40,7 @@ log = logging.getLogger("reprieve.apiserver")
 
 MEMORY = ":memory:"
 _EVENT_SWEEP = 60.0
+_SWEEP_SLICE = 200
 _SHUTDOWN_SECONDS = 3
 
 
@@ -107,9 +108,14 @@ class ControlPlane:
         """Forget Events older than their time to live."""
         while True:
             await asyncio.sleep(_EVENT_SWEEP)
-            oldest = self.registry.clock.now() - self._event_ttl
-            for state in list(self.store.heads("events")):
-                if parse_stamp(state.decode()["metadata"]["creationTimestamp"]) < oldest:
+            oldest = stamp(self.registry.clock.now() - self._event_ttl)
+            for index, state in enumerate(list(self.store.heads("events"))):
+                if index % _SWEEP_SLICE == 0:
+                    await asyncio.sleep(0)  # requests go first
+                if self.store.head("events", *state.key) is not state:
+                    continue
+                # Times in this form compare as texts.
+                if state.decode()["metadata"]["creationTimestamp"] < oldest:
                     self.store.delete(state)
             await self.store.settled()
 
@@ -160,7 +166,7 @@ class Serving:
         self.port: int = self._socket.getsockname()[1]
         host = f"[{options.host}]" if ":" in options.host else options.host
         self.url = f"{'https' if options.tls else 'http'}://{host}:{self.port}"
-        control_plane.app.discovery._address = f"{host}:{self.port}"
+        control_plane.app.discovery.address = f"{host}:{self.port}"
         self.kubeconfig = options.kubeconfig if options.kubeconfig is not None else directory / "kubeconfig"
         self._server = _Uvicorn(self._config())
         self._task: asyncio.Task[None] | None = None

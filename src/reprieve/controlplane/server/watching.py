@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +117,7 @@ class WatchStream:
         ends = loop.time() + duration
         if initial is not None:
             start = subscription.revision
-            await self._send_lines(send, [self._line(WatchEvent("ADDED", state)) for state in initial])
+            await self._send_lines(send, (self._encoded(WatchEvent("ADDED", state)) for state in initial))
             if options.initial and options.bookmarks:
                 await self._send_lines(send, [self._bookmark(start, initial_end=True)])
         else:
@@ -142,7 +142,7 @@ class WatchStream:
         await send({"type": "http.response.body", "body": b""})
 
     @staticmethod
-    async def _send_lines(send: Send, lines: list[bytes]) -> None:
+    async def _send_lines(send: Send, lines: Iterable[bytes]) -> None:
         gathered: list[bytes] = []
         size = 0
         for line in lines:
@@ -161,17 +161,21 @@ class WatchStream:
         await send({"type": "http.response.body", "body": b""})
 
     def _line(self, event: WatchEvent) -> bytes:
-        """Return the encoded event, from the state's shared lines if another watcher had it made."""
+        """Return the encoded event, the bytes another watcher had made if there are some."""
+        if self._answer.form == "table":
+            return self._encoded(event)
+        shared = self._renderer.lines
+        key = (event.state.revision, event.type, self._share_key)
+        line = shared.get(key)
+        if line is None:
+            line = self._encoded(event)
+            shared.put(key, line)
+        return line
+
+    def _encoded(self, event: WatchEvent) -> bytes:
         if self._answer.form == "table":
             return self._table_line(event)
-        state = event.state
-        if state.lines is None:
-            state.lines = {}
-        key = (event.type, *self._share_key)
-        line = state.lines.get(key)
-        if line is None:
-            line = state.lines[key] = b'{"type":"%s","object":%s}\n' % (event.type.encode(), self._object(state))
-        return line
+        return b'{"type":"%s","object":%s}\n' % (event.type.encode(), self._object(event.state))
 
     def _object(self, state: Stored) -> bytes:
         if self._answer.form == "object":

@@ -57,7 +57,7 @@ class Stored:
     asked.
     """
 
-    __slots__ = ("_fields", "_labels", "lines", "name", "namespace", "raw", "resource", "revision")
+    __slots__ = ("_fields", "_labels", "name", "namespace", "raw", "resource", "revision")
 
     def __init__(self, resource: str, namespace: str, name: str, revision: int, raw: bytes) -> None:
         self.resource = resource
@@ -67,8 +67,6 @@ class Stored:
         self.raw = raw
         self._labels: Mapping[str, str] | None = None
         self._fields: dict[str, str] | None = None
-        self.lines: dict[Any, bytes] | None = None
-        """Encoded watch lines by (type, form), shared by all watchers; dropped with the state."""
 
     @property
     def key(self) -> Key:

@@ -380,7 +380,6 @@ class Store:
             change = self._history.popleft()
             self._by_resource[change.state.resource].popleft()
             self._history_bytes -= len(change.state.raw)
-            change.state.lines = None
             if change.previous is not None:
                 superseded.append(change.previous.revision)
             if change.type == "DELETED":

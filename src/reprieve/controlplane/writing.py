@@ -1,0 +1,43 @@
+"""How a write is asked for and what it led to: the values that go into the verbs and come out of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from reprieve.controlplane.admission_chain import SYSTEM, User
+
+Json = dict[str, Any]
+PatchType = Literal["json", "merge", "strategic", "apply"]
+
+
+@dataclass
+class WriteOptions:
+    """How a write is to be done; ``warnings`` collects what the client should be told.
+
+    ``manager`` owns the fields written. ``validation`` says what unknown and duplicate fields lead to.
+    """
+
+    user: User = SYSTEM
+    manager: str = "kube-apiserver"
+    dry_run: bool = False
+    validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
+    force: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The object a write led to, in the version of the request; ``created`` tells 201 from 200.
+
+    ``deleted``: the write removed the last finalizer (or was a DELETE) and the object is gone.
+    """
+
+    object: Json
+    created: bool = False
+    deleted: bool = False
+
+
+def internal_options(options: WriteOptions, manager: str) -> WriteOptions:
+    """Return ``options`` for a write the server does on behalf of a request (binding, quota use, budgets)."""
+    return replace(options, manager=manager, validation="Ignore")
