@@ -1,6 +1,4 @@
-"""What a server has before its first request: namespaces, system priority classes; and the two base
-admission steps.
-"""
+"""What every server has: its first namespaces and priority classes, and the admission steps that are always on."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ Json = dict[str, Any]
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
+_DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SYSTEM_CLASSES = (
     (
         "system-cluster-critical",
@@ -61,6 +60,44 @@ class NamespaceLifecycle(Step):
             raise errors.forbidden("namespaces", "", request.name, "this namespace may not be deleted")
 
 
+class PodOverhead(Step):
+    """Overhead is what a RuntimeClass adds; there are none here, so a pod may not state any (recorded 182)."""
+
+    kinds = frozenset(("pods",))
+
+    def mutate(self, request: Request) -> None:
+        """Refuse a new pod that states overhead."""
+        if request.operation == "CREATE" and not request.subresource and request.new.get("spec", {}).get("overhead"):
+            why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+            raise errors.forbidden("pods", "", request.name, why)
+
+
+class KeptTolerations(Step):
+    """The tolerations every pod got at its creation are put back if an update leaves them out (recorded 238, 261)."""
+
+    kinds = frozenset(("pods",))
+
+    def mutate(self, request: Request) -> None:
+        """Append what is missing of the two."""
+        if request.operation != "UPDATE" or request.subresource or request.old is None:
+            return
+        spec = request.new.get("spec", {})
+        present = spec.get("tolerations") or []
+        lost = [
+            toleration
+            for toleration in request.old.get("spec", {}).get("tolerations") or []
+            if toleration.get("key") in _DEFAULT_TOLERATIONS
+            and toleration.get("effect") == "NoExecute"
+            and not any(_tolerates(one, toleration["key"]) for one in present)
+        ]
+        if lost:
+            spec["tolerations"] = [*present, *lost]
+
+
+def _tolerates(toleration: Json, key: str) -> bool:
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
 class SystemClasses(Step):
     """The system priority classes may not be deleted."""
 
@@ -72,6 +109,11 @@ class SystemClasses(Step):
             kind = request.kind
             why = "this is a system priority class and cannot be deleted"
             raise errors.forbidden(kind.plural, kind.group, request.name, why)
+
+
+def base_steps() -> list[Step]:
+    """Return the admission steps every server has, whatever plugins are on."""
+    return [NamespaceLifecycle(), SystemClasses(), PodOverhead(), KeptTolerations()]
 
 
 def ensure_base(registry: Registry) -> None:

@@ -253,12 +253,13 @@ class Registry:
         name = metadata["name"]
         if self.store.head(kind.storage_key, key_namespace, name) is not None:
             raise errors.already_exists(kind.plural, kind.group, name)
+        state: Stored | None = None
         if not options.dry_run:
             if kind.stored:
                 state = self.store.put(kind.storage_key, key_namespace, name, stored_form, None)
                 obj["metadata"]["resourceVersion"] = str(state.revision)
             self.chain.committed(request)
-        return Outcome(self._headed(kind, obj), created=True)
+        return Outcome(self._headed(kind, obj), created=True, state=state)
 
     def update_now(
         self,
@@ -442,6 +443,7 @@ class Registry:
         gone = self.deletion.completes(kind, new)
         if not gone and new == old:
             return Outcome(self._headed(kind, new))
+        written: Stored | None = None
         if not options.dry_run:
             if gone:
                 self.store.delete(state, copy.deepcopy(stored_form))
@@ -449,7 +451,7 @@ class Registry:
                 written = self.store.put(state.resource, namespace, name, stored_form, state)
                 new["metadata"]["resourceVersion"] = str(written.revision)
             self.chain.committed(request)
-        return Outcome(self._headed(kind, new), deleted=gone)
+        return Outcome(self._headed(kind, new), deleted=gone, state=written)
 
     def create_review(self, kind: Kind, namespace: str, review: Json, options: WriteOptions) -> Json:
         """Return a review object with its bookkeeping done; reviews are answered, never stored."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from reprieve.controlplane.admission_chain import SYSTEM, User
+from reprieve.controlplane.storage.model import Stored
 
 Json = dict[str, Any]
 PatchType = Literal["json", "merge", "strategic", "apply"]
@@ -36,6 +37,8 @@ class Outcome:
     object: Json
     created: bool = False
     deleted: bool = False
+    state: Stored | None = None
+    """What was stored, if something was: its bytes are the answer."""
 
 
 def internal_options(options: WriteOptions, manager: str) -> WriteOptions:

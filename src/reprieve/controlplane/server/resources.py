@@ -25,7 +25,7 @@ from reprieve.controlplane.security import Tokens
 from reprieve.controlplane.selectors import select
 from reprieve.controlplane.server.bodies import decode_body, decode_patch, media_type
 from reprieve.controlplane.server.listing import list_page, reach
-from reprieve.controlplane.server.negotiation import Answer, negotiate
+from reprieve.controlplane.server.negotiation import PLAIN, Answer, negotiate
 from reprieve.controlplane.server.query import list_options, parse_revision, write_options
 from reprieve.controlplane.server.rendering import Renderer, Reply
 from reprieve.controlplane.server.target import Target
@@ -187,7 +187,10 @@ class Resources:
     async def _finish(self, call: Call, outcome: Outcome, options: WriteOptions, answer: Answer) -> Reply:
         await self._registry.store.settled()
         status = 201 if outcome.created else 200
-        reply = self._renderer.one(call.kind, outcome.object, answer, call.target.query, status)
+        if outcome.state is not None and answer == PLAIN and "pretty" not in call.target.query:
+            reply = Reply(status, self._renderer.raw_object(call.kind, outcome.state))
+        else:
+            reply = self._renderer.one(call.kind, outcome.object, answer, call.target.query, status)
         reply.warnings = options.warnings
         return reply
 
@@ -217,7 +220,7 @@ class Resources:
         options = self._options(call)
         review = self._decoded(call, options)
         outcome = self._registry.create_review(call.kind, call.target.namespace, review, options)
-        _drop_empty(outcome.get("spec"))
+        _drop_empty((outcome.get("spec") or {}).get("resourceAttributes"))
         outcome["status"] = answer_review(call.kind, outcome, call.user, self._authorizer, self._tokens)
         reply = self._renderer.document(outcome, Answer(yaml=answer.yaml), call.target.query, 201)
         reply.warnings = options.warnings

@@ -25,7 +25,7 @@ from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import Chain, Step
 from reprieve.controlplane.authorization import Authorizer
 from reprieve.controlplane.background import background
-from reprieve.controlplane.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
+from reprieve.controlplane.bootstrap import base_steps, ensure_base
 from reprieve.controlplane.clock import Clock, stamp
 from reprieve.controlplane.crds import CustomResources
 from reprieve.controlplane.kubelet import KubeletOptions
@@ -85,7 +85,7 @@ class ControlPlane:
     ) -> None:
         self.store = store
         self.tokens = tokens
-        self.registry = Registry(store, chain=Chain([NamespaceLifecycle(), SystemClasses()]), clock=clock)
+        self.registry = Registry(store, chain=Chain(base_steps()), clock=clock)
         self.authorizer = Authorizer(self.registry)
         self.custom_resources = CustomResources(self.registry)
         chain = self.registry.chain

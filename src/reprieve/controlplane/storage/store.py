@@ -158,9 +158,10 @@ class Store:
 
     def heads(self, resource: str, namespace: str | None = None) -> Iterator[Stored]:
         """Yield the newest states of a resource in key order, staged ones included (for admission)."""
-        table = self._table(resource)
-        for key in self._keys(table, namespace):
-            yield table.items[key]
+        table = self._tables.get(resource)
+        if table is not None and table.items:
+            for key in self._keys(table, namespace):
+                yield table.items[key]
 
     def count(self, resource: str) -> int:
         """Return how many objects a resource has."""
