@@ -1,0 +1,482 @@
+"""Lists, watches, informers: what comes out whatever the connection does (Kubernetes API concepts, "Efficient detection
+of changes", "Streaming lists")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from reprieve.api.objects import Pod
+from reprieve.client.errors import ApiError, UnreachableError
+from reprieve.client.informer import Change, Informer, InformerOptions
+from reprieve.client.listing import RESTARTS, list_objects
+
+from .clock import FakeClock, until
+from .scripted import (
+    PODS,
+    Reply,
+    Scripted,
+    answer,
+    bookmark,
+    client_of,
+    cut,
+    event,
+    gone,
+    lines,
+    page,
+    pod,
+    scripted,
+    status,
+)
+
+EMPTY = lines(bookmark(1, end=True), then="silence")
+SILENT = lines(then="silence")
+
+
+@dataclass
+class Heard:
+    """An informer that runs, and what it told."""
+
+    informer: Informer[Pod]
+    server: Scripted
+    clock: FakeClock
+    changes: list[str] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+    def hear(self, change: Change[Pod]) -> None:
+        item = change.object
+        self.changes.append(f"{change.kind.value} {item.name}@{item.metadata.resource_version}")
+
+    def queries(self) -> list[dict[str, str]]:
+        return [dict(request.query) for request in self.server.seen]
+
+
+@asynccontextmanager
+async def informing(*replies: Reply, instant: float = 15.0, **options: Any) -> AsyncIterator[Heard]:
+    clock = FakeClock(instant=instant)
+    async with scripted(*replies) as server, client_of(server, clock=clock) as client:
+        heard: Heard
+
+        def hear(change: Change[Pod]) -> None:
+            heard.hear(change)
+
+        def complain(reason: str) -> None:
+            heard.trouble.append(reason)
+
+        informer = Informer(client, PODS, Pod, hear, options=InformerOptions(**options), on_trouble=complain)
+        heard = Heard(informer, server, clock)
+        heard.task = asyncio.create_task(informer.run())
+        try:
+            yield heard
+        finally:
+            heard.task.cancel()
+            await asyncio.gather(heard.task, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    replies: tuple[Reply, ...]
+    changes: list[str]
+    revision: str
+    asked: tuple[dict[str, str], ...] = ()
+    """Parts of the queries, request by request."""
+
+
+FIRST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+
+CASES: dict[str, Case] = {
+    "WatchList: everything there is, then changes": Case(
+        (
+            lines(
+                event("ADDED", pod("a", 3)),
+                event("ADDED", pod("b", 2)),
+                bookmark(5, end=True),
+                event("MODIFIED", pod("a", 6)),
+                event("DELETED", pod("b", 7)),
+                event("ADDED", pod("c", 8)),
+                bookmark(9),
+                then="silence",
+            ),
+        ),
+        ["added a@3", "added b@2", "updated a@6", "deleted b@7", "added c@8"],
+        "9",
+        (FIRST,),
+    ),
+    "changes while everything is sent are folded in": Case(
+        (
+            lines(
+                event("ADDED", pod("a", 3)),
+                event("MODIFIED", pod("a", 4)),
+                event("ADDED", pod("b", 2)),
+                event("DELETED", pod("b", 5)),
+                bookmark(5, end=True),
+                then="silence",
+            ),
+        ),
+        ["added a@4"],
+        "5",
+    ),
+    "a server without WatchList is listed": Case(
+        (status(422, "Invalid"), answer(page([pod("a", 3)], 4)), lines(event("ADDED", pod("b", 5)), then="silence")),
+        ["added a@3", "added b@5"],
+        "5",
+        (FIRST, {"limit": "500"}, {"resourceVersion": "4", "watch": "true"}),
+    ),
+    "a server that takes WatchList for a bad request is listed": Case(
+        (status(400, "BadRequest"), answer(page([], 4)), SILENT),
+        [],
+        "4",
+    ),
+    "a first watch cut in the middle begins anew": Case(
+        (
+            lines(event("ADDED", pod("a", 3)), then="cut"),
+            lines(event("ADDED", pod("b", 4)), bookmark(5, end=True), then="silence"),
+        ),
+        ["added b@4"],
+        "5",
+        (FIRST, FIRST),
+    ),
+    "a watch that ends resumes": Case(
+        (
+            lines(bookmark(5, end=True), event("ADDED", pod("a", 6))),
+            lines(event("MODIFIED", pod("a", 7)), then="silence"),
+        ),
+        ["added a@6", "updated a@7"],
+        "7",
+        (FIRST, {"resourceVersion": "6", "allowWatchBookmarks": "true"}),
+    ),
+    "a watch that is cut resumes after the last bookmark": Case(
+        (lines(bookmark(5, end=True), bookmark(40), then="cut"), SILENT),
+        [],
+        "40",
+        (FIRST, {"resourceVersion": "40"}),
+    ),
+    "what is sent twice is told once": Case(
+        (
+            lines(bookmark(5, end=True), event("ADDED", pod("a", 6)), event("MODIFIED", pod("a", 7)), then="cut"),
+            lines(
+                event("MODIFIED", pod("a", 7)), event("ADDED", pod("a", 6)), event("ADDED", pod("b", 8)), then="silence"
+            ),
+        ),
+        ["added a@6", "updated a@7", "added b@8"],
+        "8",
+    ),
+    "half a line is no event": Case(
+        (
+            lines(bookmark(5, end=True), b'{"type":"ADDED","object":{"metadata":{"name":"a","re', then="cut"),
+            lines(event("ADDED", pod("a", 6)), then="silence"),
+        ),
+        ["added a@6"],
+        "6",
+        (FIRST, {"resourceVersion": "5"}),
+    ),
+    "a line in pieces is one event": Case(
+        (
+            lines(
+                bookmark(5, end=True),
+                b'{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a",',
+                b'"namespace":"default","resourceVersion":"6"}}}',
+                b"\n\n",
+                then="silence",
+            ),
+        ),
+        ["added a@6"],
+        "6",
+    ),
+    "410 starts over, what was missed becomes changes": Case(
+        (
+            lines(
+                event("ADDED", pod("gone", 2)),
+                event("ADDED", pod("same", 3)),
+                event("ADDED", pod("other", 4)),
+                bookmark(5, end=True),
+            ),
+            lines(gone()),
+            lines(
+                event("ADDED", pod("same", 3)),
+                event("ADDED", pod("other", 44)),
+                event("ADDED", pod("new", 45)),
+                bookmark(50, end=True),
+                then="silence",
+            ),
+        ),
+        ["added gone@2", "added same@3", "added other@4", "deleted gone@2", "updated other@44", "added new@45"],
+        "50",
+        (FIRST, {"resourceVersion": "5"}, FIRST),
+    ),
+    "410 as an answer starts over too": Case(
+        (lines(bookmark(5, end=True)), status(410, "Gone"), lines(bookmark(9, end=True), then="silence")),
+        [],
+        "9",
+        (FIRST, {"resourceVersion": "5"}, FIRST),
+    ),
+    "another object of the same name is another object": Case(
+        (
+            lines(event("ADDED", pod("a", 2, uid="1")), bookmark(5, end=True)),
+            lines(gone()),
+            lines(event("ADDED", pod("a", 9, uid="2")), bookmark(9, end=True), then="silence"),
+        ),
+        ["added a@2", "deleted a@2", "added a@9"],
+        "9",
+    ),
+    "a server restored from a backup is behind: start over": Case(
+        (
+            lines(event("ADDED", pod("a", 99)), bookmark(100, end=True)),
+            status(504, "Timeout", "Too large resource version: 100, current: 40"),
+            lines(
+                event("ADDED", pod("a", 30)), bookmark(40, end=True), event("MODIFIED", pod("a", 41)), then="silence"
+            ),
+        ),
+        ["added a@99", "updated a@30", "updated a@41"],
+        "41",
+        (FIRST, {"resourceVersion": "100"}, FIRST),
+    ),
+    "garbage cuts the watch; garbage again is gone around": Case(
+        (
+            lines(event("ADDED", pod("a", 2)), bookmark(5, end=True), b"<html>\n", then="silence"),
+            lines(b'{"type":"ADDED"}\n', then="silence"),
+            lines(b'{"type":"WHAT","object":{}}\n', then="silence"),
+            lines(event("ADDED", pod("a", 2)), bookmark(9, end=True), then="silence"),
+        ),
+        ["added a@2"],
+        "9",
+        (FIRST, {"resourceVersion": "5"}, FIRST, FIRST),
+    ),
+    "refusals and cuts are tried again": Case(
+        (status(500), status(429, retry_after=3), cut, status(503), lines(bookmark(5, end=True), then="silence")),
+        [],
+        "5",
+        (FIRST, FIRST, FIRST, FIRST, FIRST),
+    ),
+    "a deletion of something unknown is nothing": Case(
+        (lines(bookmark(5, end=True), event("DELETED", pod("a", 6)), then="silence"),),
+        [],
+        "6",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_informer(name: str) -> None:
+    case = CASES[name]
+
+    async def run() -> None:
+        async with informing(*case.replies) as heard:
+            await until(lambda: heard.informer.revision == case.revision and heard.changes == case.changes)
+            await until(lambda: len(heard.server.seen) >= len(case.asked))
+            assert heard.informer.synced
+            for query, part in zip(heard.queries(), case.asked, strict=False):
+                assert part.items() <= query.items()
+            kept = {f"{item.name}@{item.metadata.resource_version}" for item in heard.informer.objects.values()}
+            told: dict[str, str] = {}
+            for change in heard.changes:
+                what, _, which = change.partition(" ")
+                told.pop(which.split("@")[0], None)
+                if what != "deleted":
+                    told[which.split("@")[0]] = which
+            assert kept == set(told.values())
+
+    asyncio.run(run())
+
+
+def test_a_silent_connection_is_cut_and_resumed() -> None:
+    """Nothing in 180 s: the connection may be dead without anybody saying so. Bytes start the count anew."""
+    more = asyncio.Event
+
+    async def run() -> None:
+        released = more()
+        first = lines(bookmark(5, end=True), then="silence", hold=released.wait())
+        async with informing(first, lines(event("ADDED", pod("a", 6)), then="silence")) as heard:
+            await until(lambda: heard.informer.synced and heard.clock.sleeping)
+            heard.clock.advance(179.0)
+            assert len(heard.server.seen) == 1
+            heard.clock.advance(1.5)
+            await until(lambda: heard.changes == ["added a@6"])
+            assert heard.queries()[1]["resourceVersion"] == "5"
+            assert "silent for 180 s" in heard.trouble[0]
+            released.set()
+
+    asyncio.run(run())
+
+
+def test_a_server_that_ignores_sendinitialevents_is_listed() -> None:
+    """Older servers send what there is and then nothing: the end of the first events never comes."""
+
+    async def run() -> None:
+        first = lines(event("ADDED", pod("a", 3)), then="silence")
+        async with informing(first, answer(page([pod("a", 3)], 4)), SILENT) as heard:
+            await until(lambda: heard.server.seen and heard.clock.sleeping)
+            assert not heard.informer.synced
+            await until(lambda: heard.clock.sleeping)
+            heard.clock.advance(30.0)
+            await until(lambda: heard.informer.revision == "4")
+            assert heard.changes == ["added a@3"]
+            assert "limit" in heard.queries()[1]
+
+    asyncio.run(run())
+
+
+def test_who_may_not_read_is_told() -> None:
+    """403 before the first objects ends the informer: waiting would hide a missing role."""
+
+    async def run() -> None:
+        async with informing(status(403, "Forbidden", "pods is forbidden")) as heard:
+            assert heard.task is not None
+            with pytest.raises(ApiError, match="forbidden"):
+                await heard.task
+
+    asyncio.run(run())
+
+
+def test_a_role_lost_later_is_waited_for() -> None:
+    async def run() -> None:
+        async with informing(lines(bookmark(5, end=True)), status(403, "Forbidden"), SILENT) as heard:
+            await until(lambda: len(heard.server.seen) == 3)
+            assert "403" in heard.trouble[0]
+
+    asyncio.run(run())
+
+
+def test_short_empty_watches_do_not_become_a_storm() -> None:
+    async def run() -> None:
+        async with informing(lines(bookmark(5, end=True)), lines(), instant=0.0) as heard:
+            await until(lambda: heard.clock.sleeping)
+            assert len(heard.server.seen) == 2
+            heard.clock.advance(60.0)
+            await until(lambda: len(heard.server.seen) == 3)
+
+    asyncio.run(run())
+
+
+def test_410_again_and_again_is_not_a_storm() -> None:
+    async def run() -> None:
+        replies = (lines(bookmark(5, end=True)), lines(gone()), lines(gone()), lines(gone()))
+        async with informing(*replies, instant=0.0) as heard:
+            await until(lambda: heard.clock.sleeping)
+            assert len(heard.server.seen) == 3
+
+    asyncio.run(run())
+
+
+def test_one_object_that_cannot_be_read_spoils_nothing() -> None:
+    """It is reported by name and kept as it was."""
+    broken = pod("a", 7)
+    broken["spec"] = {"containers": "none"}
+
+    async def run() -> None:
+        stream = lines(
+            event("ADDED", pod("a", 3)),
+            bookmark(5, end=True),
+            event("MODIFIED", broken),
+            event("ADDED", pod("b", 8)),
+            then="silence",
+        )
+        async with informing(stream) as heard:
+            await until(lambda: heard.changes == ["added a@3", "added b@8"])
+            assert 'Pod "default/a": spec.containers' in heard.trouble[0]
+            assert heard.informer.objects["default/a"].metadata.resource_version == "3"
+
+    asyncio.run(run())
+
+
+def test_what_the_handler_raises_ends_the_informer() -> None:
+    async def run() -> None:
+        def refuse(_: Change[Pod]) -> None:
+            raise ValueError("no")
+
+        stream = lines(event("ADDED", pod("a", 3)), bookmark(5, end=True), then="silence")
+        async with scripted(stream) as server, client_of(server) as client:
+            with pytest.raises(ValueError, match="no"):
+                await Informer(client, PODS, Pod, refuse).run()
+
+    asyncio.run(run())
+
+
+def test_selectors_and_namespaces_are_asked_for() -> None:
+    async def run() -> None:
+        async with scripted(EMPTY) as server, client_of(server) as client:
+            informer = Informer(client, PODS, Pod, namespace="team", labels="a=b", fields="spec.nodeName=")
+            task = asyncio.create_task(informer.run())
+            await informer.wait_synced()
+            task.cancel()
+            request = server.seen[0]
+        assert request.path == "/api/v1/namespaces/team/pods"
+        assert (request.query["labelSelector"], request.query["fieldSelector"]) == ("a=b", "spec.nodeName=")
+        assert 300 <= int(request.query["timeoutSeconds"]) <= 600
+
+    asyncio.run(run())
+
+
+# --- lists ------------------------------------------------------------------------------------------------
+
+
+def test_a_list_is_read_page_by_page() -> None:
+    async def run() -> None:
+        pages = [
+            answer(page([pod("a", 1)], 9, "t1")),
+            answer(page([pod("b", 2)], 9, "t2")),
+            answer(page([pod("c", 3)], 9)),
+        ]
+        async with scripted(*pages) as server, client_of(server) as client:
+            listed = await list_objects(client, PODS, Pod, page=1)
+            asked = [(r.query.get("limit"), r.query.get("continue")) for r in server.seen]
+        assert [item.name for item in listed.objects] == ["a", "b", "c"]
+        assert listed.revision == "9"
+        assert asked == [("1", None), ("1", "t1"), ("1", "t2")]
+
+    asyncio.run(run())
+
+
+def test_a_list_that_expires_starts_over_and_mixes_nothing() -> None:
+    async def run() -> None:
+        replies = [
+            answer(page([pod("old", 1)], 9, "t1")),
+            status(410, "Expired"),
+            answer(page([pod("a", 11)], 19, "t2")),
+            answer(page([pod("b", 12)], 19)),
+        ]
+        async with scripted(*replies) as server, client_of(server) as client:
+            listed = await list_objects(client, PODS, Pod)
+        assert ([item.name for item in listed.objects], listed.revision) == (["a", "b"], "19")
+
+    asyncio.run(run())
+
+
+def test_a_list_that_always_expires_is_asked_for_in_one_piece() -> None:
+    async def run() -> None:
+        expiring = [answer(page([pod("a", 1)], 9, "t")), status(410, "Expired")] * RESTARTS
+        async with scripted(*expiring, answer(page([pod("a", 1)], 9))) as server, client_of(server) as client:
+            listed = await list_objects(client, PODS, Pod)
+            assert "limit" not in server.seen[-1].query
+        assert len(listed.objects) == 1
+
+    asyncio.run(run())
+
+
+def test_a_list_in_circles_ends() -> None:
+    async def run() -> None:
+        async with scripted(answer(page([pod("a", 1)], 9, "t"))) as server, client_of(server) as client:
+            with pytest.raises(UnreachableError, match="circles"):
+                await list_objects(client, PODS, Pod)
+
+    asyncio.run(run())
+
+
+def test_unreadable_items_are_named() -> None:
+    broken = pod("bad", 2)
+    broken["spec"]["priority"] = "high"
+
+    async def run() -> None:
+        async with scripted(answer(page([pod("a", 1), broken], 9))) as server, client_of(server) as client:
+            listed = await list_objects(client, PODS, Pod)
+        assert [item.name for item in listed.objects] == ["a"]
+        assert listed.unreadable[0].key == "default/bad"
+        assert "spec.priority" in listed.unreadable[0].reason
+
+    asyncio.run(run())
