@@ -1,0 +1,158 @@
+"""A real server process over TLS with controllers and kubelets, and a small scheduler, for tests of real clients."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kubernetes
+
+Json = dict[str, Any]
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from reprieve.controlplane.kubelet import KubeletOptions
+from reprieve.controlplane.server.serving import ServeOptions, serve
+options = ServeOptions(
+    data_dir=sys.argv[1],
+    kubeconfig=Path(sys.argv[2]),
+    controllers="*",
+    kubelets=KubeletOptions(nodes=int(sys.argv[3]), start_seconds=0.1),
+)
+asyncio.run(serve(options, asyncio.Event()))
+"""
+DEADLINE = 60.0
+_PLACES = ("/usr/bin", "/usr/local/bin", "/usr/lib/google-cloud-sdk/bin")
+
+
+def kubectls() -> list[str]:
+    """Return every kubectl on the machine, one per version."""
+    found: dict[str, str] = {}
+    candidates = [Path(place) for place in _PLACES]
+    default = shutil.which("kubectl")
+    paths = [Path(default)] if default else []
+    for place in candidates:
+        paths += sorted(place.glob("kubectl")) + sorted(place.glob("kubectl.1.*"))
+    for path in paths:
+        try:
+            arguments = [str(path), "version", "--client"]
+            answer = subprocess.run(arguments, capture_output=True, text=True, timeout=20, check=True)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        found.setdefault(answer.stdout.splitlines()[0], str(path))
+    return sorted(found.values())
+
+
+def eventually(check: Callable[[], Any], what: str = "", seconds: float = DEADLINE) -> Any:
+    """Wait until ``check`` returns something true and return it; an AssertionError names what did not come."""
+    ends = time.monotonic() + seconds
+    pause = threading.Event()
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < ends, f"not within {seconds} s: {what or check}"
+        pause.wait(0.05)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running server: where its kubeconfig is, and clients for it."""
+
+    kubeconfig: Path
+    process: subprocess.Popen[bytes]
+
+    def api(self) -> Any:
+        """Return a fresh client of the official library."""
+        return kubernetes.config.new_client_from_config(str(self.kubeconfig))
+
+
+class Binder(threading.Thread):
+    """The smallest scheduler: binds every pending pod to the node it asks for, else to the next one in turn."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(name="binder", daemon=True)
+        self._core = kubernetes.client.CoreV1Api(cluster.api())
+        self._ended = threading.Event()
+        self._turn = 0
+
+    def run(self) -> None:
+        """Bind until stopped."""
+        while not self._ended.is_set():
+            try:
+                for pod in self._core.list_pod_for_all_namespaces(field_selector="spec.nodeName=").items:
+                    self._bind(pod)
+            except (kubernetes.client.ApiException, OSError, kubernetes.client.rest.urllib3.exceptions.HTTPError):
+                if self._ended.is_set():
+                    return
+            self._ended.wait(0.05)
+
+    def _bind(self, pod: Any) -> None:
+        if pod.spec.scheduling_gates or pod.metadata.deletion_timestamp:
+            return
+        node = self._asked_for(pod) or self._next_node()
+        if node is None:
+            return
+        target = kubernetes.client.V1ObjectReference(kind="Node", name=node)
+        metadata = kubernetes.client.V1ObjectMeta(name=pod.metadata.name)
+        body = kubernetes.client.V1Binding(metadata=metadata, target=target)
+        try:
+            self._core.create_namespaced_pod_binding(
+                pod.metadata.name, pod.metadata.namespace, body, _preload_content=False
+            ).read()
+        except kubernetes.client.ApiException as error:
+            if error.status not in (404, 409):
+                raise
+
+    @staticmethod
+    def _asked_for(pod: Any) -> str | None:
+        affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+        required = affinity and affinity.required_during_scheduling_ignored_during_execution
+        for term in required.node_selector_terms if required else ():
+            for field in term.match_fields or ():
+                return str(field.values[0])
+        return None
+
+    def _next_node(self) -> str | None:
+        nodes = [node.metadata.name for node in self._core.list_node().items if not node.spec.unschedulable]
+        self._turn += 1
+        return nodes[self._turn % len(nodes)] if nodes else None
+
+    def stop(self) -> None:
+        """Stop binding."""
+        self._ended.set()
+        self.join(10)
+
+
+@contextmanager
+def running(directory: Path, *, nodes: int = 3) -> Iterator[Cluster]:
+    """Start a server with nodes and a binder; stop both at the end."""
+    kubeconfig = directory / "kubeconfig"
+    arguments = [sys.executable, "-c", PROGRAM, str(directory / "data"), str(kubeconfig), str(nodes)]
+    process = subprocess.Popen(arguments, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    try:
+
+        def started() -> bool:
+            assert process.poll() is None, "the server did not start"
+            return kubeconfig.exists()
+
+        eventually(started, "the kubeconfig")
+        cluster = Cluster(kubeconfig, process)
+        binder = Binder(cluster)
+        binder.start()
+        try:
+            yield cluster
+        finally:
+            binder.stop()
+    finally:
+        process.terminate()
+        process.wait(20)
