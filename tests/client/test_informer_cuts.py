@@ -137,7 +137,7 @@ async def _check(steps: list[tuple[str, bool]], faults: list[tuple[str, int]], w
             on_trouble=lambda _: None,
         )
         task = asyncio.create_task(informer.run())
-        await until(lambda: not model.steps and informer.revision is not None and _same(informer, model))
+        await until(lambda: not model.steps and informer.revision == str(model.revision) and _same(informer, model))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     state: dict[str, Pod] = {}

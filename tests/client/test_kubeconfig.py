@@ -148,8 +148,8 @@ def test_json_and_nulls_and_empty_files_are_read(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "no context of that name": (config(**{"current-context": "x"}), "no context 'x': there is 'main'"),
-    "no current context": (config(**{"current-context": ""}), "no current-context: name one of 'main'"),
+    "no context of that name": ({**config(), "current-context": "x"}, "no context 'x': there is 'main'"),
+    "no current context": ({**config(), "current-context": ""}, "no current-context: name one of 'main'"),
     "no such cluster": (config(clusters=[]), "names cluster 'c': no such entry"),
     "no such user": (config(users=[]), "names user 'u': no such entry"),
     "no server": (config({"server": ""}), "server: Required value"),
