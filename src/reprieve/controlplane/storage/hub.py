@@ -112,14 +112,14 @@ class Subscription:
         """Wait until there is something to take (or it ended); False if ``timeout`` seconds went by first."""
         if self._events or self.overflowed or self.closed:
             return True
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        # A timer of our own: asyncio.wait_for costs several times as much, and this runs for every watcher and change.
+        timer = None if timeout is None else loop.call_later(timeout, self.wake)
         try:
-            if timeout is None:
-                await self._waiter
-            else:
-                await asyncio.wait_for(self._waiter, timeout)
-        except TimeoutError:
-            return False
+            await self._waiter
         finally:
             self._waiter = None
-        return True
+            if timer is not None:
+                timer.cancel()
+        return bool(self._events) or self.overflowed or self.closed
