@@ -12,7 +12,7 @@ from aiohttp import web
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, UnreachableError
 
-from .scripted import client_of, scripted, status, text
+from .scripted import Reply, client_of, scripted, status, text
 
 NATIVE = "scheduling.k8s.io"
 OWN = "scheduling.reprieve.dev"
@@ -32,7 +32,7 @@ def with_groups(**versions: list[str]) -> Table:
     return table
 
 
-def server(table: Table, *, aggregated: bool) -> Any:
+def server(table: Table, *, aggregated: bool) -> Reply:
     def group(name: str) -> dict[str, Any]:
         versions = [
             {

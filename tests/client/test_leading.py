@@ -1,0 +1,300 @@
+"""Leader election by Lease (client-go leaderelection), on a lease as an API server keeps it: one leader at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from reprieve.client.connection import Identity
+from reprieve.client.leading import DeposedError, Election, Fence, LeaseOptions
+from reprieve.client.transport import Limits
+
+from .clock import FakeClock, until
+from .scripted import Json, Scripted, client_of, scripted
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+class LeaseServer:
+    """One lease with optimistic concurrency; may be away for some, and may keep an answer back."""
+
+    def __init__(self) -> None:
+        self.lease: Json | None = None
+        self.revision = 0
+        self.away: set[str] = set()
+        self.stuck: set[str] = set()
+        self.transitions: list[tuple[str, int]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        who = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if who in self.stuck:
+            await asyncio.get_running_loop().create_future()
+        if who in self.away:
+            return self._refuse(503, "ServiceUnavailable")
+        if request.method == "GET":
+            return web.json_response(self.lease) if self.lease else self._refuse(404, "NotFound")
+        body = json.loads(await request.read())
+        if request.method == "POST":
+            if self.lease is not None:
+                return self._refuse(409, "AlreadyExists")
+        elif self.lease is None or body["metadata"].get("resourceVersion") != str(self.revision):
+            return self._refuse(409, "Conflict")
+        self.revision += 1
+        body["metadata"]["resourceVersion"] = str(self.revision)
+        before = self.holder
+        self.lease = body
+        if self.holder != before and self.holder:
+            self.transitions.append((self.holder, body["spec"]["leaseTransitions"]))
+        return web.json_response(body)
+
+    @property
+    def holder(self) -> str:
+        return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""
+
+    @staticmethod
+    def _refuse(code: int, reason: str) -> web.Response:
+        return web.json_response({"kind": "Status", "code": code, "reason": reason, "message": reason}, status=code)
+
+
+class Candidate:
+    def __init__(self, election: Election, lease: LeaseServer) -> None:
+        self.election = election
+        self.name = election._options.identity
+        self.lease = lease
+        self._asking = 0
+        attempt = election._attempt
+
+        async def counted() -> bool:
+            self._asking += 1
+            try:
+                return await attempt()
+            finally:
+                self._asking -= 1
+
+        election._attempt = counted  # type: ignore[method-assign]
+        self.task = asyncio.create_task(election.run())
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it waits for time to pass, not for an answer that will come."""
+        return self._asking == 0 or self.name in self.lease.stuck
+
+    @property
+    def leads(self) -> bool:
+        return self.election.fence.open
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def candidates(*names: str, **options: Any) -> AsyncIterator[tuple[LeaseServer, FakeClock, list[Candidate]]]:
+    """Candidates that stand for election, each with its own client, all by one clock."""
+    lease = LeaseServer()
+    clock = FakeClock(instant=1.0)
+    async with scripted(lease.handle) as server:
+        stack: list[Any] = []
+        found: list[Candidate] = []
+        try:
+            for name in names:
+                client = _client(server, name, clock)
+                stack.append(client)
+                asked = LeaseOptions("kube-system", "scheduler", name, **options)
+                found.append(Candidate(Election(await client.__aenter__(), asked), lease))
+            yield lease, clock, found
+        finally:
+            for candidate in found:
+                await candidate.stop()
+            for client in reversed(stack):
+                await client.__aexit__(None, None, None)
+
+
+def _client(server: Scripted, name: str, clock: FakeClock) -> Any:
+    return client_of(server, clock=clock, identity=Identity(token=name), limits=Limits(attempts=1))
+
+
+async def tick(clock: FakeClock, seconds: float, *everyone: Candidate) -> None:
+    """Let time pass in small steps, so that everybody does what is due."""
+    passed = 0.0
+    while passed < seconds:
+        clock.advance(0.5)
+        passed += 0.5
+        for _ in range(5):  # those whose time has come get to ask
+            await asyncio.sleep(0)
+        await until(lambda: all(candidate.at_rest for candidate in everyone))
+
+
+def test_one_leads_and_the_next_takes_over_when_it_stops() -> None:
+    """A lease that is given back is free at once."""
+
+    async def run() -> None:
+        async with candidates("a", "b") as (lease, clock, (first, second)):
+            await until(lambda: first.leads or second.leads)
+            leader, other = (first, second) if first.leads else (second, first)
+            await tick(clock, 30.0, leader, other)
+            assert leader.leads
+            assert not other.leads
+            assert lease.holder == leader.name
+            await leader.stop()
+            assert not leader.leads
+            await tick(clock, 5.0, other)
+            assert other.leads
+            assert [term for _, term in lease.transitions] == [0, 1]
+            assert other.election.fence.term == 1
+
+    asyncio.run(run())
+
+
+def test_a_leader_that_cannot_renew_steps_down_before_another_takes_over() -> None:
+    """renew deadline 10 s < lease duration 15 s: in between nobody writes."""
+
+    async def run() -> None:
+        async with candidates("a", "b") as (lease, clock, both):
+            await until(lambda: any(candidate.leads for candidate in both))
+            await tick(clock, 4.0, *both)
+            leader = next(candidate for candidate in both if candidate.leads)
+            other = next(candidate for candidate in both if candidate is not leader)
+            lease.away.add(leader.name)
+            at, down, up = 0.0, None, None
+            while up is None and at < 60.0:
+                await tick(clock, 0.5, *both)
+                at += 0.5
+                assert not (leader.leads and other.leads), "two leaders"
+                if down is None and not leader.leads:
+                    down = at
+                if other.leads:
+                    up = at
+            assert down is not None
+            assert up is not None
+            assert down <= 10.5
+            assert up >= 12.0
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_does_not_come_does_not_keep_the_fence_open() -> None:
+    async def run() -> None:
+        async with candidates("a") as (lease, clock, (only,)):
+            await until(lambda: only.leads)
+            lease.stuck.add("a")
+            await tick(clock, 10.5, only)
+            assert not only.leads
+            with pytest.raises(DeposedError):
+                only.election.fence.check()
+            await tick(clock, 15.0, only)
+            await until(only.task.done)
+            assert only.task.exception() is None
+
+    asyncio.run(run())
+
+
+def test_a_process_that_stood_still_finds_the_fence_shut() -> None:
+    """Nothing ran meanwhile, no renewal failed: the clock alone decides."""
+
+    async def run() -> None:
+        async with candidates("a") as (_, clock, (only,)):
+            await until(lambda: only.leads)
+            clock.time += 11.0
+            assert not only.leads
+
+    asyncio.run(run())
+
+
+def test_a_lease_somebody_else_has_is_not_taken_before_its_time() -> None:
+    """Counted from when it was last seen to change; what its renewTime says does not matter (clocks differ)."""
+
+    async def run() -> None:
+        lease = LeaseServer()
+        clock = FakeClock(instant=1.0)
+        spec = {
+            "holderIdentity": "old",
+            "leaseDurationSeconds": 20,
+            "leaseTransitions": 4,
+            "renewTime": "1999-01-01T00:00:00.000000Z",
+        }
+        lease.lease = {"metadata": {"name": "scheduler", "resourceVersion": "0"}, "spec": spec}
+        async with scripted(lease.handle) as server, client_of(server, clock=clock) as client:
+            candidate = Candidate(Election(client, LeaseOptions("kube-system", "scheduler", "new")), lease)
+            await until(lambda: candidate.election.leader == "old")
+            await tick(clock, 18.0, candidate)
+            assert not candidate.leads
+            assert candidate.election.leader == "old"
+            await tick(clock, 6.0, candidate)
+            assert candidate.leads
+            assert lease.transitions == [("new", 5)]
+            await candidate.stop()
+
+    asyncio.run(run())
+
+
+def test_a_leader_whose_lease_was_taken_stops_at_once() -> None:
+    async def run() -> None:
+        async with candidates("a") as (lease, clock, (only,)):
+            await until(lambda: only.leads)
+            told: list[bool] = []
+            only.election.fence.on_shut(lambda: told.append(only.leads))
+            assert lease.lease is not None
+            lease.revision += 1
+            lease.lease["metadata"]["resourceVersion"] = str(lease.revision)
+            lease.lease["spec"] |= {"holderIdentity": "thief", "leaseTransitions": 9}
+            await tick(clock, 3.0, only)
+            assert not only.leads
+            assert told == [False]
+            await until(only.task.done)
+            assert lease.holder == "thief", "what is not ours is not given back"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_never_two_leaders_whatever_is_away(seed: int) -> None:
+    async def run() -> None:
+        chance = random.Random(seed)
+        names = ("a", "b", "c")
+        async with candidates(*names) as (lease, clock, everyone):
+            terms: list[int] = []
+            for _ in range(120):
+                for name in names:
+                    if chance.random() < 0.06:
+                        (lease.away.discard if name in lease.away else lease.away.add)(name)
+                await tick(clock, 0.5, *everyone)
+                for candidate in everyone:
+                    if candidate.task.done():  # deposed: stands again
+                        candidate.task = asyncio.create_task(candidate.election.run())
+                leaders = [candidate for candidate in everyone if candidate.leads]
+                assert len(leaders) <= 1
+                terms += [leader.election.fence.term for leader in leaders]
+            assert terms == sorted(terms), "terms only grow"
+            assert len(lease.transitions) > 1, "the lease changed hands"
+
+    asyncio.run(run())
+
+
+def test_times_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ValueError, match="duration > renew deadline"):
+        LeaseOptions("n", "l", "me", duration=10.0, renew_deadline=10.0)
+    with pytest.raises(ValueError, match="identity"):
+        LeaseOptions("n", "l", "")
+
+
+def test_a_fence_is_shut_until_opened_and_tells_once() -> None:
+    clock = FakeClock()
+    fence = Fence(clock)
+    told: list[int] = []
+    fence.on_shut(lambda: told.append(1))
+    assert not fence.open
+    fence.shut()
+    fence.opened(clock.monotonic() + 5, 3)
+    fence.check()
+    assert (fence.open, fence.term) == (True, 3)
+    fence.shut()
+    fence.shut()
+    assert told == [1]

@@ -1,0 +1,265 @@
+"""Writes: so many at a time, in order per object, none by a deposed leader, each with an end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from reprieve.client.connection import Connection
+from reprieve.client.errors import ApiError, UnreachableError
+from reprieve.client.leading import DeposedError, Fence
+from reprieve.client.transport import ApiClient
+from reprieve.client.writing import ATTEMPTS, WriterPool
+
+from .clock import FakeClock, until
+from .scripted import answer, client_of, scripted, status
+
+
+@asynccontextmanager
+async def pool(
+    workers: int = 4, *, leading: bool = True, instant: float = 60.0
+) -> AsyncIterator[tuple[WriterPool, Fence]]:
+    clock = FakeClock(instant=instant)
+    client = ApiClient(Connection("http://127.0.0.1:1", "test"), clock=clock, chance=random.Random(1), environment={})
+    fence = Fence(clock)
+    if leading:
+        fence.opened(clock.monotonic() + 1e9, 1)
+    writers = WriterPool(client, fence, workers=workers)
+    try:
+        yield writers, fence
+    finally:
+        await writers.aclose()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bounded_and_in_order_per_key(seed: int) -> None:
+    """Random keys, random times, random passing failures: order per key, at most `workers` at a time, all end."""
+
+    async def run() -> None:
+        chance = random.Random(seed)
+        running: Counter[str] = Counter()
+        finished: dict[str, list[int]] = {}
+        most = 0
+
+        def write(key: str, number: int) -> Callable[[], Awaitable[int]]:
+            failures = chance.choice([0, 0, 0, 1, 2])
+
+            async def act() -> int:
+                nonlocal failures, most
+                running[key] += 1
+                most = max(most, running.total())
+                try:
+                    assert running[key] == 1, "two writes to one object at a time"
+                    for _ in range(chance.randrange(4)):
+                        await asyncio.sleep(0)
+                    if failures:
+                        failures -= 1
+                        raise UnreachableError("cut")
+                    finished.setdefault(key, []).append(number)
+                    return number
+                finally:
+                    running[key] -= 1
+
+            return act
+
+        async with pool(workers=3) as (writers, _):
+            results = []
+            for number in range(150):
+                key = chance.choice("abcdefg")
+                results.append((number, key, writers.submit(key, write(key, number))))
+                if chance.random() < 0.3:
+                    await asyncio.sleep(0)
+            await writers.drain()
+            assert writers.pending == writers.in_flight == 0
+            assert [await result for _, _, result in results] == list(range(150))
+        assert most == 3
+        for key, numbers in finished.items():
+            assert numbers == [number for number, other, _ in results if other == key]
+
+    asyncio.run(run())
+
+
+def test_a_failure_does_not_hold_up_what_comes_after() -> None:
+    async def run() -> None:
+        async def fail() -> None:
+            raise ApiError(422, "Invalid", "no")
+
+        async def work() -> str:
+            return "done"
+
+        async with pool(workers=1) as (writers, _):
+            first, second = writers.submit("a", fail), writers.submit("a", work)
+            with pytest.raises(ApiError, match="no"):
+                await first
+            assert await second == "done"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (ApiError(409, "Conflict", "no"), 1),
+        (ApiError(404, "NotFound", "no"), 1),
+        (ApiError(429, "TooManyRequests", "later", retry_after=9.0), ATTEMPTS),
+        (ApiError(500, "InternalError", "no"), ATTEMPTS),
+        (UnreachableError("cut"), ATTEMPTS),
+        (UnreachableError("not trusted", lasting=True), 1),
+        (ValueError("a mistake of the program"), 1),
+    ],
+    ids=str,
+)
+def test_what_passes_is_tried_again(error: Exception, attempts: int) -> None:
+    async def run() -> None:
+        tried: list[int] = []
+
+        async def act() -> None:
+            tried.append(1)
+            raise error
+
+        async with pool() as (writers, _):
+            with pytest.raises(type(error)):
+                await writers.submit("a", act)
+            assert len(tried) == attempts
+            waits = writers._client.clock.slept  # type: ignore[attr-defined]
+            assert all(wait >= (getattr(error, "retry_after", None) or 0) for wait in waits)
+
+    asyncio.run(run())
+
+
+def test_losing_leadership_ends_everything_at_once() -> None:
+    """In flight: cancelled. Waiting: refused. Later: refused. Nothing begins after the fence is shut."""
+
+    async def run() -> None:
+        begun: list[str] = []
+
+        def write(name: str) -> Callable[[], Awaitable[None]]:
+            async def act() -> None:
+                begun.append(name)
+                await asyncio.get_running_loop().create_future()
+
+            return act
+
+        async with pool(workers=2) as (writers, fence):
+            results = [writers.submit(key, write(f"{key}{turn}")) for turn in range(3) for key in "abc"]
+            await until(lambda: len(begun) == 2)
+            unstarted = writers.submit("late", write("late"))
+            fence.shut()
+            results += [unstarted, writers.submit("z", write("z"))]
+            assert writers.submit("a", write("again")).done(), "refused at once, not when its turn comes"
+            await writers.drain()
+            for result in results:
+                with pytest.raises(DeposedError):
+                    await result
+            assert sorted(begun) == ["a0", "b0"]
+            fence.opened(float("inf"), 2)  # leader again: a new term writes
+            done = writers.submit("a", _nothing)
+            await done
+
+    asyncio.run(run())
+
+
+async def _nothing() -> None:
+    return None
+
+
+def test_a_write_whose_task_never_began_ends_too() -> None:
+    async def run() -> None:
+        async with pool() as (writers, fence):
+            result = writers.submit("a", _nothing)
+            fence.shut()
+            await writers.drain()
+            with pytest.raises(DeposedError):
+                await result
+
+    asyncio.run(run())
+
+
+def test_a_fence_that_ran_out_stops_the_next_attempt() -> None:
+    """Nobody said that leadership is over, but its time is: the fence asks the clock."""
+
+    async def run() -> None:
+        tried: list[int] = []
+        async with pool(instant=0.0) as (writers, fence):
+            clock: FakeClock = writers._client.clock  # type: ignore[assignment]
+            fence.opened(clock.monotonic() + 10.0, 1)
+
+            async def act() -> None:
+                tried.append(1)
+                raise UnreachableError("cut")
+
+            result = writers.submit("a", act)
+            await until(lambda: clock.sleeping)
+            clock.advance(11.0)
+            with pytest.raises(DeposedError):
+                await result
+            assert len(tried) == 1
+
+    asyncio.run(run())
+
+
+def test_nobody_leads_nobody_writes() -> None:
+    async def run() -> None:
+        async with pool(leading=False) as (writers, _):
+            with pytest.raises(DeposedError, match="not the leader"):
+                await writers.submit("a", _nothing)
+
+    asyncio.run(run())
+
+
+def test_a_closed_pool_refuses() -> None:
+    async def run() -> None:
+        async with pool() as (writers, _):
+            await writers.aclose()
+            with pytest.raises(DeposedError, match="closed"):
+                await writers.submit("a", _nothing)
+
+    asyncio.run(run())
+
+
+def test_a_result_nobody_waits_for_can_be_cancelled() -> None:
+    async def run() -> None:
+        async with pool(workers=1) as (writers, _):
+            gate = asyncio.Event()
+
+            async def wait() -> None:
+                await gate.wait()
+
+            begun: list[int] = []
+
+            async def begin() -> None:
+                begun.append(1)
+
+            writers.submit("a", wait)
+            second = writers.submit("a", begin)
+            second.cancel()
+            gate.set()
+            await writers.drain()
+            assert begun == []
+
+    asyncio.run(run())
+
+
+def test_the_guard_of_a_request_is_the_fence() -> None:
+    """Between two attempts of one request leadership ends: the second is not sent."""
+
+    async def run() -> None:
+        clock = FakeClock(instant=0.0)
+        async with scripted(status(429), answer({})) as server, client_of(server, clock=clock) as client:
+            fence = Fence(clock)
+            fence.opened(clock.monotonic() + 5.0, 1)
+            writers = WriterPool(client, fence)
+            result = writers.submit("a", lambda: client.request("POST", "/x", body={}, guard=fence.check))
+            await until(lambda: clock.sleeping)
+            clock.advance(6.0)
+            with pytest.raises(DeposedError):
+                await result
+            assert len(server.seen) == 1
+            await writers.aclose()
+
+    asyncio.run(run())
