@@ -50,6 +50,7 @@ def shell(script: str, desk: Path) -> subprocess.CompletedProcess[str]:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
+        timeout=300,
     )
 
 
