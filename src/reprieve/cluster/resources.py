@@ -6,7 +6,7 @@ counts for cpu and memory, where a container without a request counts 100m / 200
 beside the others makes placing a pod one vector addition.
 
 Invariant: a name keeps its column for ever; new extended resources get new columns at the end, so a vector made
-earlier stays valid when padded with zeros.
+earlier stays valid when padded with zeros.  No amount is above `LIMIT`, so that sums over a node do not wrap.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,6 +24,12 @@ EPHEMERAL_STORAGE = 4
 PODS = 5
 FIRST_RESOURCE = CPU
 """Columns from here on are resources of the API; those before are for scoring only."""
+
+LIMIT = 1 << 56
+"""The largest amount kept; what is more counts as this much (72 PB, or 72 trillion cores, on one node or in one pod).
+
+127 pods of that size on one node, and an amount times 100 in a score, stay within int64.
+"""
 
 _FIXED = ("scoring/cpu", "scoring/memory", "cpu", "memory", "ephemeral-storage", "pods")
 _STEP = 16
@@ -60,14 +66,11 @@ class ResourceTable:
             self.column(name)
 
     def vector(self, amounts: Mapping[str, int]) -> Vector:
-        """`int64[capacity]` with the amounts in their columns; the scoring columns stay zero.
-
-        Raises OverflowError where an amount is beyond int64.
-        """
+        """`int64[capacity]` with the amounts in their columns, none above `LIMIT`; the scoring columns stay zero."""
         self.register(amounts)
         out = np.zeros(self.capacity, dtype=np.int64)
         for name, amount in amounts.items():
-            out[self._column[name]] = amount
+            out[self._column[name]] = min(amount, LIMIT)
         return out
 
 

@@ -15,6 +15,7 @@ from reprieve.api import objects
 from reprieve.api.requests import host_ports, pod_nonzero_requests, pod_requests
 from reprieve.cluster.resources import (
     FIRST_RESOURCE,
+    LIMIT,
     PODS,
     SCORING_CPU,
     SCORING_MEMORY,
@@ -113,7 +114,7 @@ class SignatureTable:
         images: tuple[str, ...],
     ) -> PodSpecSignature:
         delta = self._resources.vector(amounts)
-        delta[SCORING_CPU], delta[SCORING_MEMORY] = nonzero
+        delta[SCORING_CPU], delta[SCORING_MEMORY] = (min(amount, LIMIT) for amount in nonzero)
         delta[PODS] = 1
         requests = tuple((int(c), int(delta[c])) for c in np.flatnonzero(delta > 0) if c >= FIRST_RESOURCE)
         return PodSpecSignature(

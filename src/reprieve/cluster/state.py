@@ -344,6 +344,12 @@ class ClusterState:
             self._depth -= 1
             del self.touched.rows[position:]
 
+    def likeness(self, pod: PodRecord) -> int:
+        """Equal for pods that hints cannot tell apart: by signature, and by labels where anything selects on them."""
+        if not self.kinship.active and not self.selecting:
+            return pod.signature.id
+        return hash((pod.signature.id, self.kinship.kin(pod).id, pod.owner))
+
     @property
     def in_trial(self) -> bool:
         """Whether a trial is open."""
@@ -421,6 +427,9 @@ class ClusterState:
                 self._count_ports(pod, row, by)
             if pod.group is not None and not pod.terminating:
                 self.groups[pod.group].scheduled += by
+        if self.kinship.active:
+            for pod, row in zip(pods, rows, strict=True):
+                self.kinship.moved(pod, row, by)
         n = len(self.nodes)
         for signature, there in by_signature.items():
             counts = np.bincount(there, minlength=n) * by

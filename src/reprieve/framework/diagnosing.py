@@ -13,7 +13,7 @@ import numpy.typing as npt
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
-from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows
+from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import FITS, Code, PluginError
 
@@ -121,19 +121,24 @@ class Diagnoser:
         known.position = len(log.rows)
         return known.summary(len(alive))
 
-    def why_not(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
-        """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
+    def why_not(self, state: CycleState, row: int, *, rules: bool = True) -> tuple[str, tuple[str, ...]]:
+        """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does.
+
+        Without `rules` the CLUSTER-scope filters are left out.
+        """
         found = RowReasons(len(self._cluster.nodes))
-        self._look(state, np.array([row], dtype=np.int64), found, apart=False)
+        self._look(state, np.array([row], dtype=np.int64), found, apart=False, rules=rules)
         return next(iter(found.plugins), ""), tuple(sorted(found.texts))
 
-    def _look(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, apart: bool) -> None:
+    def _look(
+        self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, apart: bool, rules: bool = True
+    ) -> None:
         """Fill in the rows. Rows that only nominated pods make infeasible: the reasons hold with them running there.
 
         `apart`: each row is looked at with its own nominated pods and no others, which matters only to plugins that
         look at other rows.
         """
-        self._walk(state, rows, found)
+        self._walk(state, rows, found, rules=rules)
         crowded = [
             (row, pods)
             for row, pods in nominated_pods(self._cluster, state.pod.priority, rows)
@@ -141,11 +146,13 @@ class Diagnoser:
         ]
         for batch in [[one] for one in crowded] if apart else [crowded] if crowded else []:
             with self._cluster.overlay(overlaid(batch)):
-                self._walk(state, np.array([row for row, _ in batch], dtype=np.int64), found)
+                self._walk(state, np.array([row for row, _ in batch], dtype=np.int64), found, rules=rules)
 
-    def _walk(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> None:
+    def _walk(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, rules: bool) -> None:
         left = rows
         for plugin in self._profile.filters:
+            if plugin.scope is Scope.CLUSTER and not rules:
+                continue
             if not len(left):
                 return
             try:

@@ -175,6 +175,10 @@ class Evaluator:
                         return plugin.name, _texts(plugin, state, rows)
         return None
 
+    def broken_by_node(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
+        """`why_not` where it is known that `fits_node` says no: CLUSTER filters are not asked."""
+        return self._diagnoser.why_not(state, row, rules=False)
+
     def why_not(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
         """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
         return self._diagnoser.why_not(state, row)

@@ -102,7 +102,7 @@ class PodPreemption:
         self._evaluator = evaluator
         self._plugin = plugin
         self._plain = plain
-        self._share = share and not profile.cluster_filters
+        self._share = share
         self._memory: dict[tuple[object, ...], _Remembered] = {}
 
     def preempt(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
@@ -148,7 +148,7 @@ class PodPreemption:
         cluster = self._cluster
         log, rows = cluster.touched, len(cluster.nodes)
         versions = (log.epoch, cluster.nodes.static_version, cluster.budgets_version, cluster.groups_version)
-        key = self._evaluator.identity(state.pod) if self._share else None
+        key = self._evaluator.identity(state.pod) if self._share and not self._evaluator.ruled(state) else None
         known = self._memory.get(key) if key is not None else None
         if known is None or known.versions != versions:
             known = _Remembered(versions, len(log.rows), rows)

@@ -54,7 +54,7 @@ def sparing_guide(
     if first is None or any(evaluator.identity(pod) != first for pod in pods):
         return None
     state = CycleState(cluster, pods[0])
-    if not only_resources(profile, [state]):
+    if not only_resources(profile, [state, *(CycleState(cluster, pod) for pod in pods[1:])]):
         return None
     wanted = [(column, amount) for column, amount in pods[0].signature.requests]
     left = _left(cluster, evaluator, state, [column for column, _ in wanted], priority)

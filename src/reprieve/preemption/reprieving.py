@@ -12,11 +12,12 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
-from reprieve.framework.plugin import CycleState
+from reprieve.framework.plugin import CycleState, FilterPlugin
 from reprieve.framework.profile import Profile
 from reprieve.preemption.order import by_importance
 from reprieve.preemption.outcome import Reason, Verdict
 from reprieve.preemption.room import RESOURCES_PLUGIN, Room, only_resources
+from reprieve.preemption.standing import StandingRules
 from reprieve.preemption.units import PreemptionUnit
 
 
@@ -40,7 +41,12 @@ def judge(
         room = Room.after(cluster, assigned, priority=priority)
         return judge_by_numbers(cluster, units, assigned, room)
     ordered, violations, order = by_importance(cluster, units)
-    reasons = _by_filters(cluster, profile, evaluator, ordered, order, states, assigned)
+    rules = None if plain else StandingRules.counted(cluster, evaluator, states, assigned)
+    if rules is not None:
+        reasons = _by_rules(cluster, evaluator, ordered, order, states, assigned, rules)
+    else:
+        everywhere = bool(profile.cluster_filters)
+        reasons = _by_filters(cluster, evaluator, ordered, order, states, assigned, everywhere=everywhere)
     return _verdicts(ordered, violations, reasons)
 
 
@@ -91,17 +97,64 @@ def _last_asking(assigned: Sequence[tuple[PodRecord, int]]) -> dict[tuple[int, i
     return last
 
 
-def _by_filters(
+def _by_rules(
     cluster: ClusterState,
-    profile: Profile,
     evaluator: Evaluator,
     units: Sequence[PreemptionUnit],
     order: Sequence[int],
     states: Sequence[CycleState],
     assigned: Sequence[tuple[PodRecord, int]],
+    rules: StandingRules,
 ) -> list[Reason | None]:
+    """Asks only about rows the unit is on and about pods whose rules it counts for."""
     reasons: list[Reason | None] = [None] * len(units)
-    everywhere = bool(profile.cluster_filters)
+    by_row: dict[int, list[int]] = {}
+    for index, (_, row) in enumerate(assigned):
+        by_row.setdefault(row, []).append(index)
+    for index in order:
+        unit = units[index]
+        for pod, row in zip(unit.pods, unit.rows, strict=True):
+            cluster.place(pod, row)
+        concerned = rules.add(unit)
+        affected = {i for row in set(unit.rows) for i in by_row.get(row, ())}
+        with cluster.trial():
+            for i in sorted(concerned | affected):
+                reason = _misfit(evaluator, states[i], *assigned[i], rules.active.get(i, ()), on_row=i in affected)
+                if reason is not None:
+                    reasons[index] = reason
+                    break
+                if i in affected:
+                    cluster.place(*assigned[i])
+        if reasons[index] is not None:
+            rules.remove(unit)
+            for pod in reversed(unit.pods):
+                cluster.displace(pod)
+    return reasons
+
+
+def _misfit(
+    evaluator: Evaluator, state: CycleState, pod: PodRecord, row: int, active: Sequence[FilterPlugin], *, on_row: bool
+) -> Reason | None:
+    """Why one assigned pod no longer passes, with its rules counted beforehand; `on_row`: its row has changed."""
+    if on_row and not evaluator.fits_node(state, row):
+        plugin, texts = evaluator.broken_by_node(state, row)
+        return Reason(pod, row, plugin, ", ".join(texts))
+    broken = evaluator.broken_rule(state, row, active) if active else None
+    return None if broken is None else Reason(pod, row, broken[0], ", ".join(broken[1]))
+
+
+def _by_filters(
+    cluster: ClusterState,
+    evaluator: Evaluator,
+    units: Sequence[PreemptionUnit],
+    order: Sequence[int],
+    states: Sequence[CycleState],
+    assigned: Sequence[tuple[PodRecord, int]],
+    *,
+    everywhere: bool,
+) -> list[Reason | None]:
+    """The reference: every filter of every assigned pod is asked anew for every unit."""
+    reasons: list[Reason | None] = [None] * len(units)
     for index in order:
         unit = units[index]
         for pod, row in zip(unit.pods, unit.rows, strict=True):

@@ -20,13 +20,19 @@ RESOURCES_PLUGIN = "NodeResourcesFit"
 
 
 def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
-    """Whether resources are all that an eviction can change for these pods."""
-    if not any(plugin.name == RESOURCES_PLUGIN for plugin in profile.node_filters):
+    """Whether resources are all that an eviction can change for these pods.
+
+    A rule of a pod that may come back counts too, hence `concerns`: it does not depend on who is placed now.
+    """
+    resources = [plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN]
+    if not resources or not getattr(resources[0], "checks_everything", True):
         return False
-    others = [p for p in profile.filters if p.scope and p.name != RESOURCES_PLUGIN]
+    others = [plugin for plugin in profile.node_filters if plugin.name != RESOURCES_PLUGIN]
     seen: set[int] = set()
     for state in states:
-        if state.signature.id in seen and not profile.cluster_filters:
+        if any(plugin.concerns(state) for plugin in profile.cluster_filters):
+            return False
+        if state.signature.id in seen:
             continue
         seen.add(state.signature.id)
         if any(plugin.pre_filter(state).code is not Code.SKIP for plugin in others):

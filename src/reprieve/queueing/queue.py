@@ -310,7 +310,7 @@ class SchedulingQueue:
                 continue
             seen: set[int] = set()
             for pod in entity.ready.values():
-                number = pod.signature.id
+                number = self._cluster.likeness(pod)
                 if number in seen:
                     continue
                 seen.add(number)

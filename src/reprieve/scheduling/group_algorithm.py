@@ -66,13 +66,13 @@ def place_group(
     with cluster.trial():
         for pod in pods:
             remaining -= 1
-            identical = None if profile.cluster_filters else evaluator.identity(pod)
+            state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, -1))
+            identical = None if evaluator.ruled(state) else evaluator.identity(pod)
             if identical is not None and identical in hopeless:
                 known = hopeless[identical]
                 if known is not None:
                     result.failed[pod.uid] = known
             else:
-                state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, -1))
                 row = evaluator.best_row(state, ties)
                 if row >= 0:
                     cluster.place(pod, row)
@@ -88,7 +88,7 @@ def place_group(
                     result.rejected_by |= diagnosis.plugins
             status = _progress(profile, group, before + len(result.placed), remaining)
             if status.code is Code.UNSCHEDULABLE:
-                _fail_identical(evaluator, pods[len(pods) - remaining :], hopeless, result)
+                _fail_identical(cluster, evaluator, pods[len(pods) - remaining :], hopeless, result)
                 break
     result.status = _progress(profile, group, before + len(result.placed), 0)
     if not result.status.ok:
@@ -97,6 +97,7 @@ def place_group(
 
 
 def _fail_identical(
+    cluster: ClusterState,
     evaluator: Evaluator,
     untried: Sequence[PodRecord],
     hopeless: dict[tuple[object, ...], Diagnosis | None],
@@ -106,6 +107,8 @@ def _fail_identical(
     for pod in untried:
         identical = evaluator.identity(pod)
         known = hopeless.get(identical) if identical is not None else None
+        if known is not None and evaluator.ruled(CycleState(cluster, pod)):
+            continue
         if known is not None:
             result.failed[pod.uid] = known
 
