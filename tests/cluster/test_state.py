@@ -157,6 +157,17 @@ def test_many_extended_resources() -> None:
     assert table.vector({"cpu": 5})[CPU] == 5
 
 
+@pytest.mark.parametrize("amount", [5 * 10**18, 2**63 - 1, 10**30])
+def test_amounts_beyond_int64_do_not_wrap(amount: int) -> None:
+    """Requests and allocatable of any size: no node is over-committed (scheduling.md 7, api.md "Quantities")."""
+    huge = {"example.com/bytes": str(amount)}
+    world = World(node("n", cpu=4, more=huge), pod("a", more=huge), pod("b", more=huge)).settle()
+    assert world.where == {"a": "n"}
+    assert world.pending == ["b"]
+    full = World(node("n", cpu=4, more=huge), *[pod(f"r{i}", node="n", more=huge) for i in range(3)])
+    assert full.add(pod("q", more={"example.com/bytes": 1})).settle().pending == ["q"]
+
+
 def test_many_nodes() -> None:
     """Columns widen; ranks stay those of the names."""
     world = World(*[node(f"n{i:03}") for i in reversed(range(200))], pod("p"))
