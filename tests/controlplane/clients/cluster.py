@@ -135,8 +135,9 @@ class Binder(threading.Thread):
 
 @contextmanager
 def running(directory: Path, *, nodes: int = 3) -> Iterator[Cluster]:
-    """Start a server with nodes and a binder; stop both at the end."""
+    """Start a server with nodes and a binder on the data of a directory; stop both at the end."""
     kubeconfig = directory / "kubeconfig"
+    kubeconfig.unlink(missing_ok=True)
     arguments = [sys.executable, "-c", PROGRAM, str(directory / "data"), str(kubeconfig), str(nodes)]
     process = subprocess.Popen(arguments, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -17,8 +18,8 @@ from reprieve.controlplane.clock import Clock
 log = logging.getLogger("reprieve.controllers")
 
 _LONGEST_SLEEP = 3600.0
-_AT_ONCE = 2000
-"""Calls made before the loop gets a turn."""
+_TURN_SECONDS = 0.005
+"""How long calls are made before the loop gets a turn."""
 
 
 class Timers:
@@ -49,11 +50,14 @@ class Timers:
         """Return when the next call is due."""
         return datetime.fromtimestamp(self._heap[0][0], UTC) if self._heap else None
 
-    def fire(self, most: int | None = None) -> int:
-        """Make the calls that are due, ``most`` at most; returns how many."""
+    def fire(self, turn: float | None = None) -> int:
+        """Make the calls that are due, for ``turn`` seconds at most (None: all); returns how many."""
         made = 0
         now = self.clock.now().timestamp()
-        while self._heap and self._heap[0][0] <= now and (most is None or made < most):
+        ends = None if turn is None else time.monotonic() + turn
+        while self._heap and self._heap[0][0] <= now:
+            if ends is not None and made % 16 == 15 and time.monotonic() > ends:
+                break
             call = heapq.heappop(self._heap)[2]
             made += 1
             try:
@@ -67,12 +71,13 @@ class Timers:
         self._changed = asyncio.Event()
         while True:
             self._changed.clear()
-            if self.fire(_AT_ONCE) >= _AT_ONCE:
-                await asyncio.sleep(0)
-                continue
+            self.fire(_TURN_SECONDS)
             wait = _LONGEST_SLEEP
             if self._heap:
                 wait = min(wait, max(0.0, self._heap[0][0] - self.clock.now().timestamp()))
+                if wait == 0.0:
+                    await asyncio.sleep(0)
+                    continue
             try:
                 await asyncio.wait_for(self._changed.wait(), wait)
             except TimeoutError:

@@ -1,7 +1,8 @@
 """Small decoded views of stored objects: what controllers need to know of every object at hand.
 
 A view holds the fields that decide *whether* something has to be done; the full manifest is decoded only when
-it is. So a cluster of 50,000 pods costs some tens of megabytes here, and an event some microseconds.
+it is. So a cluster of 50,000 pods costs some tens of megabytes here, and an event some microseconds. Views form
+no cycles and are kept from the garbage collector (``gc=False``): it would look at all of them again and again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
     block_owner_deletion: bool = False
 
 
-class Meta(msgspec.Struct, rename="camel"):
+class Meta(msgspec.Struct, rename="camel", gc=False):
     """metadata of any object; times are as written."""
 
     name: str = ""
@@ -55,7 +56,7 @@ class Meta(msgspec.Struct, rename="camel"):
         return None
 
 
-class Seen(msgspec.Struct, rename="camel"):
+class Seen(msgspec.Struct, rename="camel", gc=False):
     """Any object: its metadata."""
 
     metadata: Meta
@@ -79,23 +80,23 @@ class _Group(msgspec.Struct, rename="camel", gc=False):
     pod_group_name: str | None = None
 
 
-class _PodSpec(msgspec.Struct, rename="camel"):
+class _PodSpec(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
     scheduling_group: _Group | None = None
 
 
-class _PodStatus(msgspec.Struct, rename="camel"):
+class _PodStatus(msgspec.Struct, rename="camel", gc=False):
     phase: str = "Pending"
     conditions: tuple[_Timed, ...] | None = None
 
 
-class _Pod(msgspec.Struct, rename="camel"):
+class _Pod(msgspec.Struct, rename="camel", gc=False):
     metadata: Meta
     spec: _PodSpec
     status: _PodStatus | None = None
 
 
-class PodSeen(msgspec.Struct):
+class PodSeen(msgspec.Struct, gc=False):
     """A pod: where it is bound, whether it runs, is ready, ends.
 
     ``node`` and ``group`` are "" if it has none; ``ready_since`` is when its condition Ready became true;
@@ -163,16 +164,16 @@ class Taint(msgspec.Struct, rename="camel", gc=False):
     time_added: str | None = None
 
 
-class _NodeSpec(msgspec.Struct, rename="camel"):
+class _NodeSpec(msgspec.Struct, rename="camel", gc=False):
     taints: tuple[Taint, ...] | None = None
     unschedulable: bool = False
 
 
-class _NodeStatus(msgspec.Struct, rename="camel"):
+class _NodeStatus(msgspec.Struct, rename="camel", gc=False):
     conditions: tuple[Condition, ...] | None = None
 
 
-class NodeSeen(msgspec.Struct, rename="camel"):
+class NodeSeen(msgspec.Struct, rename="camel", gc=False):
     """A node: its taints, whether it is cordoned, its conditions."""
 
     metadata: Meta
@@ -192,7 +193,7 @@ class _LeaseSpec(msgspec.Struct, rename="camel", gc=False):
     lease_duration_seconds: int | None = None
 
 
-class LeaseSeen(msgspec.Struct, rename="camel"):
+class LeaseSeen(msgspec.Struct, rename="camel", gc=False):
     """A lease: when it was renewed."""
 
     metadata: Meta
