@@ -136,6 +136,7 @@ BROKEN = [
     (pod(schedulingGroup={}), "spec.schedulingGroup.podGroupName: Invalid value: null: must specify one of: `podGroupName`"),
     (pod(schedulingGroup={"podGroupName": "Bad_Name"}), 'spec.schedulingGroup.podGroupName: Invalid value: "Bad_Name"'),
     (pod(workloadRef={"name": "w"}), "spec.workloadRef: Forbidden: scheduling.k8s.io/v1alpha1 is not served: name the group in spec.schedulingGroup"),
+    (pod(initContainers=[{"name": "i", "restartPolicy": "Foo"}]), 'spec.initContainers[0].restartPolicy: Unsupported value: "Foo": supported values: "Always", "Never", "OnFailure"'),
     (pod(preemptionPolicy="Sometimes"), 'spec.preemptionPolicy: Unsupported value: "Sometimes"'),
     # priority classes and budgets
     (priority_class(value=1_000_000_001), "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"),
@@ -150,6 +151,7 @@ BROKEN = [
     (group(schedulingPolicy={"gang": {"minCount": 1}, "basic": {}}), "must specify exactly one of: `basic`, `gang`"),
     (group(schedulingPolicy={}), 'spec.schedulingPolicy: Invalid value: "": must specify one of: `basic`, `gang`'),
     (group(schedulingPolicy={"gang": {}}), "spec.schedulingPolicy.gang.minCount: Required value"),
+    (group(schedulingPolicy={"gang": {"minCount": 2**31}}), "gang.minCount: Invalid value: 2147483648: must fit into 32 bits"),
     (group(schedulingPolicy={"gang": {"minCount": -1}}), "gang.minCount: Invalid value: -1: must be greater than or equal to 1"),
     (group(schedulingPolicy={"basic": {}}, disruptionMode={"all": {}}), "spec.disruptionMode.all: Forbidden"),
     (group("v1alpha2", schedulingPolicy={"basic": {}}, disruptionMode="PodGroup"), "spec.disruptionMode.all: Forbidden"),

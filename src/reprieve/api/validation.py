@@ -205,6 +205,8 @@ def _policy(policy: PodGroupSchedulingPolicy, path: str) -> None:
             raise required(f"{path}.gang.minCount", "must be greater than or equal to 1")
         if policy.gang.min_count < 0:
             raise invalid(f"{path}.gang.minCount", policy.gang.min_count, "must be greater than or equal to 1")
+        if policy.gang.min_count >= 1 << 31:
+            raise invalid(f"{path}.gang.minCount", policy.gang.min_count, "must fit into 32 bits")
 
 
 def _group_rules(

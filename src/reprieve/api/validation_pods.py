@@ -37,6 +37,7 @@ TOLERATION_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 _STANDARD_CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 _MAX_INT32: Final = 2**31 - 1
 _INTEGER_MESSAGE: Final = "must be an integer"
 
@@ -120,6 +121,8 @@ def _container(container: Container, path: str, names: set[str]) -> None:
     if name in names:
         raise duplicate(f"{path}.name", name)
     names.add(name)
+    if container.restart_policy and container.restart_policy not in RESTART_POLICIES:
+        raise unsupported(f"{path}.restartPolicy", container.restart_policy, RESTART_POLICIES)
     resources = container.resources
     if resources.requests or resources.limits:
         problem = _resources(tuple(resources.requests.items()), tuple(resources.limits.items()))
