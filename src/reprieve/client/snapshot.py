@@ -18,6 +18,7 @@ import msgspec
 from reprieve.api import objects as o
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.versions import SCHEDULING_GROUP, from_internal
+from reprieve.client.plainyaml import yaml_of
 from reprieve.client.pseudonyms import ADDRESS, GROUP, IMAGE, NAMESPACE, NODE, UID, Names
 
 Json = dict[str, Any]
@@ -520,8 +521,4 @@ def text_of(manifests: Sequence[Json], *, json: bool) -> str:
     if json:
         document = {"apiVersion": "v1", "kind": "List", "items": manifests}
         return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
-    import yaml
-
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump_all(manifests, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1000)
-    return text
+    return yaml_of(manifests)

@@ -1,0 +1,463 @@
+"""Snapshots: a plan of one is a plan of the cluster; nothing leaves that a scheduler does not read (interfaces.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reprieve.api import objects as o
+from reprieve.api.errors import Origin
+from reprieve.api.loading import read
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.yamltext import read_documents
+from reprieve.client.decoding import stored
+from reprieve.client.discovery import Resource
+from reprieve.client.plainyaml import yaml_of
+from reprieve.client.pseudonyms import Names
+from reprieve.client.reading import OPTIONAL, REQUIRED, Reading, manifests_of
+from reprieve.client.snapshot import snapshot, text_of
+from reprieve.simulation.plan import plan
+from reprieve.simulation.report import Answer
+from tests.building import RandomCluster, random_clusters
+
+Json = dict[str, Any]
+
+
+def live_objects(cluster: RandomCluster) -> list[KubernetesObject]:
+    """The cluster as a server would have it: every object with a UID, a revision and a creation time."""
+    made = []
+    for number, (item, created) in enumerate(cluster.everything):
+        meta = replace(
+            item.metadata,
+            uid=item.metadata.uid or f"server-uid-{number:04}",
+            resource_version=str(number + 1),
+            creation_timestamp=datetime.fromtimestamp(created, UTC),
+            annotations={"owner": "SECRET"},
+        )
+        made.append(replace(item, metadata=meta))
+    return made
+
+
+def plan_of(objects: Sequence[KubernetesObject]) -> Json:
+    return _comparable(plan(manifests_of(Reading(list(objects)), "live")))
+
+
+def plan_of_text(text: str, name: str) -> Json:
+    return _comparable(plan(read([(name, text)])))
+
+
+def _comparable(answer: Answer) -> Json:
+    document: Json = msgspec.json.decode(msgspec.json.encode(answer.plan))
+    del document["stats"]["seconds"]
+    return document
+
+
+def renamed(document: Json, originals: Sequence[KubernetesObject], manifests: Sequence[Json]) -> Json:
+    """A plan with the pseudonyms its objects got."""
+    names: dict[str, str] = {}
+    for item, manifest in zip(originals, manifests, strict=True):
+        meta = manifest["metadata"]
+        names[item.name] = meta["name"]
+        if item.namespace:
+            names[item.namespace] = meta["namespace"]
+            names[item.key] = f"{meta['namespace']}/{meta['name']}"
+        if isinstance(item, o.Pod) and item.spec.scheduling_group is not None:  # the group itself may be missing
+            names[item.spec.scheduling_group.pod_group_name or ""] = manifest["spec"]["schedulingGroup"]["podGroupName"]
+
+    def change(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {names.get(key, key): change(found) for key, found in value.items()}
+        if isinstance(value, list | tuple):
+            return [change(found) for found in value]
+        if not isinstance(value, str):
+            return value
+        return re.sub(r"[\w./-]*\w", lambda found: names.get(found[0], found[0]), value)  # messages name things too
+
+    changed: Json = change(document)
+    return changed
+
+
+@settings(max_examples=60, deadline=None)
+@given(cluster=random_clusters(), form=st.sampled_from(["json", "yaml"]))
+def test_planning_the_snapshot_is_planning_the_cluster(cluster: RandomCluster, form: str) -> None:
+    objects = live_objects(cluster)
+    manifests, notes = snapshot(objects)
+    assert notes == []
+    assert plan_of_text(text_of(manifests, json=form == "json"), f"x.{form}") == plan_of(objects)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cluster=random_clusters())
+def test_an_anonymised_snapshot_decides_the_same_by_other_names(cluster: RandomCluster) -> None:
+    """Pseudonyms sort as the names do, so that even ties are broken alike."""
+    objects = live_objects(cluster)
+    manifests, _ = snapshot(objects, anonymize=True)
+    text = text_of(manifests, json=True)
+    assert snapshot(objects, anonymize=True)[0] == manifests
+    assert plan_of_text(text, "x.json") == renamed(plan_of(objects), objects, manifests)
+
+
+# --- what leaves --------------------------------------------------------------------------------------------
+
+SECRET = "acme"
+"""Part of every name, value and text of the manifests below that must not leave an anonymised snapshot."""
+
+POD: Json = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "acme-web-0",
+        "namespace": "acme-team",
+        "uid": "acme-uid-1",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {
+            "app": "acme-web",
+            "acme.com/tier": "acme-gold",
+            "app.kubernetes.io/name": "acme-web",
+            "scheduling.x-k8s.io/pod-group": "acme-group",
+        },
+        "annotations": {"acme.com/token": "acme-s3cret"},
+        "finalizers": ["acme.com/hold"],
+        "ownerReferences": [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": "acme-web",
+                "uid": "acme-uid-2",
+                "controller": True,
+            },
+            {"apiVersion": "acme.com/v1", "kind": "AcmeJob", "name": "acme-job", "uid": "acme-uid-3"},
+        ],
+    },
+    "spec": {
+        "nodeName": "acme-node-1",
+        "schedulerName": "acme-scheduler",
+        "priorityClassName": "acme-high",
+        "priority": 7,
+        "serviceAccountName": "acme-sa",
+        "hostname": "acme-host",
+        "containers": [
+            {
+                "name": "acme-main",
+                "image": "registry.acme.com/web:1.0",
+                "command": ["acme", "--token=s3cret"],
+                "env": [{"name": "ACME_TOKEN", "value": "acme-s3cret"}],
+                "ports": [{"name": "acme-port", "containerPort": 80, "hostPort": 80, "hostIP": "10.9.9.9"}],
+                "resources": {"requests": {"cpu": "1"}},
+            }
+        ],
+        "nodeSelector": {"acme.com/pool": "acme-gpu", "kubernetes.io/hostname": "acme-node-1"},
+        "tolerations": [
+            {"key": "acme.com/dedicated", "operator": "Equal", "value": "acme-gpu", "effect": "NoSchedule"}
+        ],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": "acme.com/pool", "operator": "In", "values": ["acme-gpu", "acme-cpu"]},
+                                {"key": "acme.com/size", "operator": "Gt", "values": ["4"]},
+                            ],
+                            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["acme-node-1"]}],
+                        }
+                    ]
+                }
+            },
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "labelSelector": {"matchLabels": {"app": "acme-web"}},
+                        "namespaces": ["acme-team"],
+                        "topologyKey": "acme.com/rack",
+                    }
+                ]
+            },
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app": "acme-web"}},
+            }
+        ],
+        "volumes": [
+            {"name": "acme-config", "configMap": {"name": "acme-config"}},
+            {"name": "acme-data", "persistentVolumeClaim": {"claimName": "acme-data"}},
+            {"name": "acme-scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "acme-fast"}}}},
+        ],
+    },
+    "status": {
+        "phase": "Running",
+        "conditions": [
+            {"type": "Ready", "status": "True", "message": "acme says hello"},
+            {"type": "acme.com/checked", "status": "True"},
+        ],
+        "containerStatuses": [{"name": "acme-main", "allocatedResources": {"cpu": "1"}, "image": "acme"}],
+    },
+}
+NODE: Json = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "acme-node-1",
+        "uid": "acme-uid-9",
+        "labels": {
+            "acme.com/pool": "acme-gpu",
+            "acme.com/size": "8",
+            "kubernetes.io/hostname": "acme-node-1",
+            "topology.kubernetes.io/zone": "eu-1a",
+        },
+    },
+    "spec": {
+        "providerID": "aws:///acme/i-1",
+        "taints": [{"key": "acme.com/dedicated", "value": "acme-gpu", "effect": "NoSchedule"}],
+    },
+    "status": {
+        "allocatable": {"cpu": "4", "nvidia.com/gpu": "8"},
+        "images": [
+            {"names": ["registry.acme.com/web:1.0"], "sizeBytes": 1000},
+            {"names": ["registry.acme.com/unused:1"], "sizeBytes": 5},
+        ],
+        "nodeInfo": {"machineID": "acme"},
+        "addresses": [{"type": "Hostname", "address": "acme-node-1"}],
+    },
+}
+OTHERS: list[Json] = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "acme-team", "labels": {"team": "acme"}}},
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "acme-high"},
+        "value": 7,
+        "description": "for acme",
+    },
+    {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "acme-group", "namespace": "acme-team", "uid": "acme-uid-4"},
+        "spec": {
+            "podGroupTemplateRef": {"workload": {"workloadName": "acme-w", "podGroupTemplateName": "acme-t"}},
+            "schedulingPolicy": {"gang": {"minCount": 1}},
+            "disruptionMode": "PodGroup",
+            "priorityClassName": "acme-high",
+            "priority": 7,
+        },
+    },
+    {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "acme-pdb", "namespace": "acme-team"},
+        "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["acme-web"]}]}},
+        "status": {"disruptionsAllowed": 1, "disruptedPods": {"acme-web-0": "2026-01-01T00:00:00Z"}},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "acme-web-0-acme-scratch", "namespace": "acme-team"},
+        "spec": {"volumeName": "acme-pv", "storageClassName": "acme-fast"},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "acme-pv"},
+        "spec": {
+            "claimRef": {
+                "namespace": "acme-team",
+                "name": "acme-data",
+                "uid": "acme-uid-5",
+                "kind": "PersistentVolumeClaim",
+            },
+            "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "acme-vol"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": "kubernetes.io/hostname", "operator": "In", "values": ["acme-node-1"]}
+                            ]
+                        }
+                    ]
+                }
+            },
+        },
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "acme-gated", "namespace": "acme-team"},
+        "spec": {"schedulingGates": [{"name": "acme.com/gate"}], "containers": [{"name": "acme-c"}]},
+    },
+    {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "acme-s"}, "spec": {"selector": {"app": "acme-web"}}},
+]
+
+
+def typed(*manifests: Json) -> list[KubernetesObject]:
+    found = []
+    kinds = {kind.KIND: kind for kind in (*REQUIRED, *OPTIONAL)}
+    for manifest in manifests:
+        group, _, version = manifest["apiVersion"].rpartition("/")
+        resource = Resource(group, version, "things", manifest["kind"], True)
+        found.append(stored(kinds[manifest["kind"]], msgspec.json.encode(manifest), resource))
+    return found
+
+
+def test_an_anonymised_snapshot_tells_no_names() -> None:
+    manifests, _ = snapshot(typed(NODE, *OTHERS, POD), anonymize=True)
+    text = text_of(manifests, json=True)
+    for word in (SECRET, "AcmeJob", "s3cret", "10.9.9.9", "registry", "hello", "ebs-vol", "aws:///"):
+        assert word not in text.lower() if word.islower() else word not in text, word
+
+
+def test_a_plain_snapshot_tells_names_and_nothing_else() -> None:
+    manifests, _ = snapshot(typed(NODE, *OTHERS, POD))
+    text = text_of(manifests, json=False)
+    assert "acme-web-0" in text
+    for word in ("s3cret", "env", "registry.acme.com", "annotations", "finalizers", "command", "hello", "providerID"):
+        assert word not in text, word
+    for word in ("description", "configMap", "addresses", "nodeInfo", "serviceAccount", "message"):
+        assert word not in text, word
+
+
+def by_kind(manifests: Sequence[Json]) -> dict[str, Json]:
+    return {manifest["kind"]: manifest for manifest in manifests}
+
+
+def test_references_stay_references() -> None:
+    """Every place that names a thing names it by the same pseudonym."""
+    manifests, _ = snapshot(typed(NODE, *OTHERS, POD), anonymize=True)
+    found = by_kind(manifests)
+    pod, node, group = found["Pod"], found["Node"], found["PodGroup"]
+    meta, spec = pod["metadata"], pod["spec"]
+    term = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
+    name = node["metadata"]["name"]
+    labels = node["metadata"]["labels"]
+    assert spec["nodeName"] == name
+    assert term["matchFields"][0]["values"] == [name]
+    assert labels["kubernetes.io/hostname"] == spec["nodeSelector"]["kubernetes.io/hostname"] == name
+    assert labels["topology.kubernetes.io/zone"] == "eu-1a"
+    pool, size = (expression["key"] for expression in term["matchExpressions"])
+    assert labels[pool] == spec["nodeSelector"][pool]
+    assert labels[pool] in term["matchExpressions"][0]["values"]
+    assert labels[size] == "8", "compared as a number"
+    assert term["matchExpressions"][1]["values"] == ["4"]
+    taint, toleration = node["spec"]["taints"][0], spec["tolerations"][0]
+    assert (taint["key"], taint["value"]) == (toleration["key"], toleration["value"])
+    assert meta["labels"]["scheduling.x-k8s.io/pod-group"] == group["metadata"]["name"]
+    assert meta["namespace"] == group["metadata"]["namespace"] == found["Namespace"]["metadata"]["name"]
+    anti = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert anti["namespaces"] == [meta["namespace"]]
+    [(app, value)] = anti["labelSelector"]["matchLabels"].items()
+    assert meta["labels"][app] == value
+    assert found["Service"]["spec"]["selector"] == {app: value}
+    selector = found["PodDisruptionBudget"]["spec"]["selector"]["matchExpressions"][0]
+    assert (selector["key"], selector["values"]) == (app, [value])
+    assert list(found["PodDisruptionBudget"]["status"]["disruptedPods"]) == [meta["name"]]
+    assert spec["priorityClassName"] == found["PriorityClass"]["metadata"]["name"]
+    assert spec["containers"][0]["name"] == pod["status"]["containerStatuses"][0]["name"]
+    assert spec["containers"][0]["image"] in [image for i in node["status"]["images"] for image in i["names"]]
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert len(volumes) == 2, "a config map does not matter for placement"
+    claims = [v["persistentVolumeClaim"]["claimName"] for v in volumes.values() if "persistentVolumeClaim" in v]
+    assert found["PersistentVolume"]["spec"]["claimRef"]["name"] == claims[0]
+    [ephemeral] = [name for name, volume in volumes.items() if "ephemeral" in volume]
+    claim = found["PersistentVolumeClaim"]
+    assert claim["metadata"]["name"] == f"{meta['name']}-{ephemeral}"
+    assert claim["spec"]["volumeName"] == found["PersistentVolume"]["metadata"]["name"]
+
+
+def test_an_older_pod_group_stays_without_a_policy_of_its_own() -> None:
+    """v1alpha2 has no preemptionPolicy: read back it must not get one (preemption.md 2.2)."""
+    [manifest] = snapshot(typed(OTHERS[2]))[0]
+    assert manifest["apiVersion"] == "scheduling.k8s.io/v1alpha2"
+    again = read([("x", msgspec.json.encode(manifest))], complete=False)
+    [group] = typed(OTHERS[2])
+    assert isinstance(group, o.PodGroup)
+    assert again.pod_groups[0].object.spec == group.spec
+
+
+def test_everything_reads_back() -> None:
+    for anonymize in (False, True):
+        manifests, _ = snapshot(typed(NODE, *OTHERS, POD), anonymize=anonymize)
+        again = read([("x.yaml", text_of(manifests, json=False))])
+        assert len(again.all()) == len(manifests)
+        assert not again.unknown
+
+
+def test_devices_are_left_out_of_an_anonymised_snapshot_and_said() -> None:
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "n"},
+        "spec": {"devices": {"requests": [{"name": "r"}], "config": [{"opaque": {"parameters": {"key": "SECRET"}}}]}},
+    }
+    kept, notes = snapshot(typed(claim))
+    assert kept[0]["spec"]["devices"] == {"requests": [{"name": "r"}]}, "drivers' own configuration may hold anything"
+    assert notes == []
+    assert snapshot(typed(claim), anonymize=True) == (
+        [],
+        ["left out of an anonymised snapshot: 1 objects of resource.k8s.io"],
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "y",
+        "N",
+        "yes",
+        "on",
+        "null",
+        "~",
+        "1e3",
+        "0o17",
+        "0x1f",
+        "1_000",
+        ".5",
+        "12:30",
+        "2026-01-01",
+        "1",
+        "",
+        "=",
+        "-a",
+    ],
+)
+def test_text_that_yaml_could_take_for_something_else(value: str) -> None:
+    """Readers of YAML 1.1 and 1.2 disagree; here all of them have to read text."""
+    text = yaml_of([{"a": value, value: ["x"]}])
+    assert [document.data for document in read_documents(text)] == [{"a": value, value: ["x"]}]
+    assert yaml.safe_load(text) == {"a": value, value: ["x"]}
+
+
+@pytest.mark.parametrize("names", [["b", "a", "c"], [f"n{i}" for i in range(1, 12)], ["x-10", "x-9", "x"]])
+def test_pseudonyms_sort_as_the_names(names: list[str]) -> None:
+    table = Names(anonymize=True)
+    for name in names:
+        table.name("node", name)
+    table.freeze()
+    given = {name: table.name("node", name) for name in names}
+    assert sorted(names, key=given.__getitem__) == sorted(names)
+    assert len(set(given.values())) == len(names)
+    assert all(re.fullmatch(r"node-\d+", pseudonym) for pseudonym in given.values())
+
+
+def test_priorities_the_server_left_open() -> None:
+    [pod] = typed(POD)
+    assert isinstance(pod, o.Pod)
+    open_pod = replace(pod, spec=replace(pod.spec, priority=None, priority_class_name="nowhere"))
+    reading = Reading([open_pod])
+    [loaded] = manifests_of(reading, "live").pods
+    assert loaded.object.spec.priority == 0
+    assert loaded.origin == Origin("live")
+    assert "priority 0 assumed" in reading.warnings[0]
