@@ -231,6 +231,17 @@ def test_orphaned_pods_lose_the_finalizer(world: World) -> None:
     assert world.pods() == []
 
 
+def test_a_pod_deleted_by_force_counts_and_goes() -> None:
+    world = World(CONTROLLERS)  # no kubelet says how it ended
+    world.create(job(completions=1))
+    world.settle()
+    world.bind(world.names()[0], "n")
+    world.delete("v1", "Pod", world.names()[0], grace=0)
+    world.forward(1)
+    assert status(world)["failed"] == 1
+    assert world.names() == []
+
+
 def test_another_manager_is_left_alone(world: World) -> None:
     world.create(job(managedBy="example.com/other"))
     world.settle()

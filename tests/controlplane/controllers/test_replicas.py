@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from admission.plane import pod
 
@@ -134,3 +136,18 @@ def test_replication_controller(world: World) -> None:
     world.settle()
     assert len(world.pods()) == 2
     assert world.get("v1", "ReplicationController", "rc")["status"]["replicas"] == 2
+
+
+def test_refusals_are_retried_ever_more_rarely(world: World) -> None:
+    world.create(owner("ReplicaSet", replicas=1, pod=template(priorityClassName="never-made")))
+    world.forward(1)
+    before = world.set_clock.now()
+    timers = world.controllers.context.timers
+    moments = []
+    for _ in range(5):
+        moment = timers.next_moment()
+        assert moment is not None
+        world.forward((moment - world.set_clock.now()).total_seconds())
+        moments.append(moment)
+    gaps = [(later - sooner).total_seconds() for sooner, later in pairwise([before, *moments])]
+    assert max(gaps[1:]) >= 1

@@ -147,7 +147,7 @@ class Jobs(PodOwner):
     def _count(self, look: _Look, pods: list[PodSeen]) -> None:
         """Count pods that finished and free them."""
         tracked = [pod for pod in pods if TRACKING in (pod.metadata.finalizers or ())]
-        ended = [pod for pod in tracked if pod.finished or (pod.terminating and not pod.node)]
+        ended = [pod for pod in tracked if pod.finished or (pod.terminating and self._has_stopped(pod))]
         for seen in ended:
             state = self.context.registry.store.head("pods", *seen.key)
             if state is None:
@@ -170,6 +170,11 @@ class Jobs(PodOwner):
             look.status["succeeded"] = len(look.done)
         if ended:
             self.context.sources.sync()
+
+    def _has_stopped(self, pod: PodSeen) -> bool:
+        """Whether a terminating pod waits for nothing but its finalizers."""
+        state = self.context.registry.store.head("pods", *pod.key)
+        return state is not None and not state.decode()["metadata"].get("deletionGracePeriodSeconds")
 
     def _spared(self, look: _Look, pod: Json) -> bool:
         """Whether a failure is not to be counted; notes it if the policy fails the Job."""

@@ -11,6 +11,7 @@ from reprieve.controlplane.controllers.availability import put_condition
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Seen
 from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.storage import Stored
 
 Json = dict[str, Any]
 
@@ -48,7 +49,7 @@ class Namespaces(Controller):
             if not store.count(row.storage_key):
                 continue
             for state in list(store.heads(row.storage_key, key)):
-                if budget > 0 and b'"deletionTimestamp"' not in state.raw:
+                if budget > 0 and not _is_terminating(state):
                     budget -= 1
                     context.delete(row, state.key, DeleteOptions(propagation="Background"))
                 present = store.head(row.storage_key, *state.key)
@@ -84,3 +85,7 @@ class Namespaces(Controller):
             put_condition(obj.setdefault("status", {}), condition, stamp)
 
         self.context.modify(self.context.kind("v1", "Namespace"), ("", name), change, "status")
+
+
+def _is_terminating(state: Stored) -> bool:
+    return b'"deletionTimestamp"' in state.raw and bool(state.decode()["metadata"].get("deletionTimestamp"))

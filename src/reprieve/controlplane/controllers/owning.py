@@ -191,7 +191,7 @@ class PodOwner(Controller):
             try:
                 self.create_pod(owner, make())
             except StatusError as error:
-                self._retry(key)
+                self.put_off(key)
                 return error.message
         if count > CREATES_AT_ONCE:
             self.queue(key)

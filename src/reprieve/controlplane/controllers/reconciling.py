@@ -179,6 +179,7 @@ class Controller:
         self.context = context
         self._waiting: dict[Any, None] = {}
         self._failures: dict[Any, int] = {}
+        self._put_off: set[Any] = set()
         self._ready: asyncio.Event | None = None
         self.connect()
 
@@ -226,7 +227,14 @@ class Controller:
             log.exception("%s: %s", self.name, key)
             self._retry(key)
         else:
-            self._failures.pop(key, None)
+            if key not in self._put_off:
+                self._failures.pop(key, None)
+        self._put_off.discard(key)
+
+    def put_off(self, key: Any) -> None:
+        """Have the key that is looked at now looked at again later, as after a failure, though the look goes on."""
+        self._put_off.add(key)
+        self._retry(key)
 
     def _retry(self, key: Any) -> None:
         failures = self._failures.get(key, 0)

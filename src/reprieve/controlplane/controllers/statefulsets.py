@@ -134,7 +134,7 @@ class StatefulSets(PodOwner):
                 raise
             # A pod of that name that is not ours: nothing to do until it goes.
             self.context.event(owner, "FailedCreate", str(error), "Warning", self.source)
-            self._retry((metadata["namespace"], metadata["name"]))
+            self.put_off((metadata["namespace"], metadata["name"]))
 
     def _claims(self, owner: Json, pod: Json, pod_name: str) -> None:
         """Make the claims of a pod, and have it mount them."""
