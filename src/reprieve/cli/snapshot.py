@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
 
+ATTEMPTS = 4
+"""Somebody waits for the answer: a server that is not there is said after a second or two."""
+
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -74,13 +77,13 @@ def read_live(kubeconfig: str | None, context: str | None) -> "tuple[Reading, st
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.kubeconfig import connect
     from reprieve.client.reading import read_cluster
-    from reprieve.client.transport import ApiClient
+    from reprieve.client.transport import ApiClient, Limits
 
     try:
         connection = connect(kubeconfig, context)
 
         async def read() -> "Reading":
-            async with ApiClient(connection) as client:
+            async with ApiClient(connection, limits=Limits(attempts=ATTEMPTS)) as client:
                 return await read_cluster(client)
 
         return asyncio.run(read()), connection.server
