@@ -60,7 +60,8 @@ def test_nodes_of_a_template() -> None:
 
 
 def test_nodes_of_manifests() -> None:
-    manifest = {"metadata": {"name": "big"}, "status": {"allocatable": {"cpu": "128"}}}
+    metadata = {"name": "big", "uid": "1", "resourceVersion": "7", "creationTimestamp": "2020-01-01T00:00:00Z"}
+    manifest = {"metadata": metadata, "status": {"allocatable": {"cpu": "128"}}}
     world = World((), nodes=0, manifests=(manifest,))
     assert world.get("v1", "Node", "big", "")["status"]["allocatable"]["cpu"] == "128"
 

@@ -27,6 +27,7 @@ log = logging.getLogger("reprieve.kubelets")
 
 MANAGER = "kubelet"
 VERSION = "v1.37.0-simulated"
+_SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
 _TICK = 1.0
 _MADE_AT_ONCE = 50
 _PAUSE = 0.005
@@ -111,7 +112,10 @@ class Fleet:
 
     def _make(self, manifest: Json) -> None:
         kind = self._context.kind("v1", "Node")
-        name = manifest["metadata"]["name"]
+        metadata = manifest["metadata"]
+        for field in _SERVER_FIELDS:  # a node taken from another cluster
+            metadata.pop(field, None)
+        name = metadata["name"]
         self._made.add(name)
         if self._context.registry.head(kind, "", name) is None:
             self._complete(manifest)
