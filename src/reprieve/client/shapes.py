@@ -1,0 +1,461 @@
+"""What of each kind may leave a cluster: the tables behind `snapshot`.
+
+Terms: a shape is the table of a kind: its fields and what becomes of each; a leaf is what becomes of one value.
+
+Invariant: a field without an entry does not leave, so that what Kubernetes adds stays inside until somebody decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from reprieve.api import objects as o
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.versions import SCHEDULING_GROUP
+from reprieve.client.pseudonyms import ADDRESS, GROUP, IMAGE, NAMESPACE, NODE, UID, Names
+
+Json = dict[str, Any]
+Leaf = Callable[[Any, Names], Any]
+Shape = Mapping[str, Any] | Leaf
+"""Field name to shape, or what to make of a value."""
+
+POD: Final = "pod"
+CLAIM: Final = "claim"
+VOLUME: Final = "volume"
+DISK: Final = "disk"
+CLASS: Final = "storageclass"
+PRIORITY: Final = "priorityclass"
+CONTAINER: Final = "container"
+DEVICE_CLAIM: Final = "deviceclaim"
+SYSTEM: Final = "system-"
+
+_UNKNOWN_OWNER: Final = ("example.com/v1", "Owner")
+_OWNER_GROUPS: Final = ("", "apps", "batch", SCHEDULING_GROUP)
+
+
+def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
+    """What of the data may leave, in the form it may leave."""
+    if not isinstance(shape, Mapping):
+        return shape(data, names)
+    made: Json = {}
+    for name, inner in shape.items():
+        if name in data and data[name] is not None:
+            value = shaped_by(inner, data[name], names)
+            if value or name not in _NOTHING_IF_EMPTY:
+                made[name] = value
+    return made
+
+
+_NOTHING_IF_EMPTY: Final = frozenset(
+    (
+        "labels",
+        "requests",
+        "limits",
+        "overhead",
+        "nodeSelector",
+        "capacity",
+        "allocatable",
+        "matchLabels",
+        "allocatedResources",
+        "disruptedPods",
+        "resources",
+        "conditions",
+        "volumes",
+        "images",
+    )
+)
+"""Maps and lists for which empty means absent. Others may mean something: `labelSelector: {}` selects everything."""
+
+
+# --- leaves -----------------------------------------------------------------------------------------------
+
+
+def _keep(value: Any, _names: Names) -> Any:
+    return value
+
+
+def named(domain: str) -> Leaf:
+    """A name of a domain."""
+    return lambda value, names: names.name(domain, value)
+
+
+def _each(shape: Shape) -> Leaf:
+    return lambda value, names: [shaped_by(shape, item, names) for item in value]
+
+
+def _one_of(**known: Shape) -> Leaf:
+    """Each item of a list, but for items that have nothing besides a name."""
+
+    def shaped(value: Any, names: Names) -> Any:
+        items = [shaped_by(known, item, names) for item in value]
+        return [item for item in items if len(item) > 1]
+
+    return shaped
+
+
+def priority_class(value: str, names: Names) -> str:
+    """The name of a priority class; those of the system are everywhere the same."""
+    return value if value.startswith(SYSTEM) else names.name(PRIORITY, value)
+
+
+def _scheduler(value: str, names: Names) -> str:
+    return value if value == o.DEFAULT_SCHEDULER else names.name("scheduler", value)
+
+
+def _labels(value: Mapping[str, str], names: Names) -> Json:
+    return {names.key(key): names.value(key, text) for key, text in value.items()}
+
+
+def _key(value: str, names: Names) -> str:
+    return names.key(value)
+
+
+def _requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
+    """matchExpressions: values belong to their key."""
+    found = []
+    for item in value:
+        key, operator = item.get("key", ""), item.get("operator", "")
+        if operator in ("Gt", "Lt"):
+            names.numeric(key)
+        made: Json = {"key": names.key(key), "operator": operator}
+        if item.get("values"):
+            made["values"] = [names.value(key, text) for text in item["values"]]
+        found.append(made)
+    return found
+
+
+def _field_requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
+    """matchFields: only metadata.name exists."""
+    return [
+        {**item, **({"values": [names.name(NODE, text) for text in item["values"]]} if item.get("values") else {})}
+        for item in value
+    ]
+
+
+def _tainting(*more: str) -> Leaf:
+    """Taints and tolerations: a value belongs to its key."""
+
+    def shaped(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
+        found = []
+        for item in value:
+            key = item.get("key", "")
+            if item.get("operator") in ("Gt", "Lt"):
+                names.numeric(key)
+            made: Json = {name: item[name] for name in more if name in item}
+            if key:
+                made["key"] = names.key(key)
+            if item.get("value"):
+                made["value"] = names.value(key, item["value"])
+            found.append(made)
+        return found
+
+    return shaped
+
+
+def _owners(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
+    """Owners by kind and name; what owns in a group of somebody's own is just an owner."""
+    found = []
+    for item in value:
+        version, kind = item.get("apiVersion", ""), item.get("kind", "")
+        if names.anonymize and version.rpartition("/")[0] not in _OWNER_GROUPS:
+            version, kind = _UNKNOWN_OWNER
+        made: Json = {"apiVersion": version, "kind": kind}
+        made["name"] = names.name(domain_of(kind), item.get("name", ""))
+        made["uid"] = names.name(UID, item.get("uid", ""))
+        if item.get("controller"):
+            made["controller"] = True
+        found.append(made)
+    return found
+
+
+def _conditions(*types: str) -> Leaf:
+    """Conditions of known types, without the messages."""
+    fields = ("type", "status", "reason", "lastTransitionTime")
+
+    def shaped(value: Sequence[Mapping[str, Any]], _names: Names) -> list[Json]:
+        return [{f: item[f] for f in fields if f in item} for item in value if item.get("type") in types]
+
+    return shaped
+
+
+def _image(value: str, names: Names) -> str:
+    return names.name(IMAGE, _with_tag(value))
+
+
+def _images(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
+    """A node's images, by number."""
+    return [
+        {"names": [_image(name, names) for name in item.get("names", ())], "sizeBytes": item.get("sizeBytes", 0)}
+        for item in value
+    ]
+
+
+def _with_tag(image: str) -> str:
+    """`nginx` and `nginx:latest` are one image (kube-scheduler's ImageLocality)."""
+    return image if ":" in image.rpartition("/")[2] else image + ":latest"
+
+
+def _devices(value: Any, names: Names) -> Any:
+    """Requests for devices without the drivers' own configuration, which may hold anything."""
+    return {name: found for name, found in value.items() if name != "config"}
+
+
+def _selector_map(value: Mapping[str, str], names: Names) -> Json:
+    return _labels(value, names)
+
+
+# --- shapes -----------------------------------------------------------------------------------------------
+
+_SELECTOR: Final = {"matchLabels": _labels, "matchExpressions": _requirements}
+_TERM: Final = {"matchExpressions": _requirements, "matchFields": _field_requirements}
+_NODE_SELECTOR: Final = {"nodeSelectorTerms": _each(_TERM)}
+_RESOURCES: Final = {"requests": _keep, "limits": _keep, "claims": _each({"name": named(DEVICE_CLAIM)})}
+_CONTAINER: Final = {
+    "name": named(CONTAINER),
+    "image": _image,
+    "resources": _RESOURCES,
+    "ports": _each({"containerPort": _keep, "hostPort": _keep, "hostIP": named(ADDRESS), "protocol": _keep}),
+    "restartPolicy": _keep,
+}
+_AFFINITY_TERM: Final = {
+    "labelSelector": _SELECTOR,
+    "namespaces": _each(named(NAMESPACE)),
+    "namespaceSelector": _SELECTOR,
+    "topologyKey": _key,
+    "matchLabelKeys": _each(_key),
+    "mismatchLabelKeys": _each(_key),
+}
+_BETWEEN_PODS: Final = {
+    "requiredDuringSchedulingIgnoredDuringExecution": _each(_AFFINITY_TERM),
+    "preferredDuringSchedulingIgnoredDuringExecution": _each({"weight": _keep, "podAffinityTerm": _AFFINITY_TERM}),
+}
+_AFFINITY: Final = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": _NODE_SELECTOR,
+        "preferredDuringSchedulingIgnoredDuringExecution": _each({"weight": _keep, "preference": _TERM}),
+    },
+    "podAffinity": _BETWEEN_PODS,
+    "podAntiAffinity": _BETWEEN_PODS,
+}
+_CLAIM_SPEC: Final = {
+    "accessModes": _keep,
+    "resources": {"requests": _keep, "limits": _keep},
+    "selector": _SELECTOR,
+    "storageClassName": named(CLASS),
+    "volumeName": named(VOLUME),
+    "volumeMode": _keep,
+}
+_CLAIMS: Final = _each(
+    {
+        "name": named(DEVICE_CLAIM),
+        "resourceClaimName": named(DEVICE_CLAIM),
+        "resourceClaimTemplateName": named("claimtemplate"),
+    }
+)
+_VOLUMES: Final = _one_of(
+    name=named("podvolume"),
+    persistentVolumeClaim={"claimName": named(CLAIM), "readOnly": _keep},
+    ephemeral={"volumeClaimTemplate": {"spec": _CLAIM_SPEC}},
+    gcePersistentDisk={"pdName": named(DISK), "readOnly": _keep},
+    awsElasticBlockStore={"volumeID": named(DISK), "readOnly": _keep},
+    iscsi={"targetPortal": named(DISK), "iqn": named(DISK), "lun": _keep, "readOnly": _keep},
+    rbd={"monitors": _each(named(DISK)), "pool": named(DISK), "image": named(DISK), "readOnly": _keep},
+    csi={"driver": _keep, "readOnly": _keep},
+)
+_STATUSES: Final = _each({"name": named(CONTAINER), "resources": _RESOURCES, "allocatedResources": _keep})
+_POD_CONDITIONS: Final = _conditions(
+    "PodScheduled",
+    "Ready",
+    "ContainersReady",
+    "Initialized",
+    "DisruptionTarget",
+    "PodResizePending",
+    "PodResizeInProgress",
+)
+_POLICY: Final = {"basic": _keep, "gang": {"minCount": _keep}}
+_TEMPLATE: Final = {
+    "name": named("template"),
+    "schedulingPolicy": _POLICY,
+    "schedulingConstraints": {"topology": _each({"key": _key})},
+    "disruptionMode": _keep,
+    "priorityClassName": priority_class,
+    "priority": _keep,
+    "preemptionPolicy": _keep,
+    "resourceClaims": _CLAIMS,
+}
+_SELECTING: Final = {"replicas": _keep, "selector": _SELECTOR}
+
+SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
+    o.Pod: {
+        "spec": {
+            "containers": _each(_CONTAINER),
+            "initContainers": _each(_CONTAINER),
+            "overhead": _keep,
+            "resources": _RESOURCES,
+            "nodeName": named(NODE),
+            "nodeSelector": _labels,
+            "affinity": _AFFINITY,
+            "tolerations": _tainting("operator", "effect", "tolerationSeconds"),
+            "priority": _keep,
+            "priorityClassName": priority_class,
+            "preemptionPolicy": _keep,
+            "schedulerName": _scheduler,
+            "schedulingGates": _each({"name": _key}),
+            "schedulingGroup": {"podGroupName": named(GROUP)},
+            "topologySpreadConstraints": _each(
+                {
+                    "maxSkew": _keep,
+                    "topologyKey": _key,
+                    "whenUnsatisfiable": _keep,
+                    "labelSelector": _SELECTOR,
+                    "minDomains": _keep,
+                    "nodeAffinityPolicy": _keep,
+                    "nodeTaintsPolicy": _keep,
+                    "matchLabelKeys": _each(_key),
+                }
+            ),
+            "volumes": _VOLUMES,
+            "resourceClaims": _CLAIMS,
+            "hostNetwork": _keep,
+            "terminationGracePeriodSeconds": _keep,
+            "restartPolicy": _keep,
+        },
+        "status": {
+            "phase": _keep,
+            "conditions": _POD_CONDITIONS,
+            "startTime": _keep,
+            "nominatedNodeName": named(NODE),
+            "qosClass": _keep,
+            "containerStatuses": _STATUSES,
+            "initContainerStatuses": _STATUSES,
+            "resources": _RESOURCES,
+            "allocatedResources": _keep,
+            "resourceClaimStatuses": _each({"name": named(DEVICE_CLAIM), "resourceClaimName": named(DEVICE_CLAIM)}),
+        },
+    },
+    o.Node: {
+        "spec": {"unschedulable": _keep, "taints": _tainting("effect", "timeAdded")},
+        "status": {
+            "capacity": _keep,
+            "allocatable": _keep,
+            "conditions": _conditions("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),
+            "images": _images,
+            "declaredFeatures": _keep,
+        },
+    },
+    o.Namespace: {},
+    o.PriorityClass: {"value": _keep, "globalDefault": _keep, "preemptionPolicy": _keep},
+    o.PodGroup: {
+        "spec": {
+            "workloadRef": {"workloadName": named("workload"), "templateName": named("template")},
+            **{name: shape for name, shape in _TEMPLATE.items() if name != "name"},
+        },
+        "status": {"conditions": _conditions("PodGroupInitiallyScheduled", "PodGroupScheduled", "DisruptionTarget")},
+    },
+    o.Workload: {"spec": {"podGroupTemplates": _each(_TEMPLATE)}},
+    o.PodDisruptionBudget: {
+        "spec": {
+            "selector": _SELECTOR,
+            "minAvailable": _keep,
+            "maxUnavailable": _keep,
+            "unhealthyPodEvictionPolicy": _keep,
+        },
+        "status": {
+            "disruptionsAllowed": _keep,
+            "disruptedPods": lambda value, names: {names.name(POD, pod): when for pod, when in value.items()},
+            "currentHealthy": _keep,
+            "desiredHealthy": _keep,
+            "expectedPods": _keep,
+            "observedGeneration": _keep,
+        },
+    },
+    o.Service: {"spec": {"selector": _selector_map}},
+    o.ReplicationController: {"spec": {"replicas": _keep, "selector": _selector_map}},
+    o.ReplicaSet: {"spec": _SELECTING},
+    o.StatefulSet: {"spec": _SELECTING},
+    o.PersistentVolume: {
+        "spec": {
+            "capacity": _keep,
+            "accessModes": _keep,
+            "claimRef": {
+                "kind": _keep,
+                "namespace": named(NAMESPACE),
+                "name": named(CLAIM),
+                "uid": named(UID),
+            },
+            "nodeAffinity": {"required": _NODE_SELECTOR},
+            "storageClassName": named(CLASS),
+            "volumeMode": _keep,
+            "csi": {"driver": _keep, "volumeHandle": named(DISK)},
+        },
+        "status": {"phase": _keep},
+    },
+    o.PersistentVolumeClaim: {"spec": _CLAIM_SPEC, "status": {"phase": _keep, "capacity": _keep}},
+    o.StorageClass: {
+        "provisioner": _keep,
+        "volumeBindingMode": _keep,
+        "allowedTopologies": _each(
+            {
+                "matchLabelExpressions": lambda value, names: [
+                    {"key": names.key(i.get("key", "")), "values": [names.value(i["key"], v) for v in i["values"]]}
+                    for i in value
+                ]
+            }
+        ),
+    },
+    o.CSINode: {
+        "spec": {
+            "drivers": _each({"name": _keep, "nodeID": named(DISK), "topologyKeys": _each(_key), "allocatable": _keep})
+        }
+    },
+    o.CSIStorageCapacity: {
+        "storageClassName": named(CLASS),
+        "nodeTopology": _SELECTOR,
+        "capacity": _keep,
+        "maximumVolumeSize": _keep,
+    },
+    o.ResourceClaim: {
+        "spec": {"devices": _devices},
+        "status": {"allocation": {"devices": _devices, "nodeSelector": _NODE_SELECTOR}, "reservedFor": _keep},
+    },
+    o.ResourceSlice: {
+        "spec": {
+            "driver": _keep,
+            "pool": _keep,
+            "nodeName": named(NODE),
+            "nodeSelector": _NODE_SELECTOR,
+            "allNodes": _keep,
+            "devices": _keep,
+        }
+    },
+    o.DeviceClass: {"spec": {"selectors": _keep, "extendedResourceName": _keep}},
+}
+
+_DOMAINS: Final[Mapping[str, str]] = {
+    "Pod": POD,
+    "Node": NODE,
+    "Namespace": NAMESPACE,
+    "PodGroup": GROUP,
+    "PriorityClass": PRIORITY,
+    "PersistentVolumeClaim": CLAIM,
+    "PersistentVolume": VOLUME,
+    "StorageClass": CLASS,
+    "CSINode": NODE,
+    "ResourceClaim": DEVICE_CLAIM,
+}
+"""Kind to the domain of its names; other kinds have one of their own."""
+
+
+def domain_of(kind: str) -> str:
+    """The domain that the names of a kind belong to."""
+    return _DOMAINS.get(kind, kind.lower())
+
+
+METADATA: Final = {
+    "creationTimestamp": _keep,
+    "deletionTimestamp": _keep,
+    "deletionGracePeriodSeconds": _keep,
+    "labels": _labels,
+    "ownerReferences": _owners,
+}
