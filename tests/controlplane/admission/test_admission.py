@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.controlplane.admission.plane import Plane, pod, pod_group, priority_class
 
-from admission.plane import Plane, pod, pod_group, priority_class
 from reprieve.controlplane.admission import PROTECTION, STEPS, admission_steps
 from reprieve.controlplane.errors import StatusError
 

@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes
+import urllib3
 
+client: Any = kubernetes.client
+"""The library as its users see it: its annotations make every field optional, so they are not used here."""
+config: Any = kubernetes.config
 Json = dict[str, Any]
 PROGRAM = """
 import asyncio, sys
@@ -73,7 +77,7 @@ class Cluster:
 
     def api(self) -> Any:
         """Return a fresh client of the official library."""
-        return kubernetes.config.new_client_from_config(str(self.kubeconfig))
+        return config.new_client_from_config(str(self.kubeconfig))
 
 
 class Binder(threading.Thread):
@@ -81,7 +85,7 @@ class Binder(threading.Thread):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(name="binder", daemon=True)
-        self._core = kubernetes.client.CoreV1Api(cluster.api())
+        self._core = client.CoreV1Api(cluster.api())
         self._ended = threading.Event()
         self._turn = 0
 
@@ -91,7 +95,7 @@ class Binder(threading.Thread):
             try:
                 for pod in self._core.list_pod_for_all_namespaces(field_selector="spec.nodeName=").items:
                     self._bind(pod)
-            except (kubernetes.client.ApiException, OSError, kubernetes.client.rest.urllib3.exceptions.HTTPError):
+            except (client.ApiException, OSError, urllib3.exceptions.HTTPError):
                 if self._ended.is_set():
                     return
             self._ended.wait(0.05)
@@ -102,14 +106,14 @@ class Binder(threading.Thread):
         node = self._asked_for(pod) or self._next_node()
         if node is None:
             return
-        target = kubernetes.client.V1ObjectReference(kind="Node", name=node)
-        metadata = kubernetes.client.V1ObjectMeta(name=pod.metadata.name)
-        body = kubernetes.client.V1Binding(metadata=metadata, target=target)
+        target = client.V1ObjectReference(kind="Node", name=node)
+        metadata = client.V1ObjectMeta(name=pod.metadata.name)
+        body = client.V1Binding(metadata=metadata, target=target)
         try:
             self._core.create_namespaced_pod_binding(
                 pod.metadata.name, pod.metadata.namespace, body, _preload_content=False
             ).read()
-        except kubernetes.client.ApiException as error:
+        except client.ApiException as error:
             if error.status not in (404, 409):
                 raise
 

@@ -11,9 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client
-
-from clients.cluster import eventually, running
+from tests.controlplane.clients.cluster import client, eventually, running
 
 ROUNDS = 20 if os.environ.get("REPRIEVE_CHAOS") == "full" else 3
 COMPLETIONS = 3 * ROUNDS

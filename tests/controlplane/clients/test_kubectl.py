@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from clients.cluster import Cluster, eventually, kubectls, running
+from tests.controlplane.clients.cluster import Cluster, eventually, kubectls, running
 
 Json = dict[str, Any]
 FOUND = kubectls()

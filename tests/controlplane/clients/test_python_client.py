@@ -6,17 +6,20 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import kubernetes
 import pytest
-from kubernetes import client, dynamic, watch
-from kubernetes.leaderelection import electionconfig, leaderelection
+from kubernetes import dynamic, watch
+from kubernetes.leaderelection.electionconfig import Config
+from kubernetes.leaderelection.leaderelection import LeaderElection
 from kubernetes.leaderelection.resourcelock.configmaplock import ConfigMapLock
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
-
-from clients.cluster import Cluster, eventually, running
+from tests.controlplane.clients.cluster import Cluster, client, eventually, running
 
 NAMESPACE = "py"
 ApiException = client.ApiException
+Watch: Any = watch.Watch
+DynamicClient: Any = dynamic.DynamicClient
+ElectionConfig: Any = Config
+Election: Any = LeaderElection
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +156,7 @@ def test_watch_sees_everything_once_in_order(cluster: Cluster, core: Any) -> Non
     seen: list[tuple[str, str]] = []
 
     def follow() -> None:
-        watching = watch.Watch()
+        watching = Watch()
         own = client.CoreV1Api(cluster.api())
         stream = watching.stream(
             own.list_namespaced_config_map,
@@ -262,7 +265,7 @@ def test_priority_classes_and_pod_groups(cluster: Cluster) -> None:
 
 
 def test_dynamic_client(cluster: Cluster) -> None:
-    found = dynamic.DynamicClient(cluster.api())
+    found = DynamicClient(cluster.api())
     pods = found.resources.get(api_version="v1", kind="Pod")
     made = pods.create(namespace=NAMESPACE, body=client.ApiClient().sanitize_for_serialization(pod("dynamic")))
     assert made.metadata.name == "dynamic"
@@ -276,7 +279,7 @@ def test_service_account_token(cluster: Cluster, core: Any) -> None:
     )
     body = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
     token = core.create_namespaced_service_account_token("default", NAMESPACE, body).status.token
-    configuration = kubernetes.client.Configuration.get_default_copy()
+    configuration = client.Configuration.get_default_copy()
     admin = cluster.api().configuration
     configuration.host, configuration.ssl_ca_cert = admin.host, admin.ssl_ca_cert
     configuration.api_key = {"authorization": f"Bearer {token}"}
@@ -301,8 +304,8 @@ def test_leader_election(cluster: Cluster, lock: Any) -> None:
             stop[identity].wait(60)
             raise RuntimeError("stops leading")
 
-        config = electionconfig.Config(held, 4, 3, 1, lead, lambda: leaders.append(f"{identity} stopped"))
-        leaderelection.LeaderElection(config).run()
+        config = ElectionConfig(held, 4, 3, 1, lead, lambda: leaders.append(f"{identity} stopped"))
+        Election(config).run()
 
     first = threading.Thread(target=candidate, args=("a",), daemon=True)
     first.start()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from controllers.world import Json, World, owner, template
+import pytest
+from tests.controlplane.controllers.world import Json, World, owner, template
 
 REVISION = "deployment.kubernetes.io/revision"
 
@@ -14,7 +15,7 @@ def world() -> World:
     return World(("replicaset", "deployment", "garbage-collector"), nodes=1)
 
 
-def deploy(world: World, replicas: int = 4, **spec: object) -> Json:
+def deploy(world: World, replicas: int = 4, **spec: Any) -> Json:
     world.create(owner("Deployment", replicas=replicas, **spec))
     finish(world)
     return status(world)

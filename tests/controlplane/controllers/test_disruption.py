@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission.plane import pod
+from tests.controlplane.admission.plane import pod
+from tests.controlplane.controllers.world import Json, World, owner
 
-from controllers.world import Json, World, owner
 from reprieve.controlplane.errors import StatusError
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission.plane import pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.controlplane.admission.plane import pod
+from tests.controlplane.controllers.test_lifecycle import config_map, reference
+from tests.controlplane.controllers.world import Json, World, owner
 
-from controllers.test_lifecycle import config_map, reference
-from controllers.world import Json, World, owner
 from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
 from reprieve.controlplane.controllers.sources import Source
 from reprieve.controlplane.controllers.views import read_pod
@@ -174,7 +174,7 @@ def test_a_replica_set_always_comes_to_its_number(steps: list[tuple[str, int]]) 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "Deployment", "StatefulSet", "DaemonSet"])
 def test_owners_without_pods_rest(kind: str) -> None:
     world = World(None, nodes=1)
-    spec = {} if kind == "DaemonSet" else {"replicas": 0}
+    spec: Json = {} if kind == "DaemonSet" else {"replicas": 0}
     if kind == "StatefulSet":
         spec["serviceName"] = "s"
     world.create(owner(kind, **spec))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission.plane import priority_class
+from tests.controlplane.admission.plane import priority_class
+from tests.controlplane.controllers.world import Json, World, ended, job, template
 
-from controllers.world import Json, World, ended, job, template
 from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
 from reprieve.controlplane.controllers.jobs import TRACKING
 
@@ -290,7 +290,7 @@ def test_gang_of_a_job(world: World) -> None:
 
 @pytest.mark.parametrize(("parallelism", "completions", "size"), [(4, 2, 2), (2, 8, 2), (3, None, 3)])
 def test_gang_size(world: World, parallelism: int, completions: int | None, size: int) -> None:
-    spec = {"parallelism": parallelism} | ({} if completions is None else {"completions": completions})
+    spec: Json = {"parallelism": parallelism} | ({} if completions is None else {"completions": completions})
     assert gang(world, **spec)[1]["spec"]["schedulingPolicy"]["gang"]["minCount"] == size
 
 

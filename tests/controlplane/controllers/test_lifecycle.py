@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from admission.plane import pod, pod_group
+from tests.controlplane.admission.plane import pod, pod_group
+from tests.controlplane.controllers.world import Json, World, job, owner
 
-from controllers.world import Json, World, job, owner
 from reprieve.controlplane.controllers import CONTROLLERS, Times, chosen
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from admission.plane import pod
+from tests.controlplane.admission.plane import pod
+from tests.controlplane.controllers.world import Json, World
 
-from controllers.world import Json, World
 from reprieve.controlplane.controllers.taints import tolerates
 from reprieve.controlplane.controllers.views import Taint
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from admission.plane import pod
-
-from controllers.world import Json, World, owner, template
+from tests.controlplane.admission.plane import pod
+from tests.controlplane.controllers.world import Json, World, owner, template
 
 
 @pytest.fixture

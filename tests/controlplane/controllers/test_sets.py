@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission.plane import pod
-
-from controllers.world import Json, World, ended, job, owner, template
+from tests.controlplane.admission.plane import pod
+from tests.controlplane.controllers.world import Json, World, ended, job, owner, template
 
 # -- stateful sets
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from admission.plane import Plane, SetClock
+from tests.controlplane.admission.plane import Plane, SetClock
 
 from reprieve.controlplane.binding import bind_now
 from reprieve.controlplane.controllers import Controllers, Times

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission.plane import pod
-from controllers.world import Json, World
+from tests.controlplane.admission.plane import pod
+from tests.controlplane.controllers.world import Json, World
 
 from reprieve.controlplane.kubelet.fleet import address, filled
 from reprieve.controlplane.kubelet.settings import exit_code_of, seconds_of
