@@ -377,6 +377,19 @@ def test_references_stay_references() -> None:
     assert claim["spec"]["volumeName"] == found["PersistentVolume"]["metadata"]["name"]
 
 
+def test_images_that_no_pod_uses_do_not_matter() -> None:
+    manifests, _ = snapshot(typed(NODE, POD))
+    assert by_kind(manifests)["Node"]["status"]["images"] == [{"names": ["image-1:x"], "sizeBytes": 1000}]
+
+
+def test_an_address_that_means_every_address_stays() -> None:
+    """0.0.0.0 conflicts with every host port of its number (NodePorts)."""
+    every = msgspec.json.decode(msgspec.json.encode(POD))
+    every["spec"]["containers"][0]["ports"][0]["hostIP"] = "0.0.0.0"
+    [manifest] = snapshot(typed(every), anonymize=True)[0]
+    assert manifest["spec"]["containers"][0]["ports"][0]["hostIP"] == "0.0.0.0"
+
+
 def test_an_older_pod_group_stays_without_a_policy_of_its_own() -> None:
     """v1alpha2 has no preemptionPolicy: read back it must not get one (preemption.md 2.2)."""
     [manifest] = snapshot(typed(OTHERS[2]))[0]

@@ -50,6 +50,8 @@ class Names:
 
     def __init__(self, *, anonymize: bool) -> None:
         self.anonymize = anonymize
+        self.images: frozenset[str] = frozenset()
+        """Images that pods use, with their tags: only those of a node's images matter."""
         self._seen: dict[str, set[str]] = defaultdict(set)
         self._given: dict[str, dict[str, str]] = {}
         self._numeric: set[str] = set()

@@ -99,6 +99,11 @@ def priority_class(value: str, names: Names) -> str:
     return value if value.startswith(SYSTEM) else names.name(PRIORITY, value)
 
 
+def _address(value: str, names: Names) -> str:
+    """A host address; those that mean every address stay, as they conflict with all."""
+    return value if value in ("0.0.0.0", "::") else names.name(ADDRESS, value)
+
+
 def _scheduler(value: str, names: Names) -> str:
     return value if value == o.DEFAULT_SCHEDULER else names.name("scheduler", value)
 
@@ -180,18 +185,20 @@ def _conditions(*types: str) -> Leaf:
 
 
 def _image(value: str, names: Names) -> str:
-    return names.name(IMAGE, _with_tag(value))
+    return names.name(IMAGE, with_tag(value))
 
 
 def _images(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-    """A node's images, by number."""
-    return [
-        {"names": [_image(name, names) for name in item.get("names", ())], "sizeBytes": item.get("sizeBytes", 0)}
-        for item in value
-    ]
+    """A node's images, by number, as far as a pod uses them."""
+    found = []
+    for item in value:
+        used = [name for name in item.get("names", ()) if with_tag(name) in names.images]
+        if used:
+            found.append({"names": [_image(name, names) for name in used], "sizeBytes": item.get("sizeBytes", 0)})
+    return found
 
 
-def _with_tag(image: str) -> str:
+def with_tag(image: str) -> str:
     """`nginx` and `nginx:latest` are one image (kube-scheduler's ImageLocality)."""
     return image if ":" in image.rpartition("/")[2] else image + ":latest"
 
@@ -215,7 +222,7 @@ _CONTAINER: Final = {
     "name": named(CONTAINER),
     "image": _image,
     "resources": _RESOURCES,
-    "ports": _each({"containerPort": _keep, "hostPort": _keep, "hostIP": named(ADDRESS), "protocol": _keep}),
+    "ports": _each({"containerPort": _keep, "hostPort": _keep, "hostIP": _address, "protocol": _keep}),
     "restartPolicy": _keep,
 }
 _AFFINITY_TERM: Final = {

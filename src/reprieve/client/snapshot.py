@@ -17,7 +17,18 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.api.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.plainyaml import yaml_of
 from reprieve.client.pseudonyms import NAMESPACE, UID, Names
-from reprieve.client.shapes import CLAIM, METADATA, POD, SHAPES, Json, domain_of, named, priority_class, shaped_by
+from reprieve.client.shapes import (
+    CLAIM,
+    METADATA,
+    POD,
+    SHAPES,
+    Json,
+    domain_of,
+    named,
+    priority_class,
+    shaped_by,
+    with_tag,
+)
 
 _OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass)
 """Left out when names are replaced: names in their attributes and CEL expressions cannot be followed."""
@@ -34,6 +45,12 @@ def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) ->
         notes.append(f"left out of an anonymised snapshot: {len(objects) - len(kept)} objects of resource.k8s.io")
     names = Names(anonymize=anonymize)
     plain = [(type(item), msgspec.to_builtins(item)) for item in kept]
+    names.images = frozenset(
+        with_tag(container.image)
+        for item in kept
+        if isinstance(item, o.Pod)
+        for container in (*item.spec.containers, *item.spec.init_containers)
+    )
     _note_generated_claims(kept, names)
     for kind, data in plain:
         _manifest(kind, data, names)

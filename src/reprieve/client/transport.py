@@ -371,5 +371,5 @@ def _why(error: BaseException) -> str:
         return getattr(inner, "verify_message", "") or str(inner)
     if isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
-        return inner.strerror or str(inner)
+        return os.strerror(inner.errno) if inner.errno and inner.errno > 0 else inner.strerror or str(inner)
     return str(error) or type(error).__name__
