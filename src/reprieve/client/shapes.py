@@ -39,9 +39,10 @@ def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
     if not isinstance(shape, Mapping):
         return shape(data, names)
     made: Json = {}
-    for name, inner in shape.items():
-        if name in data and data[name] is not None:
-            value = shaped_by(inner, data[name], names)
+    for name, found in data.items():
+        inner = shape.get(name)
+        if inner is not None and found is not None:
+            value = shaped_by(inner, found, names)
             if value or name not in _NOTHING_IF_EMPTY:
                 made[name] = value
     return made
