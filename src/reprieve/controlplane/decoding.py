@@ -104,6 +104,7 @@ class Decoder:
             apply_defaults(kind, obj)
             if kind.kind == "Event" and not kind.group:
                 complete_event(obj)
+            schema.complete(obj)
 
     def check_applied(self, kind: Kind, obj: Json) -> None:
         """Refuse an apply body that does not say what it is."""

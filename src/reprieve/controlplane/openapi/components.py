@@ -59,11 +59,20 @@ def _special(dialect: Dialect) -> dict[str, Json]:
         quantity: Json = {"oneOf": [{"type": "string"}, {"type": "number"}]}
         either: Json = {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
         patch: Json = {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}
+        # A time that is not set is answered as null, by kube-apiserver too.
+        time: Json = {"type": "string", "format": "date-time", "nullable": True}
     else:
         quantity = {"type": "string"}
         either = {"type": "string", "format": "int-or-string"}
         patch = {"type": "object"}
-    return {d.QUANTITY: quantity, d.INT_OR_STRING: either, PATCH: {"description": _PATCH_TEXT, **patch}}
+        time = {"type": "string", "format": "date-time"}
+    return {
+        d.QUANTITY: quantity,
+        d.INT_OR_STRING: either,
+        d.TIME: time,
+        d.MICRO_TIME: time,
+        PATCH: {"description": _PATCH_TEXT, **patch},
+    }
 
 
 def definition(name: str, dialect: Dialect) -> Json:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from reprieve.controlplane.schema import definitions, nodes
+from reprieve.controlplane.schema.completing import Complete, completer
 from reprieve.controlplane.schema.decoding import (
     Clean,
     IrregularError,
@@ -35,12 +36,13 @@ __all__ = [
 ]
 
 _cleaners: dict[Node, Clean] = {}
+_completers: dict[Node, Complete | None] = {}
 
 
 class Schema:
     """The schema of one kind. `structural` is set for custom resources only."""
 
-    __slots__ = ("_clean", "api_version", "kind", "root", "structural")
+    __slots__ = ("_clean", "_complete", "api_version", "kind", "root", "structural")
 
     def __init__(self, api_version: str, kind: str, root: Node, structural: Structural | None = None) -> None:
         self.api_version = api_version
@@ -48,6 +50,7 @@ class Schema:
         self.root = root
         self.structural = structural
         self._clean = compiled(root, _cleaners if structural is None else {})
+        self._complete = completer(root, _completers) if structural is None else None
 
     def check(
         self, obj: dict[str, Any], *, collect_unknown: bool
@@ -68,6 +71,11 @@ class Schema:
         walk = Thorough(_cleaners)
         cleaned = walk.walk(self.root, obj, "", "", self.kind)
         return cleaned, (walk.unknown if collect_unknown else []), walk.problems
+
+    def complete(self, obj: dict[str, Any]) -> None:
+        """Add the required fields that a decoded and defaulted object lacks, in place (see `completing`)."""
+        if self._complete is not None:
+            self._complete(obj)
 
     @classmethod
     def from_structural(cls, openapi_v3_schema: dict[str, Any], *, api_version: str = "", kind: str = "") -> Schema:

@@ -29,6 +29,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 encode = msgspec.json.Encoder().encode
 _META = "meta.k8s.io"
 _CHUNK = 256 * 1024
+_WARNINGS, _WARNINGS_SIZE, _WARNING_SIZE = 64, 4096, 256
 _COMPRESS_FROM = 128 * 1024
 """Answers smaller than this are not compressed (as upstream)."""
 
@@ -58,11 +59,31 @@ def warning_text(message: str) -> str:
     return f'299 - "{clean}"'
 
 
+def warning_headers(messages: Sequence[str]) -> list[bytes]:
+    """Return the Warning headers of some messages, each once.
+
+    Clients bound what they read of headers (Python: 100 headers; proxies: bytes), so there are bounds here, the
+    amounts as upstream's: where all are longer than 4,096 characters together each is cut to 256, and when those
+    are used up, or 64 headers are, the rest is left out.
+    """
+    texts = list(dict.fromkeys(messages))
+    if sum(map(len, texts)) > _WARNINGS_SIZE:
+        texts = [text[:_WARNING_SIZE] for text in texts]
+    out: list[bytes] = []
+    size = 0
+    for text in texts[:_WARNINGS]:
+        size += len(text)
+        if size > _WARNINGS_SIZE:
+            break
+        out.append(warning_text(text).encode("utf-8"))
+    return out
+
+
 async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool = False) -> None:
     """Send an answer whole, or piece by piece and compressed if it is large."""
     headers = [(b"content-type", reply.content_type.encode()), (b"cache-control", b"no-cache, private")]
     headers.extend((name.lower().encode(), value.encode("utf-8")) for name, value in reply.headers.items())
-    headers.extend((b"warning", warning_text(text).encode("utf-8")) for text in dict.fromkeys(reply.warnings))
+    headers.extend((b"warning", value) for value in warning_headers(reply.warnings))
     pieces = [reply.body] if isinstance(reply.body, bytes) else reply.body
     size = sum(map(len, pieces))
     if gzip and size >= _COMPRESS_FROM:
