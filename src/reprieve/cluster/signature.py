@@ -154,13 +154,6 @@ def _images(spec: objects.PodSpec) -> tuple[str, ...]:
 def _unsupported(spec: objects.PodSpec) -> tuple[str, ...]:
     """Fields whose rules no plugin of this version decides: they are refused, never ignored."""
     found = []
-    if spec.topology_spread_constraints:
-        found.append("spec.topologySpreadConstraints")
-    if spec.affinity is not None:
-        if spec.affinity.pod_affinity is not None:
-            found.append("spec.affinity.podAffinity")
-        if spec.affinity.pod_anti_affinity is not None:
-            found.append("spec.affinity.podAntiAffinity")
     if spec.resource_claims:
         found.append("spec.resourceClaims")
     for volume in spec.volumes or ():

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from reprieve.api import objects
 from reprieve.cluster.pods import NO_ROW, PodRecord, record_of, was_preempted
+from reprieve.cluster.selecting import SelectingObject
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
@@ -164,6 +165,28 @@ class Engine:
                     self.cluster.clear_nomination(pod)
                     self._nomination_gone(pod, row, now)
             self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
+
+    def set_namespace(self, namespace: objects.Namespace, now: float) -> None:
+        """A namespace appeared or its labels changed: terms with a namespace selector may mean other pods."""
+        if self.cluster.set_namespace(namespace):
+            self.queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
+
+    def remove_namespace(self, name: str, now: float) -> None:
+        """A namespace is gone."""
+        if self.cluster.remove_namespace(name):
+            self.queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
+
+    def set_selecting(self, item: SelectingObject, now: float) -> None:
+        """A service or controller appeared or changed: default spread constraints take their selectors from it."""
+        self.cluster.selecting.set(item)
+        self.queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
+
+    def remove_selecting(self, kind: str, namespace: str, name: str, now: float) -> bool:
+        """A service or controller is gone; returns whether it was known."""
+        known = self.cluster.selecting.remove(kind, namespace, name)
+        if known:
+            self.queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
+        return known
 
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
         """A PodDisruptionBudget appeared or changed."""
@@ -413,7 +436,13 @@ class Engine:
         if signature is known.signature and labels == known.labels and start == known.start:
             return
         reads_otherwise = signature is not known.signature
+        relabelled = labels != known.labels
         self.cluster.change_pod(known, signature=signature, labels=labels, start=start)
+        if relabelled and known.row >= 0:
+            event = ClusterEvent(EventKind.POD_RELABELED, row=known.row, pod=known, group=known.group)
+            self.queue.on_event(event, now)
+        elif relabelled and self.cluster.kinship.active:
+            self.queue.update_pod(known, now)
         if not reads_otherwise:
             return
         if known.row >= 0:

@@ -20,6 +20,7 @@ from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
 from reprieve.plugins.default_binder import DefaultBinder
 from reprieve.plugins.gang_scheduling import GangScheduling
+from reprieve.plugins.image_locality import ImageLocality
 from reprieve.plugins.node_name import NodeName
 from reprieve.plugins.node_ports import NodePorts
 from reprieve.plugins.node_unschedulable import NodeUnschedulable
@@ -29,9 +30,11 @@ from reprieve.plugins.taint_toleration import TaintToleration
 from reprieve.scheduling.plugin_args import (
     Args,
     default_preemption,
+    inter_pod_affinity,
     node_affinity,
     node_resources_balanced,
     node_resources_fit,
+    pod_topology_spread,
 )
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -56,9 +59,12 @@ REGISTRY: dict[str, Factory] = {
     "NodeAffinity": node_affinity,
     "NodePorts": _plain(NodePorts),
     "NodeResourcesFit": node_resources_fit,
+    "PodTopologySpread": pod_topology_spread,
+    "InterPodAffinity": inter_pod_affinity,
     "GangScheduling": _plain(GangScheduling),
     "DefaultPreemption": default_preemption,
     "NodeResourcesBalancedAllocation": node_resources_balanced,
+    "ImageLocality": _plain(ImageLocality),
     "DefaultBinder": _plain(DefaultBinder),
 }
 """In-tree plugins by name, in the order they run."""
@@ -66,12 +72,9 @@ REGISTRY: dict[str, Factory] = {
 LATER = frozenset(
     {
         "DynamicResources",
-        "ImageLocality",
-        "InterPodAffinity",
         "NodeDeclaredFeatures",
         "NodeVolumeLimits",
         "PodGroupPodsCount",
-        "PodTopologySpread",
         "TopologyPlacement",
         "VolumeBinding",
         "VolumeRestrictions",
@@ -84,7 +87,10 @@ DEFAULT_WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
     "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
 }
 
 _POINTS = {

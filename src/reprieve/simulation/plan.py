@@ -90,6 +90,9 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
     for step in scenario.steps:
         for turn, item in enumerate(step.create):
             refuse_unsupported(item, scenario.origin, gates)
+            if isinstance(item, objects.Pod) and world.runs(_key(item)):
+                path = f"{step.path}.create[{turn}].metadata.name"
+                raise InputError(scenario.origin, f"Pod {_key(item)} already exists at that time", path=path)
             record = world.add(item, world.now + turn * 1e-6)
             if record is not None and record.row < 0:
                 asked[record.uid] = record
@@ -139,16 +142,8 @@ def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: Fe
             path = "spec.schedulingConstraints.topology"
     elif isinstance(item, objects.Pod):
         spec = item.spec
-        affinity = spec.affinity
-        # Terms of running pods count for others too (symmetry), the rest only for the pod itself.
-        if affinity is not None and affinity.pod_affinity is not None:
-            path = "spec.affinity.podAffinity"
-        elif affinity is not None and affinity.pod_anti_affinity is not None:
-            path = "spec.affinity.podAntiAffinity"
-        elif not spec.node_name and item.status.phase not in ("Succeeded", "Failed"):
-            if spec.topology_spread_constraints:
-                path = "spec.topologySpreadConstraints"
-            elif spec.resource_claims:
+        if not spec.node_name and item.status.phase not in ("Succeeded", "Failed"):
+            if spec.resource_claims:
                 path = "spec.resourceClaims"
             elif any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes):
                 path = "spec.volumes"

@@ -21,12 +21,14 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.selecting import SELECTING_KINDS
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Decision, GroupCondition, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.budgets import with_status
 
 _ORPHANED = 40.0
+_SELECTING = tuple(kind.KIND for kind in SELECTING_KINDS)
 _HOPELESS = 3
 """An entity that ended in SchedulerError this often in a row is not waited for any more."""
 
@@ -83,6 +85,10 @@ class VirtualCluster:
                 self._budgets_stale = True
             else:
                 engine.set_budget(item)
+        elif isinstance(item, objects.Namespace):
+            engine.set_namespace(item, now)
+        elif isinstance(item, SELECTING_KINDS):
+            engine.set_selecting(item, now)
         elif isinstance(item, objects.Pod):
             if (item.metadata.uid or _key(item)) in self.records:
                 uid = f"{item.metadata.uid or _key(item)}#{len(self.records)}"
@@ -93,6 +99,11 @@ class VirtualCluster:
                 self._budgets_stale = True
             return record
         return None
+
+    def runs(self, key: str) -> bool:
+        """Whether a pod that came without a UID exists under this `namespace/name` and is not on its way out."""
+        pod = self.engine.cluster.pods.get(key)
+        return pod is not None and not pod.terminating
 
     def delete(self, kind: str, namespace: str, name: str) -> bool:
         """Delete an object; returns whether it was there."""
@@ -119,6 +130,10 @@ class VirtualCluster:
         elif kind == "PodDisruptionBudget":
             self._budgets.pop(key, None)
             self.engine.remove_budget(key)
+        elif kind == "Namespace":
+            self.engine.remove_namespace(name, self.now)
+        elif kind in _SELECTING:
+            return self.engine.remove_selecting(kind, namespace, name, self.now)
         else:
             return False
         return True
