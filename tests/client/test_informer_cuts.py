@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from aiohttp import web
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from reprieve.api.objects import Pod
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
+from reprieve.client.watching import _lines
 
 from .clock import FakeClock, until
 from .scripted import PODS, Json, bookmark, client_of, event, gone, page, pod, scripted
@@ -165,6 +167,30 @@ async def _check(steps: list[tuple[str, bool]], faults: list[tuple[str, int]], w
         # The server forgot nothing: from the first whole state on every single change was told.
         told_revisions = {_revision(change.object) for change in changes}
         assert [r for r, _, _ in model.history if r > synced[0] and r not in told_revisions] == []
+
+
+class Pieces:
+    """A stream that comes in the given pieces."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    async def piece(self) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+    def heard(self) -> None:
+        """As the guard of a stream: nobody is silent here."""
+
+
+@given(cuts=st.lists(st.integers(1, 400), max_size=12), blank=st.booleans())
+def test_however_the_bytes_arrive_the_events_are_the_same(cuts: list[int], blank: bool) -> None:
+    events = [event("ADDED", pod(f"p{number}", number)) for number in range(5)]
+    data = (b"\n\n" if blank else b"\n").join(json.dumps(item).encode() for item in events) + b"\n"
+    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    pieces: Any = Pieces([data[start:end] for start, end in pairwise(places)] + [b'{"type": "half'])
+    heard: list[Any] = []
+    asyncio.run(_lines(pieces, pieces, lambda found: heard.append(json.loads(bytes(found.object))), "here"))
+    assert heard == [item["object"] for item in events]
 
 
 def _revision(item: Pod) -> int:

@@ -279,6 +279,10 @@ def test_the_pace() -> None:
         for _ in range(3):
             await bucket.take()
         assert clock.sleeping == 0
+        late = asyncio.create_task(bucket.take())
+        await until(lambda: clock.sleeping == 1)
+        clock.advance(0.1)
+        await late
 
     asyncio.run(run())
 
