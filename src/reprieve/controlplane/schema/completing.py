@@ -65,7 +65,7 @@ def _struct(node: Node, cache: dict[Node, Complete | None]) -> Complete | None:
             return
         for key, inner in value.items():
             step = below.get(key)
-            if step is not None and inner:
+            if step is not None and inner is not None:
                 step(inner)
         if not required <= value.keys():
             for name, zero in missing:
