@@ -71,13 +71,15 @@ def default_data_dir() -> Path:
 
 def run(options: "ServeOptions", read_only_kubeconfig: Path | None) -> None:
     """Serve until SIGINT or SIGTERM. What keeps the server from starting is one error with exit code 2."""
-    import asyncio
-
     from reprieve.controlplane.errors import StatusError
     from reprieve.controlplane.storage.log import StorageError
 
+    try:  # a loop that is twice as fast, where there is one
+        from uvloop import run as run_loop
+    except ImportError:
+        from asyncio import run as run_loop  # type: ignore[assignment]
     try:
-        asyncio.run(_serve(options, read_only_kubeconfig))
+        run_loop(_serve(options, read_only_kubeconfig))
     except (StorageError, StatusError, ValueError) as error:
         refuse(str(error))
     except OSError as error:
