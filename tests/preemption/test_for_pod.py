@@ -509,10 +509,11 @@ def test_what_is_remembered_is_forgotten_when_it_changes(change: Callable[[World
     assert world.nominated["first"] == "n2"
 
 
-def test_identical_preemptors_share_their_candidates() -> None:
-    """scheduling.md 4 generalised: a stream of identical preemptors costs a full pass once."""
+@pytest.mark.parametrize("step", [0, 1, -1], ids=["same priority", "rising", "falling"])
+def test_identical_preemptors_share_their_candidates(step: int) -> None:
+    """scheduling.md 4 generalised: a stream of identical preemptors costs a full pass once, whatever their priorities."""
     items = [item for i in range(60) for item in _full(f"n{i:02}", 1, cpu=2)]
-    world = World(*items, *[pod(f"h{i}", cpu=2, priority=100) for i in range(30)])
+    world = World(*items, *[pod(f"h{i}", cpu=2, priority=100 + step * i) for i in range(30)])
     for_pod = next(
         p for p in world.engine.running["default-scheduler"].profile.post_filters if p.name == "DefaultPreemption"
     )
@@ -528,3 +529,14 @@ def test_identical_preemptors_share_their_candidates() -> None:
     for _ in range(30):
         assert world.step().preemption is not None
     assert len(looked) <= 60 + 30 * 2
+
+
+def test_preemptors_of_other_priorities_share_only_what_is_the_same_for_both() -> None:
+    """preemption.md 3.1: only units of lower priority may go, whatever was found out for a higher preemptor."""
+    world = World(*_full("n1", 5, 50), *_full("n2", 7), *_full("n3", 5, 50, cpu=2))
+    world.add(*[pod(f"p{priority}", cpu=1, priority=priority) for priority in (7, 8, 51, 60, 100)])
+    victims = []
+    for _ in range(5):
+        preemption = world.step().preemption
+        victims.append([p.name for v in preemption.victims for p in v.unit.pods] if preemption else [])
+    assert victims == [["n1-0"], ["n3-0"], ["n3-0"], ["n2-0"], []]

@@ -1,7 +1,8 @@
 """A single pod as preemptor: every node is a domain (preemption.md 3).
 
 Candidates are kept by signature and priority and only rows that changed are looked at again, so a stream of identical
-preemptors costs a full pass once.
+preemptors costs a full pass once.  A preemptor that differs from an earlier one in priority alone takes over the
+answers of the rows on which both may evict the same units.
 """
 
 from dataclasses import dataclass, replace
@@ -22,12 +23,14 @@ from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Preemption, Verdict
 from reprieve.preemption.reprieving import judge, judge_by_numbers
 from reprieve.preemption.room import Room, only_resources
-from reprieve.preemption.units import PreemptionUnit, units_below
+from reprieve.preemption.units import PreemptionUnit, effective_priority, units_below
 
 Misfit = tuple[str, ...]
 """Why a node is no candidate: the reasons that are counted in the pod's message."""
 
 _SIGNATURES = 64
+_ANY_PRIORITY = 1 << 40
+"""Beyond every priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,11 @@ class _Remembered:
 
     `known`: bool[rows], the row has an answer; `good`: bool[rows], the answer is a candidate, whose cost stands in
     `cost`: int64[4, rows] (the first four of preemption.md 3) and `earliest`: float64[rows]; `fragile`: bool[rows], the
-    answer also depends on other rows (a unit that spans nodes), so it is worked out anew every time.
+    answer also depends on other rows (a unit that spans nodes), so it is worked out anew every time; `low` and `high`:
+    int64[rows], the priorities of a preemptor from and to which the answer is the same.
     """
 
-    __slots__ = ("answers", "cost", "earliest", "fragile", "good", "known", "position", "versions")
+    __slots__ = ("answers", "cost", "earliest", "fragile", "good", "high", "known", "low", "position", "versions")
 
     def __init__(self, versions: tuple[int, ...], position: int, rows: int) -> None:
         self.versions = versions
@@ -58,9 +62,21 @@ class _Remembered:
         self.fragile: Mask = np.zeros(rows, dtype=np.bool_)
         self.cost = np.zeros((4, rows), dtype=np.int64)
         self.earliest = np.zeros(rows, dtype=np.float64)
+        self.low = np.zeros(rows, dtype=np.int64)
+        self.high = np.zeros(rows, dtype=np.int64)
 
-    def put(self, row: int, answer: Candidate | Misfit, *, fragile: bool) -> None:
-        """Remember one row's answer."""
+    def for_priority(self, priority: int) -> "_Remembered":
+        """A copy that knows what is the same for another priority."""
+        copy = _Remembered(self.versions, self.position, len(self.known))
+        copy.answers = self.answers.copy()
+        copy.known = self.known & (self.low <= priority) & (priority <= self.high)
+        for name in ("good", "fragile", "cost", "earliest", "low", "high"):
+            setattr(copy, name, getattr(self, name).copy())
+        return copy
+
+    def put(self, row: int, answer: Candidate | Misfit, priorities: tuple[int, int], *, fragile: bool) -> None:
+        """Remember one row's answer, the same for preemptors of these priorities (from, to)."""
+        self.low[row], self.high[row] = priorities
         self.answers[row] = answer
         self.known[row] = not fragile
         self.fragile[row] = fragile
@@ -104,6 +120,8 @@ class PodPreemption:
         self._plain = plain
         self._share = share
         self._memory: dict[tuple[object, ...], _Remembered] = {}
+        self._latest: dict[tuple[object, ...], tuple[object, ...]] = {}
+        """What pods share that differ in priority alone -> the key in `_memory` of the last of them."""
 
     def preempt(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
         """The decision for a pod that fits nowhere. Leaves the cluster as it was.
@@ -141,7 +159,7 @@ class PodPreemption:
         remembered = self._recall(state)
         for row in curable[~remembered.known[curable]]:
             answer, depends = self._on_row(state, int(row))
-            remembered.put(int(row), answer, fragile=depends)
+            remembered.put(int(row), answer, self._same_for(state, int(row)), fragile=depends)
         return remembered
 
     def _recall(self, state: CycleState) -> _Remembered:
@@ -150,16 +168,45 @@ class PodPreemption:
         versions = (log.epoch, cluster.nodes.static_version, cluster.budgets_version, cluster.groups_version)
         key = self._evaluator.identity(state.pod) if self._share and not self._evaluator.ruled(state) else None
         known = self._memory.get(key) if key is not None else None
+        if key is not None:
+            kin = (key[0], *key[2:])
+            latest = self._memory.get(self._latest.get(kin, ()))
+            if known is None and latest is not None and latest.versions == versions:
+                known = latest.for_priority(state.pod.priority)
+                self._remember(key, known)
+            self._latest[kin] = key
         if known is None or known.versions != versions:
             known = _Remembered(versions, len(log.rows), rows)
             if key is not None:
-                if len(self._memory) >= _SIGNATURES:
-                    self._memory.clear()
-                self._memory[key] = known
+                self._remember(key, known)
             return known
         known.known[log.rows[known.position :]] = False
         known.position = len(log.rows)
         return known
+
+    def _remember(self, key: tuple[object, ...], known: _Remembered) -> None:
+        if len(self._memory) >= _SIGNATURES:
+            self._memory.clear()
+            self._latest.clear()
+        self._memory[key] = known
+
+    def _same_for(self, state: CycleState, row: int) -> tuple[int, int]:
+        """The priorities (from, to) of a preemptor for which the row's answer is the same.
+
+        That is as long as the same units may go and the same nominated pods count.
+        """
+        pod, cluster = state.pod, self._cluster
+        if self._plain or not only_resources(self._profile, [state]):
+            return pod.priority, pod.priority  # a filter may read the priority
+        low, high = -_ANY_PRIORITY, _ANY_PRIORITY
+        there = [effective_priority(cluster, other) for other in cluster.nodes.pods[row].values()]
+        there += [other.priority for other in cluster.nodes.nominated.get(row, {}).values()]
+        for priority in there:
+            if priority < pod.priority:
+                low = max(low, priority + 1)
+            else:
+                high = min(high, priority)
+        return low, high
 
     def _on_row(self, state: CycleState, row: int) -> tuple[Candidate | Misfit, bool]:
         """Steps 1-5 of preemption.md 3 on one node; the flag says whether other rows had a part in it."""
