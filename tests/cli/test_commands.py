@@ -17,6 +17,14 @@ kind: Pod
 metadata: {name: x}
 spec: {containers: [{name: c, resources: {requests: {cpu: 1x}}}]}
 """
+TWICE = """apiVersion: reprieve.dev/v1alpha1
+kind: Scenario
+metadata: {name: s}
+spec:
+  steps:
+  - create: &pod [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}]
+  - create: *pod
+"""
 CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 BAD_INPUT = {
@@ -26,6 +34,10 @@ BAD_INPUT = {
         ["plan", "-f", "broken.yaml"],
         'error: broken.yaml: document 1 (line 1): Pod "default/x": '
         'spec.containers[0].resources.requests[cpu]: Invalid value: "1x"',
+    ),
+    "a pod created twice": (
+        ["plan", "-f", "twice.yaml"],
+        "error: twice.yaml: document 1 (line 1): spec.steps[1].create[0].metadata.name: Pod default/p already exists",
     ),
     "no YAML": (["plan", "-f", "unclosed.yaml"], "error: unclosed.yaml: document 1"),
     "too large": (["plan", "-f", "broken.yaml", "--max-input-bytes", "16"], "error: broken.yaml: the input is larger"),
@@ -83,6 +95,7 @@ def test_bad_usage_and_bad_input_exit_2_with_one_clear_error_and_nothing_on_stdo
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.yaml").write_text(BROKEN)
+    (tmp_path / "twice.yaml").write_text(TWICE)
     (tmp_path / "unclosed.yaml").write_text("a: [1\n")
     (tmp_path / "typo.yaml").write_text(CONFIGURATION + "profiles: [{plugin: {}}]\n")
     (tmp_path / "plugin.yaml").write_text(

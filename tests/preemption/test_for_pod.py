@@ -511,7 +511,7 @@ def test_what_is_remembered_is_forgotten_when_it_changes(change: Callable[[World
 
 @pytest.mark.parametrize("step", [0, 1, -1], ids=["same priority", "rising", "falling"])
 def test_identical_preemptors_share_their_candidates(step: int) -> None:
-    """scheduling.md 4 generalised: a stream of identical preemptors costs a full pass once, whatever their priorities."""
+    """scheduling.md 4 generalised: a stream of identical preemptors costs a full pass once, at any priority."""
     items = [item for i in range(60) for item in _full(f"n{i:02}", 1, cpu=2)]
     world = World(*items, *[pod(f"h{i}", cpu=2, priority=100 + step * i) for i in range(30)])
     for_pod = next(
