@@ -252,3 +252,13 @@ def test_version_is_the_package_s(run: Run) -> None:
     from importlib.metadata import version
 
     assert run("--version").out == f"reprieve {version('reprieve')}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_output_that_cannot_be_written_is_an_error(form: str) -> None:
+    """interfaces.md: exit 1 would say that the thing asked about is not so."""
+    command = [sys.executable, "-m", "reprieve", "plan", "-f", str(PLANS / "eviction.yaml"), "-o", form]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "error: the output cannot be written: No space left on device\n")

@@ -36,13 +36,19 @@ def refuse(message: str) -> NoReturn:
 
 
 def show(text: str) -> None:
-    """Write to stdout; a reader that has gone away (`| head`) ends the process quietly."""
+    """Write to stdout; a reader that has gone away (`| head`) ends the process quietly.
+
+    Raises CommandError where nothing can be written, a full disk for one.
+    """
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         _hush(sys.stdout.fileno())
         raise SystemExit(Exit.BROKEN_PIPE) from None
+    except OSError as error:
+        _hush(sys.stdout.fileno())
+        raise CommandError(f"the output cannot be written: {reason_of(error)}") from None
 
 
 def note(text: str) -> None:
