@@ -23,7 +23,7 @@ peak = int(next(line for line in open("/proc/self/status") if line.startswith("V
 print(json.dumps([error, used.ru_utime + used.ru_stime, peak]))  # ru_maxrss would count the parent's memory
 """
 BUSY = 5
-"""A busy machine takes longer for the same work: these bounds catch what runs away, docs/measurements has the figures."""
+"""A busy machine takes longer for the same work: these bounds catch what runs away; docs/measurements has figures."""
 
 HEAD = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": '
 POD = (
