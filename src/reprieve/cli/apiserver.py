@@ -78,12 +78,23 @@ def run(options: "ServeOptions", read_only_kubeconfig: Path | None) -> None:
         from uvloop import run as run_loop
     except ImportError:
         from asyncio import run as run_loop  # type: ignore[assignment]
+    _collect_seldom()
     try:
         run_loop(_serve(options, read_only_kubeconfig))
     except (StorageError, StatusError, ValueError) as error:
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
+
+
+def _collect_seldom() -> None:
+    """Look for cyclic garbage among old objects hardly ever: with 50,000 pods each look holds the server for 0.3 s.
+
+    What is stored has no cycles; what requests leave behind is found among the young.
+    """
+    import gc
+
+    gc.set_threshold(20_000, 50, 2_000)
 
 
 async def _serve(options: "ServeOptions", read_only_kubeconfig: Path | None) -> None:
