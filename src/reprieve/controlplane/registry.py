@@ -28,6 +28,7 @@ from reprieve.controlplane.deleting import DeleteOptions, Deletion
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind, KindTable
 from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, drop_gated, restrict
+from reprieve.controlplane.rules.reviews import validate_review
 from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.selectors import Selection, select
 from reprieve.controlplane.storage import CompactedError, Store, Stored
@@ -458,6 +459,7 @@ class Registry:
         metadata = review.setdefault("metadata", {})
         self._place(kind, namespace, metadata)
         review.pop("status", None)
+        self._refuse(kind, metadata.get("name", ""), validate_review(kind.kind, review))
         if options.manager and review.get("spec"):
             review = patching.track_update(
                 self.schema(kind),
