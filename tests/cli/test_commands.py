@@ -262,3 +262,11 @@ def test_output_that_cannot_be_written_is_an_error(form: str) -> None:
     with open("/dev/full", "w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (2, "error: the output cannot be written: No space left on device\n")
+
+
+def test_a_pod_no_profile_schedules_says_so(run: Run, tmp_path: Path) -> None:
+    """scheduling.md 6: with a configuration, only pods that name one of its profiles are scheduled."""
+    (tmp_path / "config.yaml").write_text(CONFIGURATION + "profiles: [{schedulerName: ours}]\n")
+    ended = run("plan", "-f", PLANS / "waiting.yaml", "--config", tmp_path / "config.yaml", "-o", "json")
+    messages = {pod["message"] for pod in json.loads(ended.out)["pods"] if not pod["podGroup"]}
+    assert messages == {'no profile has the schedulerName "default-scheduler"'}

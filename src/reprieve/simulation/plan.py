@@ -219,6 +219,9 @@ def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None
             return "Gated", UNSCHEDULABLE, entity.gate.reason
     rejection = world.rejections.get(pod.uid)
     if rejection is None:
+        running = world.engine.running
+        if entity is None and pod.scheduler_name not in running:
+            return "Unschedulable", None, f'no profile has the schedulerName "{pod.scheduler_name}"'
         return "Unschedulable", None, None
     if rejection.reason == SCHEDULER_ERROR:
         return "Error", rejection.reason, rejection.message
