@@ -26,6 +26,7 @@ from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import EventKind, Hints, always
+from reprieve.framework.instructions import Instruction
 from reprieve.framework.status import FITS, SUCCESS, UNSCHEDULABLE, Code, Status
 
 if TYPE_CHECKING:
@@ -221,8 +222,8 @@ class PermitPlugin(Plugin):
 class PreBindPlugin(Plugin):
     """Names work to be done before a pod is bound, as plain data for the shell."""
 
-    def pre_bind(self, state: CycleState, row: int) -> Sequence[object]:
-        """Instructions for whoever acts."""
+    def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
+        """Instructions for whoever acts, carried out in order before the pod is bound."""
         return ()
 
 
@@ -230,7 +231,7 @@ class BindPlugin(Plugin):
     """Says how a pod is bound; the first plugin that answers does it."""
 
     def bind(self, state: CycleState, row: int) -> object | None:
-        """An instruction for whoever acts, or None to leave it to the next plugin."""
+        """An `Instruction` for whoever acts, or None to leave it to the next plugin."""
         return None
 
 

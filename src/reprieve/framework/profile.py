@@ -11,7 +11,9 @@ from reprieve.framework.plugin import (
     PlacementFeasiblePlugin,
     Plugin,
     PodGroupPostFilterPlugin,
+    PostBindPlugin,
     PostFilterPlugin,
+    PreBindPlugin,
     PreEnqueuePlugin,
     QueueSortPlugin,
     ReservePlugin,
@@ -103,6 +105,16 @@ class Profile:
     def permits(self) -> list[PermitPlugin]:
         """Permit plugins in order."""
         return self.at(PermitPlugin)
+
+    @property
+    def pre_binds(self) -> list[PreBindPlugin]:
+        """PreBind plugins in order."""
+        return self.at(PreBindPlugin)
+
+    @property
+    def post_binds(self) -> list[PostBindPlugin]:
+        """PostBind plugins in order."""
+        return self.at(PostBindPlugin)
 
     @property
     def binders(self) -> list[BindPlugin]:

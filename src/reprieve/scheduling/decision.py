@@ -5,6 +5,7 @@ from enum import Enum
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.instructions import Instruction
 from reprieve.preemption.outcome import Preemption
 
 UNSCHEDULABLE = "Unschedulable"
@@ -34,6 +35,10 @@ class Binding:
     pod: PodRecord
     node: str
     row: int
+    before: tuple[Instruction, ...] = ()
+    """What has to be done first, in order (PreBind)."""
+    how: object | None = None
+    """What the Bind plugin wants done (`ApiBinding`, an `Instruction`); None: POST the binding subresource."""
 
 
 @dataclass(frozen=True, slots=True)

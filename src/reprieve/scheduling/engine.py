@@ -20,7 +20,7 @@ from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import Code, PluginError
+from reprieve.framework.status import Code, PluginError, Status
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.entity import Entity, Place
@@ -29,7 +29,7 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.profiles import default_profile
-from reprieve.scheduling.reserving import reserve, unreserve
+from reprieve.scheduling.reserving import instructed, reserve, told_bound, unreserve
 from reprieve.scheduling.running import RunningProfile
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
@@ -74,7 +74,11 @@ class Engine:
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
         self._permitted_later: dict[str, Binding] = {}
         """Assumed pods whose Permit plugin asked to wait, by UID."""
-        self._has_reservers = any(profile.reserves or profile.permits for profile in chosen.values())
+        self._has_reservers = any(
+            profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
+            for profile in chosen.values()
+        )
+        self._has_listeners = any(profile.post_binds for profile in chosen.values())
 
     # -- what the API says -------------------------------------------------------------------------------------------
 
@@ -261,6 +265,12 @@ class Engine:
         for binding in decision.bindings:
             running = self._running_for(binding.pod)
             status = reserve(running, binding)
+            if status.ok or status.code is Code.WAIT:
+                try:
+                    binding = instructed(running, binding)
+                except PluginError as error:
+                    unreserve(running, binding)
+                    status = Status(Code.ERROR, str(error), error.plugin)
             if status.ok:
                 bindings.append(binding)
             elif status.code is Code.WAIT:
@@ -322,6 +332,8 @@ class Engine:
         pod = self.cluster.pods.get(uid)
         if pod is not None:
             pod.bound = True
+            if self._has_listeners and pod.row >= 0:
+                told_bound(self._running_for(pod), pod, pod.row)
 
     def permit(self, uid: str, *, allow: bool, now: float) -> Binding | None:
         """A Permit plugin that asked to wait has decided: the binding to carry out, or None if it was refused."""

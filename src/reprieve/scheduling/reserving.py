@@ -1,5 +1,9 @@
-"""Reserve and Permit: what happens between choosing a node and binding (scheduling.md 2)."""
+"""Reserve, Permit, PreBind: what happens between choosing a node and binding (scheduling.md 2)."""
 
+from dataclasses import replace
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.status import SUCCESS, Code, PluginError, Status
 from reprieve.scheduling.decision import Binding
@@ -30,6 +34,29 @@ def reserve(running: RunningProfile, binding: Binding) -> Status:
     except PluginError as error:
         unreserve(running, binding)
         return Status(Code.ERROR, str(error), error.plugin)
+
+
+def instructed(running: RunningProfile, binding: Binding) -> Binding:
+    """The binding with what its PreBind and Bind plugins want done. Raises PluginError."""
+    state = CycleState(running.cluster, binding.pod)
+    before: list[Instruction] = []
+    for plugin in running.profile.pre_binds:
+        before += running.contained(plugin.name, "PreBind", plugin.pre_bind, state, binding.row)
+    for binder in running.profile.binders:
+        how = running.contained(binder.name, "Bind", binder.bind, state, binding.row)
+        if how is not None:
+            return replace(binding, before=tuple(before), how=how)
+    return replace(binding, before=tuple(before))
+
+
+def told_bound(running: RunningProfile, pod: PodRecord, row: int) -> None:
+    """Tell the PostBind plugins; what they raise changes nothing and is kept for the log."""
+    state = CycleState(running.cluster, pod)
+    for plugin in running.profile.post_binds:
+        try:
+            plugin.post_bind(state, row)
+        except Exception as error:
+            running.complaints.append(PluginError(plugin.name, "PostBind", error))
 
 
 def unreserve(running: RunningProfile, binding: Binding) -> None:

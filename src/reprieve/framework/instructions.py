@@ -1,0 +1,64 @@
+"""What a plugin asks whoever acts to do before and for a binding: plain data, nothing is done here.
+
+PreBind plugins return instructions that are carried out in order, each after the one before has gone well; if one fails
+for good the pod is not bound, its reservations are undone and it is tried again (scheduling.md 2).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reprieve.api.meta import KubernetesObject
+from reprieve.framework.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class PatchObject:
+    """A merge patch (RFC 7386) of one object or its subresource.
+
+    `uid` and `resource_version`, where given, have to be the object's: 409 otherwise, and the instruction fails.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    patch: Mapping[str, Any]
+    subresource: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateObject:
+    """An object to create, as the API writes it. That it exists already (409) is a failure."""
+
+    kind: str
+    namespace: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitObject:
+    """Wait until an object is as it has to be, at most `seconds`.
+
+    `done` gets the object as last seen (None: it is not there): SUCCESS ends the wait, WAIT goes on, anything else
+    fails the binding with its reason.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    done: Callable[[KubernetesObject | None], Status]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallExtender:
+    """Let an HTTP extender bind: POST `body` to `url`; an answer with an `error` is a failure."""
+
+    url: str
+    body: Mapping[str, Any]
+    seconds: float
+
+
+Instruction = PatchObject | CreateObject | AwaitObject | CallExtender
