@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leading import DeposedError, Fence
 from reprieve.client.pacing import Backoff, BackoffPolicy
-from reprieve.client.transport import ApiClient
+from reprieve.client.transport import ApiClient, Guard
 
 T = TypeVar("T")
 WORKERS: Final = 16
@@ -62,6 +62,11 @@ class WriterPool:
         self._closed = False
         if fence is not None:
             fence.on_shut(self._depose)
+
+    @property
+    def guard(self) -> Guard | None:
+        """What a request asks before every attempt (`ApiClient.request`): whether there is still the right to write."""
+        return self._fence.check if self._fence is not None else None
 
     @property
     def in_flight(self) -> int:

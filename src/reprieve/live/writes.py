@@ -1,0 +1,328 @@
+"""The calls that change something in a cluster, each with its rules about what an answer means.
+
+Every call goes through a `WriterPool`: in order per object, none after leadership is lost, repeated when the server is
+in trouble (429, 5xx) or the outcome is unsure (cut, no answer in time), not repeated when it is refused.
+
+A call that is repeated after an unsure outcome may find its own work done. So "already bound" is a success where the
+pod is bound to the node that was asked for, "already exists" after an unsure creation too, and a deletion that finds
+nobody, or another object of the name, has nothing left to do.
+
+Invariants: whatever is written about a pod or group carries its UID, so that it never hits another object of the same
+name; the future of a call ends with None, with the error of the last attempt, or with DeposedError; an error that
+nobody asks for makes no noise. Sources: scheduling.md 2, preemption.md 7.2, api.md "Kinds it writes".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from reprieve.api.decoding import KINDS
+from reprieve.api.versions import COSCHEDULING_GROUP, SCHEDULING_GROUP, from_internal
+from reprieve.client.discovery import Resource, Served
+from reprieve.client.errors import ApiError, ClientError, UnreachableError
+from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
+from reprieve.client.writing import WriterPool
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.instructions import CreateObject, PatchObject
+
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True)
+_PODS: Final = "/api/v1/namespaces/"
+_BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""Metadata are answer enough: nobody reads what a patch made of the object, the informer will tell."""
+_encode: Final = msgspec.json.Encoder().encode
+
+Json = dict[str, Any]
+
+
+class UnservedError(ClientError):
+    """The server does not have the kind that is to be written."""
+
+
+def superseded(error: BaseException | None) -> bool:
+    """Whether a refusal means that the object of that UID is not there any more: gone, or another one of its name.
+
+    404; 409; and 422 for the UID alone, which is how kube-apiserver words a patch that carries another object's UID.
+    """
+    if not isinstance(error, ApiError):
+        return False
+    return error.code in (404, 409) or (error.code == 422 and "metadata.uid" in error.message)
+
+
+class Writes:
+    """See the module docstring. `events` is the pool for events where they are not to wait among the other writes."""
+
+    def __init__(
+        self, client: ApiClient, served: Served, pool: WriterPool, *, events: WriterPool | None = None
+    ) -> None:
+        self._client = client
+        self._served = served
+        self._pool = pool
+        self._events = events or pool
+        self._binds: dict[str, asyncio.Future[None]] = {}
+        """By UID, until they have ended."""
+        self._sent: set[str] = set()
+        """UIDs whose binding has been sent, or is just about to be."""
+
+    # -- pods --------------------------------------------------------------------------------------
+
+    def bind(self, pod: PodRecord, node: str) -> asyncio.Future[None]:
+        """POST pods/NAME/binding with the pod's UID (scheduling.md 2).
+
+        Fails with ApiError 404 (no such pod) or 409 (another of its name, bound elsewhere, gated, going).
+        """
+        namespace, name, uid = pod.namespace, pod.name, pod.uid
+        path = f"{_pod_path(namespace, name)}/binding"
+        body = _encode(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name, "namespace": namespace, "uid": uid},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            }
+        )
+
+        async def act() -> None:
+            self._sent.add(uid)
+            try:
+                await self._client.request("POST", path, body=body, guard=self._pool.guard)
+            except ApiError as error:
+                if error.code != 409 or not await self._is_bound(namespace, name, uid, node):
+                    raise
+
+        def ended(_: asyncio.Future[None]) -> None:
+            self._binds.pop(uid, None)
+            self._sent.discard(uid)
+
+        result = self._pool.submit(f"Pod {namespace}/{name}", act)
+        self._binds[uid] = result
+        result.add_done_callback(ended)
+        return result
+
+    def take_back(self, uid: str) -> asyncio.Future[None] | None:
+        """Cancel the binding of a pod if it has not been sent (its future ends cancelled) and return None.
+
+        Returns the future where it was sent already: what became of it is known when that has ended. None also if no
+        binding is under way.
+        """
+        result = self._binds.get(uid)
+        if result is None or uid in self._sent:
+            return result
+        result.cancel()
+        return None
+
+    def patch_pod_status(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> asyncio.Future[None]:
+        """Strategic merge patch of `status`: conditions merge by type, None removes a field.
+
+        `patch` is what goes below `status`. Fails with ApiError where `superseded` says whether the pod is gone.
+        """
+        path = f"{_pod_path(namespace, name)}/status"
+        body = _encode({"metadata": {"uid": uid}, "status": patch})
+        return self._pool.submit(f"Pod {namespace}/{name}", self._patching(path, body, STRATEGIC_MERGE_PATCH))
+
+    def delete_pod(self, namespace: str, name: str, uid: str) -> asyncio.Future[None]:
+        """DELETE with the UID as precondition and the pod's own grace period (preemption.md 7.2).
+
+        404 and 409 (another pod of the name) count as done.
+        """
+        path = _pod_path(namespace, name)
+        body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
+
+        async def act() -> None:
+            try:
+                await self._client.request("DELETE", path, body=body, guard=self._pool.guard)
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+
+        return self._pool.submit(f"Pod {namespace}/{name}", act)
+
+    async def _is_bound(self, namespace: str, name: str, uid: str, node: str) -> bool:
+        """Whether the API has this very pod on this node. Raises as `ApiClient.get`."""
+        found = (await self._client.get(_pod_path(namespace, name))).read(dict)
+        return found["metadata"].get("uid") == uid and (found.get("spec") or {}).get("nodeName") == node
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    def patch_group_status(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        conditions: Sequence[Mapping[str, Any]],
+        *,
+        resource: Resource | None = None,
+    ) -> asyncio.Future[None]:
+        """Set conditions (internal type names) on a PodGroup, in the form of the version it came from.
+
+        `resource` is where the group was read; None: the best version that is served. Conditions of other types stay.
+        Nothing is written to a PodGroup of the coscheduling plugin: its status has no conditions and belongs to that
+        plugin's controller.
+        """
+        where = resource or next(iter(self._served.readable("PodGroup")), None)
+        if where is None:
+            return _failed(UnservedError("PodGroup is not served"))
+        key = f"PodGroup.{where.group} {namespace}/{name}"
+        if where.group == COSCHEDULING_GROUP:
+            return self._pool.submit(key, _nothing)
+        path = where.path(namespace, name, "status")
+        status = {"conditions": [dict(condition) for condition in conditions]}
+        status = from_internal({"kind": "PodGroup", "status": status}, where.api_version)["status"]
+        if where.group == SCHEDULING_GROUP:
+            body = _encode({"metadata": {"uid": uid}, "status": status})
+            return self._pool.submit(key, self._patching(path, body, STRATEGIC_MERGE_PATCH))
+        return self._pool.submit(key, lambda: self._patch_custom(where, namespace, name, uid, status["conditions"]))
+
+    async def _patch_custom(
+        self, where: Resource, namespace: str, name: str, uid: str, conditions: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Custom resources know no merging of lists: write the whole list, on top of what was just read."""
+        path = where.path(namespace, name)
+        for last in (False, False, True):
+            found = (await self._client.get(path)).read(dict)
+            metadata = found["metadata"]
+            if metadata.get("uid") != uid:
+                raise ApiError(409, "Conflict", f"{path}: another object of this name")
+            merged = {item.get("type"): item for item in (found.get("status") or {}).get("conditions") or ()}
+            merged |= {item["type"]: item for item in conditions}
+            body = _encode(
+                {
+                    "metadata": {"uid": uid, "resourceVersion": metadata.get("resourceVersion")},
+                    "status": {"conditions": list(merged.values())},
+                }
+            )
+            try:
+                await self._patching(f"{path}/status", body, MERGE_PATCH)()
+            except ApiError as error:
+                if error.code != 409 or last:  # somebody wrote in between: read again
+                    raise
+            else:
+                return
+
+    # -- whatever a plugin or the observer wants written -----------------------------------------------
+
+    def patch_object(self, instruction: PatchObject) -> asyncio.Future[None]:
+        """Carry out a merge patch with its preconditions. 409 where they do not hold; UnservedError for unknown kinds.
+
+        After an unsure outcome a 409 is looked into: the patch may have been what changed the object.
+        """
+        where = self._resource(instruction.kind)
+        if where is None:
+            return _failed(UnservedError(f"{instruction.kind} is not served"))
+        path = where.path(instruction.namespace, instruction.name)
+        conditions = {"uid": instruction.uid, "resourceVersion": instruction.resource_version}
+        metadata = {**(instruction.patch.get("metadata") or {}), **{k: v for k, v in conditions.items() if v}}
+        patch = {**instruction.patch, **({"metadata": metadata} if metadata else {})}
+        target = f"{path}/{instruction.subresource}" if instruction.subresource else path
+        write = self._patching(target, _encode(patch), MERGE_PATCH)
+        unsure = False
+
+        async def act() -> None:
+            nonlocal unsure
+            try:
+                await write()
+            except (ApiError, UnreachableError) as error:
+                if not (unsure and isinstance(error, ApiError) and error.code == 409):
+                    unsure = unsure or _unsure(error)
+                    raise
+                found = (await self._client.get(path)).read(dict)
+                same = not instruction.uid or found["metadata"].get("uid") == instruction.uid
+                if not (same and _holds(instruction.patch, found)):
+                    raise
+
+        return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
+
+    def create_object(self, instruction: CreateObject) -> asyncio.Future[None]:
+        """Create an object. 409 if it exists already, unless an attempt whose outcome is unsure may have made it."""
+        where = self._resource(instruction.kind)
+        if where is None:
+            return _failed(UnservedError(f"{instruction.kind} is not served"))
+        name = (instruction.body.get("metadata") or {}).get("name", "")
+        write = self._creating(where.path(instruction.namespace), _encode(instruction.body))
+        return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{name}", write)
+
+    def write_event(self, body: Mapping[str, Any]) -> asyncio.Future[None]:
+        """Create an events.k8s.io/v1 Event; one with a `series` is an earlier one that happened again: patched.
+
+        An earlier one that has expired is created anew, as client-go does.
+        """
+        metadata = body["metadata"]
+        namespace, name = metadata.get("namespace") or "default", metadata["name"]
+        create = self._creating(EVENTS.path(namespace), _encode(body))
+        if not body.get("series"):
+            return self._events.submit(f"Event {namespace}/{name}", create)
+        patch = self._patching(EVENTS.path(namespace, name), _encode({"series": body["series"]}), MERGE_PATCH)
+
+        async def act() -> None:
+            try:
+                await patch()
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                await create()
+
+        return self._events.submit(f"Event {namespace}/{name}", act)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _resource(self, kind: str) -> Resource | None:
+        return next(iter(self._served.readable(kind)), None) if kind in KINDS else None
+
+    def _patching(self, path: str, body: bytes, content_type: str) -> Callable[[], Awaitable[None]]:
+        async def act() -> None:
+            await self._client.request(
+                "PATCH", path, body=body, content_type=content_type, accept=_BRIEF, guard=self._pool.guard
+            )
+
+        return act
+
+    def _creating(self, path: str, body: bytes) -> Callable[[], Awaitable[None]]:
+        unsure = False
+
+        async def act() -> None:
+            nonlocal unsure
+            try:
+                await self._client.request("POST", path, body=body, accept=_BRIEF, guard=self._pool.guard)
+            except (ApiError, UnreachableError) as error:
+                if unsure and isinstance(error, ApiError) and error.code == 409:
+                    return
+                unsure = unsure or _unsure(error)
+                raise
+
+        return act
+
+
+def _pod_path(namespace: str, name: str) -> str:
+    return f"{_PODS}{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+def _unsure(error: ApiError | UnreachableError) -> bool:
+    """Whether the request may have been carried out all the same."""
+    return error.sent if isinstance(error, UnreachableError) else error.code >= 500
+
+
+def _holds(patch: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Whether an object is as a merge patch would make it."""
+    for key, wanted in patch.items():
+        there = found.get(key)
+        if isinstance(wanted, Mapping):
+            if not _holds(wanted, there if isinstance(there, Mapping) else {}):
+                return False
+        elif there != wanted:
+            return False
+    return True
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _failed(error: ClientError) -> asyncio.Future[None]:
+    result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    result.set_exception(error)
+    result.exception()
+    return result
