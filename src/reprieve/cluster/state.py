@@ -29,6 +29,7 @@ from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.resources import ResourceTable
 from reprieve.cluster.selecting import SelectingObjects
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
+from reprieve.cluster.volumes import VolumeObjects
 
 _Step = tuple[Callable[..., None], tuple[object, ...]]
 """A call that undoes one change."""
@@ -73,6 +74,7 @@ class ClusterState:
         """Labels of namespaces that are known."""
         self.selecting = SelectingObjects()
         """Services, controllers: what default spread constraints take their selectors from."""
+        self.volumes = VolumeObjects()
         self.kinship = Kinship(self)
         self._undo: list[_Step] = []
         self._depth = 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from reprieve.api.meta import KubernetesObject
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 
@@ -35,6 +36,12 @@ class EventKind(Enum):
     GATES_REMOVED = auto()
     NAMESPACE_CHANGED = auto()
     """Labels of a namespace, or what a service or controller selects."""
+    VOLUME_CHANGED = auto()
+    """A PersistentVolume came, changed or went; so for the other resources."""
+    CLAIM_CHANGED = auto()
+    STORAGE_CLASS_CHANGED = auto()
+    CSI_NODE_CHANGED = auto()
+    STORAGE_CAPACITY_CHANGED = auto()
     NOMINATION_CLEARED = auto()
     PREEMPTION_FINISHED = auto()
     """The API calls of a preemption are done, or it failed (preemption.md 7)."""
@@ -44,12 +51,17 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """One event. `row` is the node's row where one is concerned, else -1."""
+    """One event. `row` is the node's row where one is concerned, else -1.
+
+    Of a resource, `item` is what it is now (None: it is gone) and `before` what was known of it (None: it is new).
+    """
 
     kind: EventKind
     row: int = -1
     pod: PodRecord | None = None
     group: str | None = None
+    item: KubernetesObject | None = None
+    before: KubernetesObject | None = None
 
 
 Hint = Callable[[ClusterState, PodRecord, ClusterEvent], bool]

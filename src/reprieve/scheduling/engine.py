@@ -16,6 +16,7 @@ from reprieve.api import objects
 from reprieve.cluster.pods import NO_ROW, PodRecord, record_of, was_preempted
 from reprieve.cluster.selecting import SelectingObject
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
@@ -34,6 +35,14 @@ from reprieve.scheduling.running import RunningProfile
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
+_RESOURCE_EVENTS = {
+    "PersistentVolume": EventKind.VOLUME_CHANGED,
+    "PersistentVolumeClaim": EventKind.CLAIM_CHANGED,
+    "StorageClass": EventKind.STORAGE_CLASS_CHANGED,
+    "CSINode": EventKind.CSI_NODE_CHANGED,
+    "CSIStorageCapacity": EventKind.STORAGE_CAPACITY_CHANGED,
+}
+_VOLUME_KINDS = frozenset(kind.KIND for kind in VOLUME_KINDS)
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -192,6 +201,29 @@ class Engine:
             self.queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
         return known
 
+    def set_resource(self, item: objects.KubernetesObject, now: float) -> None:
+        """A volume, claim or another resource beside nodes and pods appeared or changed.
+
+        Raises TypeError for a kind that the scheduler does not read.
+        """
+        if isinstance(item, VOLUME_KINDS):
+            before: objects.KubernetesObject | None = self.cluster.volumes.set(item)
+        else:
+            raise TypeError(f"{type(item).__name__} is not a resource of the scheduler")
+        if before != item:
+            kind = _RESOURCE_EVENTS[type(item).__name__]
+            self.queue.on_event(ClusterEvent(kind, item=item, before=before), now)
+
+    def remove_resource(self, kind: str, namespace: str, name: str, now: float) -> bool:
+        """A resource is gone; returns whether it was known. `namespace` is not read for kinds without one."""
+        if kind in _VOLUME_KINDS:
+            before: objects.KubernetesObject | None = self.cluster.volumes.remove(kind, namespace, name)
+        else:
+            return False
+        if before is not None:
+            self.queue.on_event(ClusterEvent(_RESOURCE_EVENTS[kind], before=before), now)
+        return before is not None
+
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
         """A PodDisruptionBudget appeared or changed."""
         self.cluster.set_budget(pdb)
@@ -208,7 +240,9 @@ class Engine:
         if entity is None:
             return None
         self.attempts += 1
-        decision = self._apply(entity, self._decide(entity), now)
+        queued = now if entity.queued is None else entity.queued
+        decided = replace(self._decide(entity), attempt=entity.attempts, queued=queued, profile=entity.profile)
+        decision = self._apply(entity, decided, now)
         self.cluster.trim()
         self._check()
         return decision

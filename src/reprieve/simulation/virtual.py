@@ -22,12 +22,14 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.selecting import SELECTING_KINDS
+from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Decision, GroupCondition, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.budgets import with_status
 
 _ORPHANED = 40.0
+_VOLUMES = tuple(kind.KIND for kind in VOLUME_KINDS)
 _SELECTING = tuple(kind.KIND for kind in SELECTING_KINDS)
 _HOPELESS = 3
 """An entity that ended in SchedulerError this often in a row is not waited for any more."""
@@ -89,6 +91,8 @@ class VirtualCluster:
             engine.set_namespace(item, now)
         elif isinstance(item, SELECTING_KINDS):
             engine.set_selecting(item, now)
+        elif isinstance(item, VOLUME_KINDS):
+            engine.set_resource(item, now)
         elif isinstance(item, objects.Pod):
             if (item.metadata.uid or _key(item)) in self.records:
                 uid = f"{item.metadata.uid or _key(item)}#{len(self.records)}"
@@ -134,6 +138,8 @@ class VirtualCluster:
             self.engine.remove_namespace(name, self.now)
         elif kind in _SELECTING:
             return self.engine.remove_selecting(kind, namespace, name, self.now)
+        elif kind in _VOLUMES:
+            return self.engine.remove_resource(kind, namespace, name, self.now)
         else:
             return False
         return True
