@@ -1,1 +1,1 @@
-"""What users see of a decision: events, metrics, logs, and the record that tells why."""
+"""What people see of the scheduler: metrics, events, log lines, decision records (observability.md)."""

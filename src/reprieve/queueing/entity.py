@@ -39,6 +39,7 @@ class Entity:
         "place",
         "priority",
         "profile",
+        "queued",
         "ready",
         "rejected_by",
         "rejected_by_indexed",
@@ -61,6 +62,8 @@ class Entity:
         self.place = Place.GATED
         self.since = timestamp
         """When it came to its present place."""
+        self.queued: float | None = None
+        """When it first might be tried; None while it never might."""
         self.wake = 0.0
         """When its backoff ends."""
         self.gate: Status = SUCCESS

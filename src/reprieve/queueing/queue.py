@@ -32,6 +32,12 @@ _REGATING = frozenset(
     }
 )
 
+Cause = EventKind | str
+"""What brought an entity to its place: an event, or one of the following."""
+SCHEDULE_ATTEMPT_FAILURE = "schedule_attempt_failure"
+BACKOFF_COMPLETE = "backoff_complete"
+POD_UPDATED = "pod_updated"
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -63,6 +69,9 @@ class SchedulingQueue:
         """Unschedulable entities by the plugins that rejected them."""
         self._listening: dict[str, Entity] = {}
         """Entities in their cycle or blocked: events are kept for them."""
+        self.incoming: dict[tuple[Place, Cause], int] = {}
+        """Pods that came to a place, and what brought them there (`scheduler_queue_incoming_pods_total`)."""
+        self._cause: Cause = EventKind.POD_ADDED
         self._first_profile, first = next(iter(profiles.items()))
         self._sort_key = first.queue_sort.sort_key
         self._hints: dict[str, Hints] = {}
@@ -108,6 +117,10 @@ class SchedulingQueue:
 
     def add_pod(self, pod: PodRecord, now: float, *, attempts: int = 0) -> Entity:
         """A pending pod appeared, or one that failed to bind comes back: then after `attempts`, the last one now."""
+        self._cause = SCHEDULE_ATTEMPT_FAILURE if attempts else EventKind.POD_ADDED
+        return self._take(pod, now, attempts)
+
+    def _take(self, pod: PodRecord, now: float, attempts: int) -> Entity:
         key = _entity_key(pod)
         entity = self._entities.get(key)
         if entity is None:
@@ -139,10 +152,12 @@ class SchedulingQueue:
     def update_pod(self, pod: PodRecord, now: float) -> None:
         """A pending pod changed: gates taken off, labels, requests. It may be tried again."""
         if self.find(pod) is not None:
-            self.add_pod(pod, now)
+            self._cause = POD_UPDATED
+            self._take(pod, now, 0)
 
     def remove_pod(self, pod: PodRecord, now: float) -> None:
         """A pending pod is gone, or was placed by somebody else."""
+        self._cause = EventKind.POD_GONE
         entity = self.find(pod)
         if entity is None:
             return
@@ -181,6 +196,7 @@ class SchedulingQueue:
 
     def requeue(self, entity: Entity, now: float, rejected_by: Iterable[str]) -> None:
         """The attempt failed: wait for an event that may help; events since the start of the cycle are replayed."""
+        self._cause = SCHEDULE_ATTEMPT_FAILURE
         entity.rejected_by = set(rejected_by)
         gate = self._gate(entity)
         if not gate.ok or entity.blocked is not None:
@@ -191,6 +207,7 @@ class SchedulingQueue:
 
     def requeue_now(self, entity: Entity, now: float) -> None:
         """Try again at once, without backoff and with the old timestamp (scheduling.md 3.3)."""
+        self._cause = SCHEDULE_ATTEMPT_FAILURE
         entity.rejected_by = set()
         entity.attempts = 0
         gate = self._gate(entity)
@@ -201,6 +218,7 @@ class SchedulingQueue:
 
     def retry_later(self, entity: Entity, now: float) -> None:
         """Try again after backoff, whatever happens: the failure was trouble, not lack of room."""
+        self._cause = SCHEDULE_ATTEMPT_FAILURE
         entity.rejected_by = set()
         gate = self._gate(entity)
         if gate.ok:
@@ -218,6 +236,7 @@ class SchedulingQueue:
         entity = self._entities.get(key)
         if entity is None or entity.blocked is None:
             return
+        self._cause = EventKind.PREEMPTION_FINISHED
         entity.blocked = None
         if entity.place is not Place.IN_CYCLE:
             self._listening.pop(key, None)
@@ -237,6 +256,7 @@ class SchedulingQueue:
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
         """Let an event wake whoever it may help, except the entity whose key is `but`: it did this itself."""
         cache: dict[tuple[str, int], bool] = {}
+        self._cause = event.kind
         if event.kind in _REGATING and event.group is not None:
             entity = self._entities.get(f"group/{event.group}")
             if entity is not None:
@@ -263,6 +283,7 @@ class SchedulingQueue:
 
     def tick(self, now: float) -> None:
         """Let time pass: backoffs end, and those that waited too long are tried again."""
+        self._cause = BACKOFF_COMPLETE
         while self._backoff and self._backoff[0][0] <= now:
             wake, key = heapq.heappop(self._backoff)
             entity = self._entities.get(key)
@@ -272,6 +293,7 @@ class SchedulingQueue:
             entity = next(iter(self._waiting.values()))
             if now - entity.since < self._timing.flush_after:
                 return
+            self._cause = EventKind.FLUSH
             self._reactivate(entity, now)
 
     def next_wakeup(self, *, flush: bool = True, ignoring: Collection[str] = ()) -> float | None:
@@ -347,6 +369,8 @@ class SchedulingQueue:
 
     def _to_active(self, entity: Entity, now: float) -> None:
         self._move(entity, Place.ACTIVE, now)
+        if entity.queued is None:
+            entity.queued = now
         entity.gate = SUCCESS
         heapq.heappush(self._active, (self._order(entity), entity.key))
 
@@ -371,6 +395,9 @@ class SchedulingQueue:
                 self._rejected.setdefault(plugin, {})[key] = entity
         elif place is Place.IN_CYCLE:
             self._listening[key] = entity
+            return
+        arrived = (place, self._cause)
+        self.incoming[arrived] = self.incoming.get(arrived, 0) + len(entity.ready) + len(entity.held)
 
     def _order(self, entity: Entity) -> tuple[float, ...]:
         return self._sort_key(entity.priority, entity.timestamp, entity.key)

@@ -80,3 +80,9 @@ class Decision:
     """Why (the first member) did not fit."""
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
+    attempt: int = 1
+    """Which attempt of the entity this was, counted from 1."""
+    queued: float = 0.0
+    """When the entity first might be tried, in the caller's seconds."""
+    profile: str = ""
+    """The profile that decided."""

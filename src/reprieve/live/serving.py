@@ -1,0 +1,359 @@
+"""The scheduler's HTTP endpoint: /healthz, /livez, /readyz, /metrics, /explain (observability.md).
+
+Who may read what, as kube-scheduler has it on its port 10259:
+
+| | health | metrics, explain |
+|---|---|---|
+| loopback, no token set | open | open |
+| loopback, a token set | open | metrics open; explain with the token |
+| elsewhere | open | a bearer token the API server knows (TokenReview) and lets `get` the path (SubjectAccessReview) |
+
+On loopback the Host header must say so, or a web page could read it by way of a name that resolves to 127.0.0.1.
+Beyond loopback there is always TLS; without a certificate file a self-signed one is made, kept in memory only.
+
+Invariants: answers of the API server about tokens are kept a short while, by the token's hash, and refusals are not
+kept longer than permissions; nothing here waits on the scheduling loop or makes it wait; the server never shows who
+asked what went wrong beyond a status and a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from reprieve.client.errors import ClientError, ConfigError
+from reprieve.client.transport import ApiClient
+from reprieve.observability.metrics import CONTENT_TYPE, Metrics
+
+DEFAULT_PORT: Final = 10259
+_KEPT_SECONDS: Final = 10.0
+"""How long the API server's answers hold, either way, as for kube-scheduler."""
+_REMEMBERED: Final = 1024
+_REVIEW_SECONDS: Final = 10.0
+_encode: Final = msgspec.json.Encoder().encode
+
+Check = Callable[[], str | None]
+"""None if all is well, else what is wrong in a few words."""
+Records = Callable[[str, str, str], Awaitable[Sequence[Any]]]
+"""(kind, namespace, name) -> decision records, newest first; kind is `Pod` or `PodGroup`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """Where to listen. `token`: what /explain wants on loopback. `names`: for the certificate that is made."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    certificate: Path | None = None
+    key: Path | None = None
+    token: str | None = field(default=None, repr=False)
+    names: tuple[str, ...] = ("localhost",)
+    tls: bool | None = None
+    """None: TLS beyond loopback, plain HTTP on it."""
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("--tls-cert-file and --tls-private-key-file belong together")
+        if self.tls is False and not self.loopback:
+            raise ConfigError(f"plain HTTP is served on loopback addresses only, not on {self.host}")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can get there."""
+        return _is_loopback(self.host)
+
+    @property
+    def secure(self) -> bool:
+        """Whether TLS is spoken."""
+        if self.tls is not None:
+            return self.tls
+        return not self.loopback or self.certificate is not None
+
+
+class Health:
+    """What the health endpoints say. Checks are added by name; each is asked anew every time.
+
+    `live` checks say whether the process should be restarted, `ready` ones whether it does its work: a scheduler that
+    stands by for the leader is alive, healthy and ready, as kube-scheduler is.
+    """
+
+    def __init__(self) -> None:
+        self.live: dict[str, Check] = {"ping": lambda: None}
+        self.ready: dict[str, Check] = {}
+
+    def report(self, checks: Mapping[str, Check], *, but: Sequence[str] = ()) -> tuple[bool, str]:
+        """Whether all is well, and a line per check in the form of kube-scheduler's `?verbose`."""
+        well, lines = True, []
+        for name, check in checks.items():
+            if name in but:
+                lines.append(f"[+]{name} excluded: ok")
+                continue
+            wrong = check()
+            if wrong is None:
+                lines.append(f"[+]{name} ok")
+            else:
+                well = False
+                lines.append(f"[-]{name} failed: {wrong}")
+        return well, "\n".join(lines)
+
+
+class DelegatedAuth:
+    """Asks the API server who a token belongs to and whether they may get a path; answers are kept ten seconds."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._known: dict[tuple[bytes, str], tuple[float, int]] = {}
+
+    async def __call__(self, token: str, path: str) -> int:
+        """200, 401 (nobody knows the token), 403 (may not) or 500 (the API server could not be asked)."""
+        key = (hashlib.sha256(token.encode()).digest(), path)
+        now = asyncio.get_running_loop().time()
+        known = self._known.get(key)
+        if known is not None and known[0] > now:
+            return known[1]
+        try:
+            status = await self._ask(token, path)
+        except ClientError:
+            return 500
+        if len(self._known) >= _REMEMBERED:
+            self._known = {k: v for k, v in self._known.items() if v[0] > now}
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+        self._known[key] = (now + _KEPT_SECONDS, status)
+        return status
+
+    async def _ask(self, token: str, path: str) -> int:
+        review = await self._review("authentication.k8s.io", "tokenreviews", "TokenReview", {"token": token})
+        if not review.get("authenticated"):
+            return 401
+        user = review.get("user") or {}
+        spec = {
+            "user": user.get("username", ""),
+            "uid": user.get("uid", ""),
+            "groups": user.get("groups") or [],
+            "extra": user.get("extra") or {},
+            "nonResourceAttributes": {"path": path, "verb": "get"},
+        }
+        access = await self._review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", spec)
+        return 200 if access.get("allowed") and not access.get("denied") else 403
+
+    async def _review(self, group: str, resource: str, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        body = _encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
+        answer = await self._client.request(
+            "POST", f"/apis/{group}/v1/{resource}", body=body, deadline=_REVIEW_SECONDS, repeatable=True
+        )
+        status = answer.read(dict[str, Any]).get("status")
+        return status if isinstance(status, dict) else {}
+
+
+class Server:
+    """Serves until `stop`. `authorize`: a `DelegatedAuth`; without one nothing but health is served beyond loopback."""
+
+    def __init__(
+        self,
+        options: ServingOptions,
+        *,
+        metrics: Metrics,
+        health: Health,
+        records: Records | None = None,
+        authorize: DelegatedAuth | Callable[[str, str], Awaitable[int]] | None = None,
+    ) -> None:
+        self.options = options
+        self._metrics = metrics
+        self._health = health
+        self._records = records
+        self._authorize = authorize
+        self._runner: web.AppRunner | None = None
+        self.port = options.port
+
+    @property
+    def url(self) -> str:
+        """Where it is served, once it is started."""
+        host = self.options.host
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.options.secure else 'http'}://{shown}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError for an address or certificate that cannot be used."""
+        app = web.Application(client_max_size=64 * 1024)
+        for path in ("/healthz", "/livez"):
+            app.router.add_get(path, self._alive)
+        app.router.add_get("/readyz", self._ready)
+        app.router.add_get("/metrics", self._scrape)
+        app.router.add_get("/explain", self._explain)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+        await runner.setup()
+        self._runner = runner
+        options = self.options
+        try:
+            context = tls_context(options) if options.secure else None
+            site = web.TCPSite(runner, options.host, options.port, ssl_context=context)
+            await site.start()
+        except (OSError, ssl.SSLError, ValueError) as error:
+            await self.stop()
+            raise ConfigError(f"cannot serve on {options.host}:{options.port}: {error}") from None
+        addresses = runner.addresses
+        if addresses:
+            self.port = int(addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening and end what is open."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    async def _alive(self, request: web.Request) -> web.Response:
+        return self._report(request, self._health.live)
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        return self._report(request, {**self._health.live, **self._health.ready})
+
+    def _report(self, request: web.Request, checks: Mapping[str, Check]) -> web.Response:
+        well, lines = self._health.report(checks, but=request.query.getall("exclude", []))
+        name = request.path.lstrip("/")
+        if well:
+            text = f"{lines}\n{name} check passed\n" if "verbose" in request.query else "ok"
+            return web.Response(text=text)
+        return web.Response(status=500, text=f"{lines}\n{name} check failed\n")
+
+    async def _scrape(self, request: web.Request) -> web.Response:
+        refused = await self._refused(request, local_token=False)
+        if refused is not None:
+            return refused
+        return web.Response(body=self._metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        refused = await self._refused(request, local_token=True)
+        if refused is not None:
+            return refused
+        query = request.query
+        kind, name = query.get("kind", ""), query.get("name", "")
+        if kind not in ("Pod", "PodGroup") or not name:
+            return web.Response(status=400, text="kind=Pod or kind=PodGroup, and name, are needed\n")
+        found: Sequence[Any] = ()
+        if self._records is not None:
+            found = await self._records(kind, query.get("namespace", "default"), name)
+        body = _encode({"apiVersion": "reprieve.dev/v1alpha1", "kind": "DecisionRecordList", "items": list(found)})
+        return web.Response(body=body, content_type="application/json")
+
+    async def _refused(self, request: web.Request, *, local_token: bool) -> web.Response | None:
+        """None, or the answer for somebody who may not read this."""
+        options = self.options
+        token = _bearer(request)
+        if options.token is not None and token is not None and _same(token, options.token):
+            return None
+        if options.loopback:
+            if not _is_loopback(_host(request)):
+                return _refusal(403)
+            return None if options.token is None or not local_token else _refusal(401)
+        if token is None:
+            return _refusal(401)
+        if self._authorize is None:
+            return _refusal(403)
+        status = await self._authorize(token, request.path)
+        return None if status == 200 else _refusal(status)
+
+
+_WORDS: Final = {401: "Unauthorized", 403: "Forbidden", 500: "Internal Server Error"}
+
+
+def _refusal(status: int) -> web.Response:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return web.Response(status=status, text=_WORDS.get(status, "Forbidden") + "\n", headers=headers)
+
+
+def _bearer(request: web.Request) -> str | None:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _host(request: web.Request) -> str:
+    """The Host header without its port."""
+    host = request.headers.get("Host", "")
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
+# -- certificates ----------------------------------------------------------------------------------
+
+
+def tls_context(options: ServingOptions) -> ssl.SSLContext:
+    """The server's context, from the files or from a certificate made now. Raises OSError or ssl.SSLError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if options.certificate is not None and options.key is not None:
+        context.load_cert_chain(options.certificate, options.key)
+        return context
+    certificate, key = self_signed((*options.names, options.host))
+    # OpenSSL reads files only; this one is gone before anybody connects.
+    with tempfile.TemporaryDirectory(prefix="reprieve-") as place:
+        file = Path(place) / "server.pem"
+        file.touch(mode=0o600)
+        file.write_bytes(certificate + key)
+        context.load_cert_chain(file)
+    return context
+
+
+def self_signed(names: Sequence[str], *, days: int = 365) -> tuple[bytes, bytes]:
+    """A certificate for these host names and addresses, and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "reprieve-scheduler")])
+    alternatives = [_alternative(name) for name in dict.fromkeys(names) if name not in ("", "0.0.0.0", "::")]
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    )
+    if alternatives:
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    certificate = builder.sign(key, hashes.SHA256())
+    pem_key = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), pem_key
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

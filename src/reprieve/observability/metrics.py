@@ -1,0 +1,339 @@
+"""Metrics in Prometheus' text form: names, labels and buckets of kube-scheduler (observability.md, "Metrics").
+
+What counts up is counted here as it happens.  What is a state (queues, cache) is read from the engine when somebody
+scrapes, so it costs nothing in between and is never out of step.  `scheduler_podgroup_preemption_*` and
+`scheduler_pending_entities` are KEP-5710's names; kube-scheduler 1.37 calls the latter `scheduler_queued_entities`, so
+both are there.
+
+Invariants: a registry of its own (nothing of the process leaks in or out); everything is called from one thread; label
+values come from a fixed set or from the configuration, never from objects, so the number of series is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from reprieve.framework.events import EventKind
+from reprieve.queueing.entity import Entity, Place
+from reprieve.queueing.queue import BACKOFF_COMPLETE, POD_UPDATED, SCHEDULE_ATTEMPT_FAILURE, Cause
+from reprieve.scheduling.engine import Engine
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+SCHEDULED: Final = "scheduled"
+UNSCHEDULABLE: Final = "unschedulable"
+ERROR: Final = "error"
+WAITING_ON_PREEMPTION: Final = "waiting_on_preemption"
+SUCCESS: Final = "success"
+Preemptor = Literal["pod", "podgroup"]
+_MOST_ATTEMPTS = 15
+
+EVENT_LABELS: Final[dict[Cause, str]] = {
+    SCHEDULE_ATTEMPT_FAILURE: "ScheduleAttemptFailure",
+    BACKOFF_COMPLETE: "BackoffComplete",
+    POD_UPDATED: "UnschedulablePodUpdate",
+    EventKind.FLUSH: "UnschedulableTimeout",
+    EventKind.PREEMPTION_FINISHED: "ForceActivate",
+    EventKind.POD_ADDED: "UnschedulablePodAdd",
+    EventKind.GATES_REMOVED: "UnschedulablePodUpdatePodSchedulingGatesEliminated",
+    EventKind.POD_PLACED: "AssignedPodAdd",
+    EventKind.POD_CHANGED: "AssignedPodUpdate",
+    EventKind.POD_RELABELED: "AssignedPodUpdatePodLabel",
+    EventKind.POD_TERMINATING: "AssignedPodUpdate",
+    EventKind.POD_GONE: "AssignedPodDelete",
+    EventKind.NODE_ADDED: "NodeAdd",
+    EventKind.NODE_CHANGED: "NodeUpdate",
+    EventKind.NODE_REMOVED: "NodeDelete",
+    EventKind.GROUP_ADDED: "scheduling.k8s.io/PodGroupAdd",
+    EventKind.GROUP_CHANGED: "scheduling.k8s.io/PodGroupUpdate",
+    EventKind.GROUP_REMOVED: "scheduling.k8s.io/PodGroupDelete",
+    EventKind.NAMESPACE_CHANGED: "NamespaceUpdate",
+}
+"""The `event` label of `scheduler_queue_incoming_pods_total`; a kind that is not here is called by its own name."""
+
+
+def exponential(start: float, factor: float, count: int) -> list[float]:
+    """Bucket bounds: each the one before times the factor (Go's `ExponentialBuckets`, bit for bit)."""
+    bounds = []
+    for _ in range(count):
+        bounds.append(start)
+        start *= factor
+    return bounds
+
+
+def attempts_label(attempts: int) -> str:
+    """How many attempts a pod took, with everything from 15 on in one class as upstream has it."""
+    return str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+
+
+class Metrics:
+    """See the module docstring. `process`: with `process_*` of this process."""
+
+    def __init__(self, *, process: bool = True) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        if process:
+            ProcessCollector(registry=self.registry)
+        self._engine: Engine | None = None
+        self.registry.register(_State(self))
+        seconds = exponential(0.001, 2, 15)
+        per_profile = ["result", "profile"]
+        self.schedule_attempts = self._counter(
+            "schedule_attempts",
+            "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
+            "while 'error' means an internal scheduler problem.",
+            per_profile,
+        )
+        self.attempt_seconds = self._histogram(
+            "scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
+            seconds,
+            per_profile,
+        )
+        self.algorithm_seconds = self._histogram(
+            "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", seconds
+        )
+        self.sli_seconds = self._histogram(
+            "pod_scheduling_sli_duration_seconds",
+            "Latency of a pod being scheduled, from the time it may first be tried, over all its attempts.",
+            exponential(0.01, 2, 20),
+            ["attempts"],
+        )
+        self.pod_attempts = self._histogram(
+            "pod_scheduling_attempts", "Number of attempts to successfully schedule a pod.", exponential(1, 2, 5)
+        )
+        self.point_seconds = self._histogram(
+            "framework_extension_point_duration_seconds",
+            "Latency for running all plugins of a specific extension point (every tenth attempt).",
+            exponential(0.0001, 2, 12),
+            ["extension_point", "status", "profile"],
+        )
+        self.plugin_seconds = self._histogram(
+            "plugin_execution_duration_seconds",
+            "Duration for running a plugin at a specific extension point (every tenth attempt).",
+            exponential(0.00001, 1.5, 20),
+            ["plugin", "extension_point", "status"],
+        )
+        self.preemption_attempts = self._counter("preemption_attempts", "Total preemption attempts of single pods.")
+        self.preemption_victims = self._histogram(
+            "preemption_victims", "Number of selected preemption victims of a single pod.", exponential(1, 2, 7)
+        )
+        self.task_seconds = self._histogram(
+            "preemption_goroutines_duration_seconds",
+            "Duration in seconds of the tasks that carry out preemptions.",
+            exponential(0.01, 2, 20),
+            ["result"],
+        )
+        self.tasks = self._counter(
+            "preemption_goroutines_execution", "Number of tasks that carried out preemptions.", ["result"]
+        )
+        self.evaluation_seconds = self._histogram(
+            "preemption_evaluation_duration_seconds",
+            "Duration in seconds of attempts that ended with a preemption.",
+            exponential(0.001, 2, 16),
+            ["preemptor", "result"],
+        )
+        self.execution_seconds = self._histogram(
+            "preemption_execution_duration_seconds",
+            "Duration in seconds for preempting the victims; other pods are scheduled meanwhile.",
+            exponential(0.001, 2, 16),
+            ["preemptor", "result"],
+        )
+        self._groups(seconds, per_profile)
+        self.disruptions = self._histogram(
+            "preemption_workload_disruptions",
+            "Number of preempted units that belong to pod groups: a whole group (disruptionMode all) or a single pod "
+            "of one.",
+            exponential(1, 2, 11),
+            ["preemptor"],
+        )
+        self.pdb_violations = self._counter(
+            "preemption_pdb_violations",
+            "Total number of pod disruption budget violations caused by preemption.",
+            ["preemptor"],
+        )
+        self.batch_attempts = self._counter(
+            "batch_attempts",
+            "Attempts that could use what was worked out for identical pods (hint_used), or not (no_hint).",
+            ["profile", "result"],
+        )
+        self.trouble = self._counter(
+            "trouble", "Errors outside of scheduling attempts, by where they came up.", ["where"]
+        )
+        self.events_dropped = self._counter("events_dropped", "Events that were not sent: too many were waiting.")
+        self.records_dropped = self._counter("decision_records_dropped", "Decision records that could not be kept.")
+        self._pairs: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+
+    def _groups(self, seconds: Sequence[float], per_profile: Sequence[str]) -> None:
+        self.group_attempts = self._counter(
+            "podgroup_schedule_attempts",
+            "Number of attempts to schedule pod groups, by the result. 'unschedulable' means a pod group could not be "
+            "scheduled, while 'error' means an internal scheduler problem.",
+            per_profile,
+        )
+        self.group_attempt_seconds = self._histogram(
+            "podgroup_scheduling_attempt_duration_seconds",
+            "Pod group scheduling attempt latency in seconds.",
+            seconds,
+            per_profile,
+        )
+        self.group_algorithm_seconds = self._histogram(
+            "podgroup_scheduling_algorithm_duration_seconds",
+            "Pod group scheduling algorithm latency in seconds.",
+            seconds,
+        )
+        self.group_preemption_attempts = self._counter(
+            "podgroup_preemption_attempts", "Total preemption attempts of pod groups, by the result.", ["result"]
+        )
+        self.group_preemption_seconds = self._histogram(
+            "podgroup_preemption_attempt_duration_seconds",
+            "Latency in seconds of attempts of pod groups that ended with a preemption.",
+            exponential(0.001, 2, 16),
+        )
+        self.group_preemption_victims = self._histogram(
+            "podgroup_preemption_victims",
+            "Number of selected preemption victims (pods) of a pod group.",
+            exponential(1, 2, 11),
+        )
+        self.group_preemption_reprieved = self._counter(
+            "podgroup_preemption_reprieved", "Total potential victims (units) that pod groups could spare."
+        )
+        self.workload_attempts = self._counter(
+            "workload_preemption_attempts", "Total preemption attempts initiated by workloads.", ["result"]
+        )
+        self.workload_victims = self._histogram(
+            "workload_preemption_victims",
+            "Number of pod preemption victims caused by workload preemption.",
+            exponential(1, 2, 11),
+        )
+
+    def attach(self, engine: Engine) -> None:
+        """Read the state of that engine from now on."""
+        self._engine = engine
+
+    @property
+    def engine(self) -> Engine | None:
+        """What the gauges read."""
+        return self._engine
+
+    def pod_attempt(self, result: str, profile: str, seconds: float) -> None:
+        """One pod's attempt ended: counter and latency."""
+        pair = self._pairs.get((result, profile))
+        if pair is None:
+            pair = (self.schedule_attempts.labels(result, profile), self.attempt_seconds.labels(result, profile))
+            self._pairs[result, profile] = pair
+        pair[0].inc()
+        pair[1].observe(seconds)
+
+    def render(self) -> bytes:
+        """All metrics as `CONTENT_TYPE`."""
+        return generate_latest(_WithoutCreated(self.registry))
+
+    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+        """A counter; `_total` is added to its name."""
+        return Counter(name, text, labels, subsystem="scheduler", registry=self.registry)
+
+    def _histogram(self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
+        return Histogram(name, text, labels, subsystem="scheduler", buckets=bounds, registry=self.registry)
+
+
+class _WithoutCreated(CollectorRegistry):
+    """The metrics of a registry without the `_created` series, which kube-scheduler does not have."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__()
+        self._of = registry
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._of.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+class _State(Collector):
+    """What is read from the engine at the moment of the scrape."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        engine = self._metrics.engine
+        if engine is None:
+            return
+        yield from _pending(list(engine.queue.entities()))
+        cluster = engine.cluster
+        scheduled = [pod for pod in cluster.pods.values() if pod.row >= 0]
+        nodes = cluster.nodes
+        cache = GaugeMetricFamily(
+            "scheduler_cache_size", "Number of nodes, pods, and assumed pods in the scheduler cache.", labels=["type"]
+        )
+        cache.add_metric(["nodes"], int(nodes.alive[: len(nodes)].sum()))
+        cache.add_metric(["pods"], len(scheduled))
+        cache.add_metric(["assumed_pods"], sum(1 for pod in scheduled if not pod.bound))
+        yield cache
+        incoming = CounterMetricFamily(
+            "scheduler_queue_incoming_pods",
+            "Number of pods added to scheduling queues by event and queue type.",
+            labels=["queue", "event"],
+        )
+        by_label: dict[tuple[str, str], int] = {}
+        for (place, cause), count in engine.queue.incoming.items():
+            labels = (place.value, event_label(cause))
+            by_label[labels] = by_label.get(labels, 0) + count
+        for labels, count in by_label.items():
+            incoming.add_metric(labels, count)
+        yield incoming
+
+
+def event_label(cause: Cause) -> str:
+    """The `event` label for what brought a pod into a queue."""
+    known = EVENT_LABELS.get(cause)
+    if known is not None:
+        return known
+    return "".join(part.capitalize() for part in (cause if isinstance(cause, str) else cause.name).split("_"))
+
+
+_QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
+
+
+def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
+    pods = dict.fromkeys(_QUEUES, 0)
+    count = {(kind, queue): 0 for kind in ("pod", "podgroup") for queue in _QUEUES}
+    reasons: dict[tuple[str, str], int] = {}
+    for entity in entities:
+        # An entity in its cycle is about to be somewhere else; who reads meanwhile sees it where it came from.
+        queue = "active" if entity.place is Place.IN_CYCLE else entity.place.value
+        count["podgroup" if entity.is_group else "pod", queue] += 1
+        pods[queue] += len(entity.ready)
+        pods["gated"] += len(entity.held)
+        if entity.place is Place.UNSCHEDULABLE:
+            for plugin in entity.rejected_by:
+                key = (plugin, entity.profile)
+                reasons[key] = reasons.get(key, 0) + len(entity.ready)
+    pending = GaugeMetricFamily(
+        "scheduler_pending_pods",
+        "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number "
+        "of pods in backoffQ; 'unschedulable' means number of pods that the scheduler attempted to schedule and "
+        "failed; 'gated' is the number of pods that may not be tried yet.",
+        labels=["queue"],
+    )
+    for queue, number in pods.items():
+        pending.add_metric([queue], number)
+    yield pending
+    text = "Number of pending scheduling entities ('pod' for pods that belong to no group, 'podgroup'), by queue."
+    for name in ("scheduler_pending_entities", "scheduler_queued_entities"):
+        family = GaugeMetricFamily(name, text, labels=["type", "queue"])
+        for labels, number in count.items():
+            family.add_metric(labels, number)
+        yield family
+    why = GaugeMetricFamily(
+        "scheduler_unschedulable_pods",
+        "The number of unschedulable pods broken down by plugin name. A pod counts for every plugin that rejected it.",
+        labels=["plugin", "profile"],
+    )
+    for labels, number in sorted(reasons.items()):
+        why.add_metric(labels, number)
+    yield why

@@ -1,0 +1,308 @@
+"""The one object the shell tells what happens: it makes metrics, log lines, events and decision records of it.
+
+Invariants: every call is synchronous, cheap and does no I/O beyond a log line; nothing here decides or fails a
+decision.  Times are seconds since the epoch, durations seconds.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.observability.events import (
+    NORMAL,
+    WARNING,
+    EventRecorder,
+    Reference,
+    Sink,
+    group_reference,
+    pod_reference,
+)
+from reprieve.observability.logs import DECISIONS, DETAILS, Log
+from reprieve.observability.metrics import (
+    ERROR,
+    SCHEDULED,
+    SUCCESS,
+    UNSCHEDULABLE,
+    WAITING_ON_PREEMPTION,
+    Metrics,
+    attempts_label,
+)
+from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, Result
+from reprieve.scheduling.engine import Engine
+
+_GROUP_RESULTS: Final = {
+    Result.SCHEDULED: SCHEDULED,
+    Result.UNSCHEDULABLE: UNSCHEDULABLE,
+    Result.WAITING: WAITING_ON_PREEMPTION,
+    Result.ERROR: ERROR,
+}
+_ASSUMED_LIMIT: Final = 200_000
+
+
+class Recorder(Protocol):
+    """Keeps decision records (`reprieve.observability.store`)."""
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """An attempt ended."""
+
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
+        """What the last preemption of that preemptor came to."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Assumed:
+    """What has to be known of a pod's attempt when its binding is confirmed."""
+
+    began: float
+    queued: float
+    attempts: int
+    profile: str
+
+
+def _no_sink(_body: dict[str, object]) -> None:
+    """Events go nowhere."""
+
+
+class Observer:
+    """See the module docstring.
+
+    `sink` takes event bodies (`reprieve.observability.events.Sink`); `controller` is the scheduler's name and
+    `instance` the machine's, for events; `group_version` the apiVersion PodGroups are served under.
+    """
+
+    def __init__(
+        self,
+        *,
+        metrics: Metrics | None = None,
+        sink: Sink | None = None,
+        log: Log | None = None,
+        records: Recorder | None = None,
+        controller: str = "default-scheduler",
+        instance: str = "localhost",
+        group_version: str = "scheduling.k8s.io/v1beta1",
+    ) -> None:
+        self.metrics = metrics or Metrics()
+        self.log = log or Log()
+        self.group_version = group_version
+        self._controller = controller
+        self._events = EventRecorder(sink or _no_sink, controller=controller, instance=instance)
+        self._records = records
+        self._assumed: OrderedDict[str, _Assumed] = OrderedDict()
+        self._engine: Engine | None = None
+        self._passes: dict[str, int] = {}
+
+    def attach(self, engine: Engine) -> None:
+        """Read state from that engine."""
+        self._engine = engine
+        self.metrics.attach(engine)
+
+    # -- attempts ----------------------------------------------------------------------------------
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """One attempt ended (after `Engine.step`); `now` is the end of the attempt, `seconds` how long it took."""
+        metrics = self.metrics
+        is_group = decision.key.startswith("group/")
+        profile = decision.profile
+        began = now - seconds
+        if is_group:
+            result = _GROUP_RESULTS[decision.result]
+            metrics.group_attempts.labels(result, profile).inc()
+            metrics.group_attempt_seconds.labels(result, profile).observe(seconds)
+            metrics.group_algorithm_seconds.observe(seconds)
+        else:
+            metrics.algorithm_seconds.observe(seconds)
+        self._count_batch(profile)
+        assumed = _Assumed(began, decision.queued, decision.attempt, profile)
+        for bindings in (decision.bindings, decision.waiting):
+            for binding in bindings:
+                self._assumed[binding.pod.uid] = assumed
+        while len(self._assumed) > _ASSUMED_LIMIT:
+            self._assumed.popitem(last=False)
+        for rejection in decision.rejections:
+            error = rejection.reason == SCHEDULER_ERROR
+            metrics.pod_attempt(ERROR if error else UNSCHEDULABLE, profile, seconds)
+            self._event(rejection.pod, None, WARNING, "FailedScheduling", "Scheduling", rejection.message, now)
+        if decision.preemption is not None:
+            self._count_preemption(decision.preemption, seconds)
+        elif decision.result is Result.UNSCHEDULABLE:  # it was looked into, and did not help
+            if is_group:
+                metrics.group_preemption_attempts.labels(UNSCHEDULABLE).inc()
+                metrics.workload_attempts.labels("Unschedulable").inc()
+            else:
+                metrics.preemption_attempts.inc()
+        self._log_decision(decision, seconds)
+        if self._records is not None:
+            self._records.decided(decision, seconds=seconds, now=now)
+        self._events.tick(now)
+
+    def bound(self, pod: PodRecord, node: str, *, now: float) -> None:
+        """The API confirmed a binding."""
+        assumed = self._assumed.pop(pod.uid, None)
+        if assumed is not None:
+            self.metrics.pod_attempt(SCHEDULED, assumed.profile, max(0.0, now - assumed.began))
+            self.metrics.pod_attempts.observe(assumed.attempts)
+            label = attempts_label(assumed.attempts)
+            self.metrics.sli_seconds.labels(label).observe(max(0.0, now - assumed.queued))
+        note = f"Successfully assigned {pod.key} to {node}"
+        self._event(pod, None, NORMAL, "Scheduled", "Binding", note, now)
+        self.log.info("Bound pod", v=DECISIONS, pod=pod.key, node=node)
+
+    def bind_failed(self, pod: PodRecord, node: str, error: str, *, now: float) -> None:
+        """A binding failed for good; the pod is tried again."""
+        assumed = self._assumed.pop(pod.uid, None)
+        if assumed is not None:
+            self.metrics.pod_attempt(ERROR, assumed.profile, max(0.0, now - assumed.began))
+        self._event(pod, None, WARNING, "FailedScheduling", "Scheduling", error, now)
+        self.log.error("Binding failed", pod=pod.key, node=node, error=error)
+
+    # -- preemptions -------------------------------------------------------------------------------
+
+    def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
+        """A victim's API calls were made."""
+        by = self._preemptor(preemption)
+        if preemption.group is not None:
+            note = f"Preempted by podgroup {by.uid} on node {preemption.domain}"
+        else:
+            note = f"Preempted by pod {by.uid} on node {preemption.domain}"
+        preemptors = [nominated for nominated, _ in preemption.nominations]
+        who = preemptors[0] if preemptors else pod
+        self._event(pod, by, NORMAL, "Preempted", "Preempting", note, now, who=who)
+        self.log.info("Preempted pod", v=DECISIONS, pod=pod.key, by=preemption.key, domain=preemption.domain)
+
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
+        """All API calls of a preemption were made, or one failed with `error`."""
+        metrics = self.metrics
+        result = SUCCESS if error is None else ERROR
+        metrics.tasks.labels(result).inc()
+        metrics.task_seconds.labels(result).observe(seconds)
+        metrics.execution_seconds.labels(_kind(preemption), result).observe(seconds)
+        if error is None:
+            self.log.info("Preemption carried out", v=DECISIONS, by=preemption.key, seconds=seconds)
+        else:
+            self.log.error("Preemption failed", by=preemption.key, seconds=seconds, error=error)
+        if self._records is not None:
+            self._records.preemption_ended(preemption, seconds=seconds, error=error)
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def trouble(self, where: str, text: str) -> None:
+        """Something went wrong outside of an attempt. `where` is one of a few fixed words (it is a label)."""
+        self.metrics.trouble.labels(where).inc()
+        self.log.error(text, where=where)
+
+    def tick(self, now: float) -> None:
+        """Time passes although nothing happens: series of events end. Call it once a minute or so."""
+        self._events.tick(now)
+
+    def close(self, now: float) -> None:
+        """The scheduler stops: write the counts of events that go on."""
+        self._events.flush(now)
+
+    def _count_batch(self, profile: str) -> None:
+        running = self._engine.running.get(profile) if self._engine is not None else None
+        if running is None:
+            return
+        passes = running.evaluator.passes
+        used = passes == self._passes.get(profile)
+        self._passes[profile] = passes
+        self.metrics.batch_attempts.labels(profile, "hint_used" if used else "no_hint").inc()
+
+    def _count_preemption(self, preemption: Preemption, seconds: float) -> None:
+        metrics = self.metrics
+        kind = _kind(preemption)
+        victims = preemption.victims
+        pods = sum(len(verdict.unit.pods) for verdict in victims)
+        if preemption.group is None:
+            metrics.preemption_attempts.inc()
+            metrics.preemption_victims.observe(pods)
+        else:
+            metrics.group_preemption_attempts.labels(SUCCESS).inc()
+            metrics.workload_attempts.labels("Success").inc()
+            metrics.group_preemption_seconds.observe(seconds)
+            metrics.group_preemption_victims.observe(pods)
+            metrics.group_preemption_reprieved.inc(preemption.reprieved)
+            metrics.workload_victims.observe(pods)
+        metrics.evaluation_seconds.labels(kind, SUCCESS).observe(seconds)
+        disruptions = sum(1 for verdict in victims if verdict.unit.in_group)
+        if disruptions:
+            metrics.disruptions.labels(kind).observe(disruptions)
+        if preemption.pdb_violations:
+            metrics.pdb_violations.labels(kind).inc(preemption.pdb_violations)
+
+    def _log_decision(self, decision: Decision, seconds: float) -> None:
+        if not self.log.at(DECISIONS):
+            return
+        what, name = self._entity(decision)
+        details: dict[str, object] = {what: name, "result": decision.result.name.lower(), "seconds": seconds}
+        if decision.attempt > 1:
+            details["attempt"] = decision.attempt
+        if decision.bindings:
+            details["bindings"] = len(decision.bindings)
+        if decision.rejections:
+            details["rejected"] = len(decision.rejections)
+        preemption = decision.preemption
+        if preemption is not None:
+            victims = preemption.victims
+            details["victims"] = len(victims)
+            details["victim_pods"] = sum(len(verdict.unit.pods) for verdict in victims)
+            details["reprieved"] = preemption.reprieved
+            details["domain"] = preemption.domain
+        if decision.result is not Result.SCHEDULED:
+            if decision.condition is not None:
+                details["reason"] = decision.condition.message
+            elif decision.rejections:
+                details["reason"] = decision.rejections[0].message
+        self.log.info("Decided", v=DECISIONS, **details)
+        if self.log.at(DETAILS):
+            for rejection in decision.rejections:
+                self.log.info("Rejected pod", v=DETAILS, pod=rejection.pod.key, reason=rejection.message)
+
+    @staticmethod
+    def _entity(decision: Decision) -> tuple[str, str]:
+        if decision.key.startswith("group/"):
+            return "podgroup", decision.key.removeprefix("group/")
+        for some in (decision.bindings, decision.waiting, decision.rejections):
+            if some:
+                return "pod", some[0].pod.key
+        return "pod", decision.key
+
+    def _preemptor(self, preemption: Preemption) -> Reference:
+        if preemption.group is not None:
+            return group_reference(preemption.group, self.group_version)
+        if preemption.pod is None:
+            raise ValueError("a preemption without a preemptor")
+        return pod_reference(preemption.pod)
+
+    def _event(
+        self,
+        pod: PodRecord,
+        related: Reference | None,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        now: float,
+        *,
+        who: PodRecord | None = None,
+    ) -> None:
+        # The profile that acts reports, under the name by which pods ask for it: that of the pod it acts for, `who`.
+        name = (who or pod).scheduler_name
+        known = self._engine is None or name in self._engine.running
+        self._events.record(
+            pod_reference(pod),
+            related,
+            kind=kind,
+            reason=reason,
+            action=action,
+            note=note,
+            now=now,
+            controller=name if known else self._controller,
+        )
+
+
+def _kind(preemption: Preemption) -> str:
+    return "podgroup" if preemption.group is not None else "pod"
