@@ -17,7 +17,7 @@ import secrets
 import ssl
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -265,17 +265,31 @@ def load_secrets(directory: Path) -> Secrets:
         raise ValueError(f"{path}: not a token file of this program; delete it to get new tokens") from error
 
 
-def write_kubeconfig(path: Path, *, server: str, ca: Path | None, token: str, name: str = "reprieve") -> None:
-    """Write a kubeconfig (mode 0600) with the CA inside, so that it works from anywhere on the machine."""
+def write_kubeconfig(
+    path: Path,
+    *,
+    server: str,
+    ca: Path | None,
+    token: str,
+    name: str = "reprieve",
+    extensions: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a kubeconfig (mode 0600) with the CA inside, so that it works from anywhere on the machine.
+
+    ``extensions`` are those of the context, by name: what other programs may look up there.
+    """
     cluster: dict[str, Any] = {"server": server}
     if ca is not None:
         cluster["certificate-authority-data"] = base64.b64encode(ca.read_bytes()).decode()
+    context: dict[str, Any] = {"cluster": name, "user": name, "namespace": "default"}
+    if extensions:
+        context["extensions"] = [{"name": key, "extension": value} for key, value in extensions.items()]
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": cluster}],
         "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "contexts": [{"name": name, "context": context}],
         "current-context": name,
         "preferences": {},
     }

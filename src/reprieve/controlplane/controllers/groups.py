@@ -45,6 +45,9 @@ class PodGroups(Controller):
     def reconcile(self, key: Key) -> None:
         """Let the group go if it may."""
         group = self._groups.items.get(key)
+        row = self.context.registry.kinds.of("scheduling.k8s.io/v1beta1", "PodGroup")
+        if row is None:
+            return  # the feature is off: groups wait for it to come back
         if group is None or not group.metadata.deletion_timestamp:
             return
         if PROTECTION not in (group.metadata.finalizers or ()) or self._pods.keys_by("unfinished of group", key):
@@ -54,4 +57,4 @@ class PodGroups(Controller):
             kept = [name for name in obj["metadata"].get("finalizers") or () if name != PROTECTION]
             obj["metadata"]["finalizers"] = kept
 
-        self.context.modify(self.context.kind("scheduling.k8s.io/v1beta1", "PodGroup"), key, change)
+        self.context.modify(row, key, change)

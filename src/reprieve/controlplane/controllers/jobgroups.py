@@ -23,8 +23,10 @@ TEMPLATE = "workers"
 _VERSION = "scheduling.k8s.io/v1beta1"
 
 
-def wants_group(job: Json) -> bool:
-    """Whether a Job asks to be scheduled as a gang."""
+def wants_group(context: Context, job: Json) -> bool:
+    """Whether a Job asks to be scheduled as a gang, on a server that knows gangs."""
+    if context.registry.kinds.of(_VERSION, "PodGroup") is None:
+        return False
     return (job["metadata"].get("annotations") or {}).get(POD_GROUP) == "true"
 
 

@@ -276,7 +276,7 @@ class Jobs(PodOwner):
         missing = wanted - len(held)
         if not missing or not self._may_try(key, look):
             return
-        group = ensure_group(self.context, look.job) if wants_group(look.job) else ""
+        group = ensure_group(self.context, look.job) if wants_group(self.context, look.job) else ""
         indexes = iter(self._free_indexes(look, taken, min(missing, CREATES_AT_ONCE)))
         self.create_pods(look.job, missing, lambda: self._pod(look, group, next(indexes, None)))
         self.context.sources.sync()

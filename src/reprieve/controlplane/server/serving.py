@@ -12,12 +12,13 @@ import logging
 import secrets
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import uvicorn
 
@@ -28,6 +29,8 @@ from reprieve.controlplane.background import background
 from reprieve.controlplane.bootstrap import base_steps, ensure_base
 from reprieve.controlplane.clock import Clock, stamp
 from reprieve.controlplane.crds import CustomResources
+from reprieve.controlplane.features import DropDisabled, Features
+from reprieve.controlplane.kinds import KindTable
 from reprieve.controlplane.kubelet import KubeletOptions
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Secrets, Tokens, certificates, load_secrets, write_kubeconfig
@@ -50,7 +53,8 @@ class ServeOptions:
 
     ``data_dir`` ``:memory:`` keeps nothing. ``port`` 0 takes a free one. ``steps`` are further admission
     steps, made for the registry; ``event_ttl`` is how long Events are kept. ``controllers`` are switches as
-    ``controllers.chosen`` reads them; ``kubelets`` None simulates no nodes.
+    ``controllers.chosen`` reads them; ``kubelets`` None simulates no nodes. ``context_extensions`` are put into
+    the context of the kubeconfig, by name.
     """
 
     data_dir: str | Path = MEMORY
@@ -68,6 +72,8 @@ class ServeOptions:
     steps: Callable[[Registry], Iterable[Step]] = admission_steps
     controllers: str = "none"
     kubelets: KubeletOptions | None = None
+    features: Features = field(default_factory=Features)
+    context_extensions: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ControlPlane:
@@ -82,15 +88,18 @@ class ControlPlane:
         steps: Callable[[Registry], Iterable[Step]] | None = None,
         clock: Clock | None = None,
         event_ttl: timedelta = timedelta(hours=1),
+        features: Features | None = None,
     ) -> None:
         self.store = store
         self.tokens = tokens
-        self.registry = Registry(store, chain=Chain(base_steps()), clock=clock)
+        features = features or Features()
+        self.registry = Registry(store, kinds=KindTable(features.kinds()), chain=Chain(base_steps()), clock=clock)
         self.authorizer = Authorizer(self.registry)
         self.custom_resources = CustomResources(self.registry)
         chain = self.registry.chain
         for step in steps(self.registry) if steps is not None else ():
             chain.add(step)
+        chain.add(DropDisabled(features))
         chain.add(self.authorizer)
         chain.add(self.custom_resources)
         self.app = App(self.registry, self.authorizer, tokens, app_options)
@@ -200,7 +209,13 @@ class Serving:
                 await self._task
                 raise RuntimeError("the server ended before it served")
             await asyncio.sleep(0.005)
-        write_kubeconfig(self.kubeconfig, server=self.url, ca=self.ca, token=self.keys.admin_token)
+        write_kubeconfig(
+            self.kubeconfig,
+            server=self.url,
+            ca=self.ca,
+            token=self.keys.admin_token,
+            extensions=self.options.context_extensions,
+        )
         log.info("serving on %s", self.url)
         return self
 
@@ -250,6 +265,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             app_options=AppOptions(anonymous=options.anonymous, future_wait=options.future_wait, times=options.times),
             steps=options.steps,
             event_ttl=options.event_ttl,
+            features=options.features,
         )
         async with Serving(control_plane, options, keys, directory) as running:
             certificate = running.ca.read_text() if running.ca is not None else ""

@@ -1,0 +1,52 @@
+"""What the server can be told to do without, as the feature gates of kube-apiserver do it.
+
+Without `GenericWorkload` there are no Workloads and PodGroups: their kinds are not served (what is stored stays and
+comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (KEP-5710, upgrade and rollback). Without
+`PodGroupPreemptionPolicy` the field `preemptionPolicy` of new groups and templates is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reprieve.controlplane.admission_chain import Request, Step
+from reprieve.controlplane.kinds import BUILTIN, Kind
+
+_GROUP = "scheduling.k8s.io"
+_WORKLOAD_KINDS = frozenset(("PodGroup", "Workload"))
+
+
+@dataclass(frozen=True)
+class Features:
+    """The gates, named as kube-apiserver names them; all are on."""
+
+    generic_workload: bool = True
+    pod_group_preemption_policy: bool = True
+
+    def kinds(self) -> Iterator[Kind]:
+        """Yield the built-in kinds that are served."""
+        for kind in BUILTIN:
+            if self.generic_workload or kind.group != _GROUP or kind.kind not in _WORKLOAD_KINDS:
+                yield kind
+
+
+class DropDisabled(Step):
+    """Takes fields of features that are off out of new objects; objects that have them keep them."""
+
+    kinds = frozenset(("pods", "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"))
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+
+    def mutate(self, request: Request) -> None:
+        """Drop the fields; the last of the mutating steps, since others fill some of them in."""
+        if request.operation != "CREATE" or request.subresource:
+            return
+        spec = request.new.get("spec") or {}
+        if request.kind.resource == "pods":
+            if not self._features.generic_workload:
+                spec.pop("schedulingGroup", None)
+        elif not self._features.pod_group_preemption_policy:
+            for holder in (spec, *(spec.get("podGroupTemplates") or ())):
+                holder.pop("preemptionPolicy", None)

@@ -1,0 +1,67 @@
+"""What a server does without when a feature gate is off, and what is left when it comes back (KEP-5710, rollback)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reprieve.controlplane.features import Features
+from reprieve.controlplane.server.serving import ServeOptions
+
+from .live import Live, live, pod
+
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+PODS = "/api/v1/namespaces/default/pods"
+GROUP: dict[str, Any] = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+
+
+def make_pod(plane: Live, name: str) -> dict[str, Any]:
+    body = pod(name)
+    body["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    status, made, _ = plane.request("POST", PODS, body)
+    assert status == 201, made
+    return dict(made)
+
+
+def test_without_the_workload_api_groups_are_unknown_and_the_field_is_dropped(tmp_path: Path) -> None:
+    def options(on: bool) -> ServeOptions:
+        return ServeOptions(data_dir=tmp_path / "data", features=Features(generic_workload=on), controllers="*")
+
+    with live(options(True)) as plane:
+        assert plane.request("POST", GROUPS, GROUP)[0] == 201
+        assert make_pod(plane, "with")["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+    with live(options(False)) as plane:
+        for version in ("v1beta1", "v1alpha3", "v1alpha2"):
+            assert plane.request("GET", f"/apis/scheduling.k8s.io/{version}/podgroups")[0] == 404
+        assert plane.request("GET", "/apis/scheduling.k8s.io/v1/priorityclasses")[0] == 200
+        assert "schedulingGroup" not in make_pod(plane, "without")["spec"]
+        there = plane.request("GET", f"{PODS}/with")[1]
+        assert there["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+        there["metadata"]["labels"] = {"a": "b"}
+        status, kept, _ = plane.request("PUT", f"{PODS}/with", there)
+        assert (status, kept["spec"]["schedulingGroup"]) == (200, {"podGroupName": "g"})
+        job = {
+            "metadata": {"name": "j", "annotations": {"reprieve.dev/pod-group": "true"}},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+        }
+        assert plane.request("POST", "/apis/batch/v1/namespaces/default/jobs", job)[0] == 201
+    with live(options(True)) as plane:
+        assert plane.request("GET", f"{GROUPS}/g")[1]["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
+        assert "schedulingGroup" not in plane.request("GET", f"{PODS}/without")[1]["spec"]
+        assert make_pod(plane, "again")["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+
+
+def test_without_its_gate_the_policy_of_a_group_is_dropped() -> None:
+    spec = {**GROUP["spec"], "preemptionPolicy": "Never", "priorityClassName": "meek"}
+    meek = {"metadata": {"name": "meek"}, "value": 5, "preemptionPolicy": "Never"}
+    for on in (True, False):
+        with live(ServeOptions(features=Features(pod_group_preemption_policy=on))) as plane:
+            assert plane.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", meek)[0] == 201
+            status, made, _ = plane.request("POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+            assert status == 201, made
+            assert made["spec"].get("preemptionPolicy") == ("Never" if on else None)
+            assert made["spec"]["priority"] == 5
+            workloads = GROUPS.replace("podgroups", "workloads")
+            body = {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [{"name": "t", **spec}]}}
+            [template] = plane.request("POST", workloads, body)[1]["spec"]["podGroupTemplates"]
+            assert template.get("preemptionPolicy") == ("Never" if on else None)

@@ -1,0 +1,126 @@
+"""The manifests in deploy/ are what an API server takes, and fit together."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from reprieve.framework.configuration import configuration_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.profiles import profiles_of
+from tests.controlplane.server.live import Live, live
+from tests.deploy import manifests
+from tests.deploy.manifests import DEPLOY, Json, identity, path_of
+
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+QUERY = "?fieldManager=tests&fieldValidation=Strict"
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[Live]:
+    """A server with the namespace of the manifests, so that what is in it can be tried without being there."""
+    with live() as running:
+        [namespace] = [obj for obj in manifests.base() if obj["kind"] == "Namespace"]
+        assert running.request("PATCH", path_of(namespace) + QUERY, namespace, headers=APPLY)[0] == 201
+        yield running
+
+
+def served(plane: Live, obj: Json) -> bool:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    found = plane.request("GET", f"/apis/{group}/{version}" if group else f"/api/{version}")
+    return found[0] == 200 and any(entry["kind"] == obj["kind"] for entry in found[1]["resources"])
+
+
+@pytest.mark.parametrize("obj", manifests.everything(), ids=identity)
+def test_each_is_taken_by_a_server_that_knows_its_kind(obj: Json, plane: Live) -> None:
+    if not served(plane, obj):
+        assert obj["apiVersion"].startswith("monitoring.coreos.com/"), (
+            "only the Prometheus operator's kinds may be unknown"
+        )
+        return
+    status, answer, _ = plane.request("PATCH", f"{path_of(obj)}{QUERY}&dryRun=All", obj, headers=APPLY)
+    assert status in (200, 201), answer
+
+
+def test_the_lists_name_every_file() -> None:
+    """No manifest is forgotten in a kustomization.yaml."""
+    for kustomization in DEPLOY.rglob("kustomization.yaml"):
+        listed = set(yaml.safe_load(kustomization.read_text())["resources"])
+        there = {path.name for path in kustomization.parent.glob("*.yaml")} - {"kustomization.yaml"}
+        assert there <= listed, kustomization
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kustomize_gives_the_same_objects() -> None:
+    """Our reading of deploy/ is kustomize's."""
+    done = subprocess.run(["kubectl", "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True)
+    theirs = {identity(obj): obj for obj in yaml.safe_load_all(done.stdout)}
+    ours = {identity(obj): obj for obj in manifests.base()}
+    assert theirs == ours
+
+
+def one(kind: str, name: str = "reprieve-scheduler") -> Json:
+    [found] = [obj for obj in manifests.everything() if obj["kind"] == kind and obj["metadata"]["name"] == name]
+    return found
+
+
+def container() -> Json:
+    [found] = one("Deployment")["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def test_selectors_select_the_pods_of_the_deployment() -> None:
+    labels = one("Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    selectors: list[Any] = [
+        one("Deployment")["spec"]["selector"]["matchLabels"],
+        one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        one("Service")["spec"]["selector"],
+    ]
+    for selector in selectors:
+        assert selector.items() <= labels
+    assert (
+        one("ServiceMonitor")["spec"]["selector"]["matchLabels"].items() <= one("Service")["metadata"]["labels"].items()
+    )
+
+
+def test_ports_and_probes_meet_what_the_scheduler_serves() -> None:
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert f"--metrics-port={ports['metrics']}" in container()["args"]
+    assert one("Service")["spec"]["ports"][0]["targetPort"] in ports
+    assert one("ServiceMonitor")["spec"]["endpoints"][0]["port"] == one("Service")["spec"]["ports"][0]["name"]
+    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        assert container()[probe]["httpGet"] == {"path": path, "port": "metrics"}
+
+
+def test_the_lease_it_may_renew_is_the_one_it_uses() -> None:
+    config = yaml.safe_load(one("ConfigMap")["data"]["scheduler.yaml"])
+    election = config["leaderElection"]
+    [named] = [rule for rule in one("Role")["rules"] if rule.get("resourceNames")]
+    assert named["resourceNames"] == [election["resourceName"]]
+    assert one("Role")["metadata"]["namespace"] == election["resourceNamespace"]
+
+
+def test_the_configuration_is_one_the_scheduler_reads() -> None:
+    read = configuration_of(yaml.safe_load(one("ConfigMap")["data"]["scheduler.yaml"]))
+    profiles = profiles_of(read, FeatureGates())
+    assert [profile.name for profile in profiles] == ["reprieve-scheduler"]
+
+
+def test_pods_meet_the_restricted_standard() -> None:
+    """Pod Security Standards, "Restricted", which the namespace enforces."""
+    pod = one("Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] != 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    inner = container()["securityContext"]
+    assert inner["allowPrivilegeEscalation"] is False
+    assert inner["capabilities"] == {"drop": ["ALL"]}
+    assert (
+        one("Namespace", "reprieve-system")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    )
+    assert {next(iter(set(volume) - {"name"})) for volume in pod["volumes"]} <= {"configMap", "emptyDir"}
