@@ -1,0 +1,407 @@
+"""What pods and pod groups say about their scheduling: conditions and nominations, written only when they change.
+
+Rules (observability.md "Conditions", and kube-scheduler's where that is silent):
+- PodScheduled=False carries a reason and a message; `lastTransitionTime` is when it became False, not when the message
+  last changed; `observedGeneration` is the pod's, where the API counts generations.
+- Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later wishes for the same
+  pod come together in the next one.
+- A pod that was placed meanwhile gets no word any more about not being placed.
+- PodGroupInitiallyScheduled never goes back to False.
+- A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); about scheduling gates the
+  API server has said so itself.
+
+Invariant: for every object there is what the API is known to have, or is about to have; a wish that equals it costs no
+call. What the informers tell of the past, from before a patch, does not count as a change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from reprieve.api import objects
+from reprieve.client.clock import Clock
+from reprieve.client.discovery import Resource
+from reprieve.client.errors import ApiError, ClientError
+from reprieve.client.leading import DeposedError
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
+from reprieve.live.writes import Writes, superseded
+from reprieve.queueing.entity import Place
+from reprieve.scheduling.decision import Decision, GroupCondition, Rejection
+from reprieve.scheduling.engine import Engine
+
+NOT_READY: Final = "NotReadyForScheduling"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+_SCHEDULED: Final = "PodScheduled"
+_GROUP_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+_KEPT_BACK: Final = 5.0
+"""Seconds behind a gate before a pod says so: most gates open at once (KEP-5501)."""
+
+
+class _Said(NamedTuple):
+    """A condition; `observed` is its observedGeneration, `since` its lastTransitionTime."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+    observed: int = 0
+
+
+class _View(NamedTuple):
+    """What this module writes of an object."""
+
+    condition: _Said = _Said()
+    nominated: str = ""
+
+
+class _Subject:
+    """One pod or group: what the API has (`now`), what is wished, and the patch that is on its way."""
+
+    __slots__ = (
+        "condition",
+        "error",
+        "flight",
+        "generation",
+        "name",
+        "namespace",
+        "nominated",
+        "now",
+        "record",
+        "resource",
+        "seen",
+        "stale",
+        "uid",
+    )
+
+    def __init__(self, namespace: str, name: str, uid: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.uid = uid
+        self.generation = 0
+        self.resource: Resource | None = None
+        self.record: PodRecord | None = None
+        self.now = _View()
+        self.seen = _View()
+        """As an informer last told it."""
+        self.stale: list[_View] = []
+        """What it was before patches that the informer has not told yet: no news."""
+        self.flight: asyncio.Future[None] | None = None
+        self.error: BaseException | None = None
+        """How the last patch failed, if it did."""
+        self.condition: tuple[str, str, str] | None = None
+        """Wished status, reason and message."""
+        self.nominated: str | None = None
+        """Wished node, empty for none."""
+
+    def told(self, view: _View) -> None:
+        """An informer tells; echoes of what was there before our own patches are passed over."""
+        self.seen = view
+        if view == self.now:
+            self.stale.clear()
+        elif view not in self.stale:
+            self.now = view
+            self.stale.clear()
+
+    def sent(self, view: _View, flight: asyncio.Future[None]) -> None:
+        """A patch that makes it so is on its way."""
+        self.stale.append(self.now)
+        self.now = view
+        self.flight = flight
+        self.error = None
+
+    def failed(self, error: BaseException) -> None:
+        """The patch came to nothing, or nobody knows: the informer's word counts."""
+        self.error = error
+        self.now = self.seen
+        self.stale.clear()
+
+
+class Conditions:
+    """See the module docstring. Made and used in one event loop. `on_trouble` is told of writes that failed."""
+
+    def __init__(self, writes: Writes, clock: Clock, *, on_trouble: Callable[[str], None] = lambda _: None) -> None:
+        self._writes = writes
+        self._clock = clock
+        self._on_trouble = on_trouble
+        self._pods: dict[str, _Subject] = {}
+        """Pods without a node, by UID."""
+        self._groups: dict[str, _Subject] = {}
+        """By `namespace/name`."""
+        self._nominated: set[str] = set()
+        """UIDs of pods whose nomination is the engine's to take back."""
+        self._dirty: dict[str, _Subject] = {}
+        self._again: dict[str, _Subject] = {}
+        """Whose last patch failed: tried again by `waiting`."""
+        self._flights: set[asyncio.Future[None]] = set()
+
+    # -- what the API says -------------------------------------------------------------------------
+
+    def seen_pod(self, pod: objects.Pod) -> None:
+        """An informer has a pod, new or changed."""
+        meta = pod.metadata
+        if pod.spec.node_name:
+            self.forget_pod(meta.uid)
+            return
+        subject = self._pods.get(meta.uid)
+        status = pod.status
+        if subject is None:
+            subject = self._pods[meta.uid] = _Subject(meta.namespace or "default", meta.name, meta.uid)
+            if status.nominated_node_name:
+                self._nominated.add(meta.uid)
+        subject.generation = meta.generation
+        found = next((c for c in status.conditions if c.type == _SCHEDULED), None)
+        subject.told(_View(_said(found) if found else _Said(), status.nominated_node_name))
+
+    def forget_pod(self, uid: str) -> None:
+        """A pod is gone, or has its node."""
+        if self._pods.pop(uid, None) is not None:
+            self._dirty.pop(uid, None)
+            self._nominated.discard(uid)
+
+    def seen_group(self, group: objects.PodGroup, resource: Resource | None = None) -> None:
+        """An informer has a PodGroup; `resource` is where it was read (None: the best version that is served)."""
+        meta = group.metadata
+        key = f"{meta.namespace or 'default'}/{meta.name}"
+        subject = self._groups.get(key)
+        if subject is None or subject.uid != meta.uid:
+            subject = self._groups[key] = _Subject(meta.namespace or "default", meta.name, meta.uid)
+        subject.resource = resource
+        subject.generation = meta.generation
+        found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED), None)
+        subject.told(_View(_said(found, found.observed_generation)) if found else _View())
+
+    def forget_group(self, key: str) -> None:
+        """A PodGroup (`namespace/name`) is gone."""
+        self._groups.pop(key, None)
+        self._dirty.pop(key, None)
+
+    # -- what the scheduler says -------------------------------------------------------------------
+
+    def decided(self, decision: Decision) -> None:
+        """Everything one attempt wants said."""
+        for rejection in decision.rejections:
+            self.rejected(rejection)
+        for pod, node in decision.nominations:
+            self.nominated(pod, node)
+        for pod in decision.cleared:
+            self.cleared(pod)
+        if decision.condition is not None:
+            self.group(decision.condition)
+
+    def rejected(self, rejection: Rejection) -> None:
+        """A pod found no place: PodScheduled=False."""
+        self._not_scheduled(rejection.pod, rejection.reason, rejection.message)
+
+    def nominated(self, pod: PodRecord, node: str) -> None:
+        """A pod is to get a place on the node when its victims have left."""
+        subject = self._subject(pod)
+        subject.nominated = node
+        self._nominated.add(pod.uid)
+        self._touched(pod.uid, subject)
+
+    def cleared(self, pod: PodRecord) -> None:
+        """A pod's nomination is no longer true."""
+        self._nominated.discard(pod.uid)
+        subject = self._subject(pod)
+        subject.nominated = ""
+        self._touched(pod.uid, subject)
+
+    def group(self, condition: GroupCondition) -> None:
+        """A group was scheduled for the first time, or not."""
+        subject = self._groups.get(condition.group)
+        if subject is not None and subject.now.condition.status != "True":
+            status = "True" if condition.scheduled else "False"
+            subject.condition = (status, condition.reason, condition.message)
+            self._touched(condition.group, subject)
+
+    def waiting(self, engine: Engine, now: float) -> None:
+        """Look after what no decision tells: pods behind gates, nominations void in between, patches that failed.
+
+        To be called about once a second; costs a look at every pod behind a gate.
+        """
+        again, self._again = self._again, {}
+        for key, subject in again.items():
+            self._touched(key, subject)
+        for entity in engine.queue.entities():
+            if entity.place is not Place.GATED or now - entity.since < _KEPT_BACK:
+                continue
+            why = entity.blocked or entity.gate.reason
+            if why:
+                for pod in entity.ready.values():
+                    self._not_scheduled(pod, NOT_READY, why)
+            for uid, status in entity.held.items():
+                held = engine.cluster.pods.get(uid)
+                if held is not None and not held.gates:
+                    self._not_scheduled(held, NOT_READY, status.reason)
+        for uid in [uid for uid in self._nominated if uid not in self._dirty]:
+            record = engine.cluster.pods.get(uid)
+            if record is None:
+                self._nominated.discard(uid)
+            elif record.nominated < 0 and record.row < 0:
+                self.cleared(record)
+
+    async def written(self, pod: PodRecord) -> None:
+        """Return when what is wished for a pod is in the API. Raises what the call failed with.
+
+        A pod that was placed or forgotten meanwhile needs nothing.
+        """
+        subject = self._pods.get(pod.uid)
+        if subject is None:
+            return
+        subject.error = None
+        self._flush(pod.uid, subject)
+        while subject.flight is not None:
+            await asyncio.wait((subject.flight,))
+            await asyncio.sleep(0)  # lets the callback of the flight go first
+        if subject.error is not None:
+            raise subject.error
+
+    def disruption_target(self, preemptor: PodRecord, *, by_group: bool, observed: int = 0) -> dict[str, Any]:
+        """The condition of a victim (and of an `all` group): who it makes room for."""
+        kind = "podgroup" if by_group else "pod"
+        text = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {kind}"
+        said = _Said("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
+        return _condition(DISRUPTION_TARGET, said)
+
+    async def group_disrupted(self, group: GroupState, preemptor: PodRecord, *, by_group: bool) -> None:
+        """DisruptionTarget on the PodGroup of an `all` unit; one that is gone needs none. Raises as the call fails."""
+        subject = self._groups.get(group.key)
+        if subject is None:
+            return
+        condition = self.disruption_target(preemptor, by_group=by_group, observed=subject.generation)
+        try:
+            await self._writes.patch_group_status(
+                subject.namespace, subject.name, subject.uid, [condition], resource=subject.resource
+            )
+        except ApiError as error:
+            if not superseded(error):
+                raise
+
+    async def drain(self) -> None:
+        """Return when everything wished so far, and meanwhile, is written or has failed."""
+        while self._dirty or self._flights:
+            self._flush_all()
+            if self._flights:
+                await asyncio.wait(self._flights)
+            await asyncio.sleep(0)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _not_scheduled(self, pod: PodRecord, reason: str, message: str) -> None:
+        subject = self._pods.get(pod.uid) or self._subject(pod)
+        said = subject.now.condition
+        if subject.condition is None and (said.status, said.reason, said.message) == ("False", reason, message):
+            return
+        subject.record = pod
+        subject.condition = ("False", reason, message)
+        self._touched(pod.uid, subject)
+
+    def _subject(self, pod: PodRecord) -> _Subject:
+        subject = self._pods.get(pod.uid)
+        if subject is None:
+            subject = self._pods[pod.uid] = _Subject(pod.namespace, pod.name, pod.uid)
+        subject.record = pod
+        return subject
+
+    def _touched(self, key: str, subject: _Subject) -> None:
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flush_all)
+        self._dirty[key] = subject
+
+    def _flush_all(self) -> None:
+        for key, subject in list(self._dirty.items()):
+            self._flush(key, subject)
+
+    def _flush(self, key: str, subject: _Subject) -> None:
+        """Send what is wished and is not so; while a patch is on its way its end will come back here."""
+        self._dirty.pop(key, None)
+        if subject.flight is not None:
+            return
+        record = subject.record
+        condition, nominated = subject.condition, subject.nominated
+        subject.condition = subject.nominated = None
+        if record is not None and record.row >= 0:
+            return  # placed: the binding says all there is to say
+        of_group = key in self._groups
+        before = subject.now
+        said = before.condition
+        if of_group and said.status == "True":
+            return  # heard of meanwhile, and it stays so
+        if condition is not None and (condition != said[:3] or (of_group and said.observed != subject.generation)):
+            status, reason, message = condition
+            since = said.since if said.status == status and said.since is not None else self._moment()
+            said = _Said(status, reason, message, since, subject.generation if of_group else 0)
+        after = _View(said, before.nominated if nominated is None else nominated)
+        if after == before:
+            return
+        flight = self._patch_group(subject, after) if of_group else self._patch_pod(subject, after)
+        subject.sent(after, flight)
+        self._flights.add(flight)
+        flight.add_done_callback(lambda done: self._landed(key, subject, before, done))
+
+    def _patch_pod(self, subject: _Subject, view: _View) -> asyncio.Future[None]:
+        patch: dict[str, Any] = {}
+        if view.condition != subject.now.condition:
+            said = view.condition._replace(observed=subject.generation)
+            patch["conditions"] = [_condition(_SCHEDULED, said)]
+        if view.nominated != subject.now.nominated:
+            patch["nominatedNodeName"] = view.nominated or None
+        return self._writes.patch_pod_status(subject.namespace, subject.name, subject.uid, patch)
+
+    def _patch_group(self, subject: _Subject, view: _View) -> asyncio.Future[None]:
+        conditions = [_condition(_GROUP_SCHEDULED, view.condition)]
+        return self._writes.patch_group_status(
+            subject.namespace, subject.name, subject.uid, conditions, resource=subject.resource
+        )
+
+    def _landed(self, key: str, subject: _Subject, before: _View, flight: asyncio.Future[None]) -> None:
+        self._flights.discard(flight)
+        subject.flight = None
+        error = ClientError("cancelled") if flight.cancelled() else flight.exception()
+        if error is not None:
+            self._failed(key, subject, before, error)
+        elif subject.condition is not None or subject.nominated is not None:
+            self._flush(key, subject)
+
+    def _failed(self, key: str, subject: _Subject, before: _View, error: BaseException) -> None:
+        """Nobody knows whether it was written: fall back on what the informer says, and try again later."""
+        meant = subject.now
+        subject.failed(error)
+        if superseded(error):
+            for known in (self._pods, self._groups):
+                if known.get(key) is subject:
+                    del known[key]
+            return
+        self._on_trouble(f"status of {subject.namespace}/{subject.name}: {error}")
+        if isinstance(error, DeposedError):
+            return
+        if subject.condition is None and meant.condition != before.condition:
+            subject.condition = meant.condition[:3]
+        if subject.nominated is None and meant.nominated != before.nominated:
+            subject.nominated = meant.nominated
+        self._again[key] = subject
+
+    def _moment(self) -> datetime:
+        """Now, to the second: as exactly as the API keeps it."""
+        return self._clock.now().replace(microsecond=0)
+
+
+def _said(found: objects.PodCondition | objects.Condition, observed: int = 0) -> _Said:
+    return _Said(found.status, found.reason, found.message, found.last_transition_time, observed)
+
+
+def _condition(kind: str, said: _Said) -> dict[str, Any]:
+    condition: dict[str, Any] = {
+        "type": kind,
+        "status": said.status,
+        "reason": said.reason,
+        "message": said.message,
+        "lastTransitionTime": f"{said.since:%Y-%m-%dT%H:%M:%SZ}" if said.since is not None else None,
+    }
+    if said.observed:
+        condition["observedGeneration"] = said.observed
+    return condition
