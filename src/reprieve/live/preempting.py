@@ -1,0 +1,299 @@
+"""Carrying out a preemption: nominations first, then the victims, and the gate opens when all calls are through.
+
+The order of calls (preemption.md 7; KEP-4832), so that a scheduler killed between any two of them leaves something the
+next one can finish:
+
+1. `status.nominatedNodeName` of the preemptors is written before any victim is touched: the next scheduler sees for
+   whom the victims leave, and waits for them instead of preempting again.
+2. A single pod as victim: PATCH DisruptionTarget, then DELETE with its UID and its own grace period.
+3. An `all` unit: DisruptionTarget on the PodGroup and on every pod, and only then the deletions. What is marked and
+   still runs while others of the unit have gone is what `resume` finishes: no unit stays partly evicted.
+4. All victims but the last at the same time, the last when the others are through.
+
+Invariants: every preemption that was started ends in exactly one call of `done` or `failed`, or is cancelled by
+`aclose`; after a failure no further victim is begun, but a unit whose deletion had begun is finished, as often as it
+takes; nothing is called for a victim that is terminating, or that the API does not have any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol
+
+from reprieve.client.clock import Clock
+from reprieve.client.errors import ApiError, ClientError
+from reprieve.client.leading import DeposedError
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.live.conditions import Conditions
+from reprieve.live.writes import Writes, superseded
+from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.units import PreemptionUnit, effective_priority
+
+PARALLEL: Final = 16
+"""Victims under way at the same time, per preemption; kube-scheduler's `parallelism`."""
+_REPAIR_EVERY: Final = 5.0
+
+
+class Watcher(Protocol):
+    """Who is told what happens (`reprieve.observability.observer.Observer`)."""
+
+    def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
+        """The calls for a victim were made."""
+
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
+        """All calls were made, or one failed."""
+
+    def trouble(self, where: str, text: str) -> None:
+        """Something went wrong that nobody else says."""
+
+
+Release = Callable[[PodRecord], Awaitable[bool]]
+"""Take back what is under way for an assumed pod. True: it has no node any more; False: it is bound after all."""
+
+
+class GoneError(ClientError):
+    """Who needed the room does not exist any more."""
+
+
+def _always(_key: str) -> bool:
+    return True
+
+
+async def _bound_after_all(_pod: PodRecord) -> bool:
+    return False
+
+
+class Preemptor:
+    """See the module docstring. Made and used in one event loop; `aclose` it.
+
+    `done(key)` and `failed(key, error)` are called when a preemption ends; `release` takes back victims that are only
+    assumed; `wanted(key)` says whether the preemptor is still there.
+    """
+
+    def __init__(
+        self,
+        writes: Writes,
+        conditions: Conditions,
+        observer: Watcher,
+        clock: Clock,
+        *,
+        done: Callable[[str], None],
+        failed: Callable[[str, str], None],
+        release: Release = _bound_after_all,
+        wanted: Callable[[str], bool] = _always,
+        parallel: int = PARALLEL,
+    ) -> None:
+        self._writes = writes
+        self._conditions = conditions
+        self._observer = observer
+        self._clock = clock
+        self._done = done
+        self._failed = failed
+        self._release = release
+        self._wanted = wanted
+        self._parallel = parallel
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def under_way(self) -> int:
+        """Preemptions and repairs that have not ended."""
+        return len(self._tasks)
+
+    def start(self, preemption: Preemption) -> asyncio.Task[None]:
+        """Carry out a preemption while the scheduler goes on. The task raises nothing."""
+        return self._spawn(self.run(preemption))
+
+    async def run(self, preemption: Preemption) -> None:
+        """Carry out a preemption and return when it has ended (gate SchedulerAsyncPreemption=false). Raises nothing."""
+        began = self._clock.monotonic()
+        error: str | None = None
+        try:
+            await _Run(self, preemption).carry_out()
+        except ClientError as refusal:
+            error = str(refusal)
+        except Exception as surprise:  # whatever it is: the preemptor must not stay behind its gate
+            error = f"{type(surprise).__name__}: {surprise}"
+        self._observer.preemption_ended(preemption, seconds=self._clock.monotonic() - began, error=error)
+        if error is None:
+            self._done(preemption.key)
+        else:
+            self._failed(preemption.key, error)
+
+    def resume(self, cluster: ClusterState) -> None:
+        """Finish the `all` units that a killed scheduler left partly evicted. Once, when the picture is complete.
+
+        A pod that is marked and does not terminate was to follow the others if another member terminates because of
+        preemption, or if the whole group is marked and the one it was to make room for still waits, nominated.
+        """
+        nominated = [pod for there in cluster.nodes.nominated.values() for pod in there.values() if pod.row < 0]
+        highest = max((effective_priority(cluster, pod) for pod in nominated), default=None)
+        for group in list(cluster.groups.values()):
+            if group.spec is None or not group.spec.disrupt_all:
+                continue
+            running = [pod for pod in group.running() if not pod.terminating]
+            marked = [pod for pod in running if pod.preempted]
+            begun = any(pod.terminating and pod.preempted for pod in group.members.values())
+            needed = len(marked) == len(running) and highest is not None and highest > group.spec.priority
+            if marked and (begun or needed):
+                self._spawn(self._finish(group.key, marked))
+
+    async def aclose(self) -> None:
+        """Stop; nobody is told any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _finish(self, name: str, pods: Iterable[PodRecord]) -> None:
+        """Delete what is left of a unit, until it is done or there is no right to write any more."""
+        left = [pod for pod in pods if not pod.terminating]
+        while left:
+            results = await asyncio.gather(*(self._delete(pod) for pod in left), return_exceptions=True)
+            errors = [found for found in results if isinstance(found, Exception)]
+            if not errors or any(isinstance(found, DeposedError) for found in errors):
+                return
+            self._observer.trouble("preemption", f"the group {name} is partly evicted, trying again: {errors[0]}")
+            await self._clock.sleep(_REPAIR_EVERY)
+            left = [pod for pod, found in zip(left, results, strict=True) if found is not None and not pod.terminating]
+
+    async def _delete(self, pod: PodRecord) -> None:
+        if not pod.terminating:
+            await self._writes.delete_pod(pod.namespace, pod.name, pod.uid)
+
+
+class _Run:
+    """One preemption being carried out."""
+
+    def __init__(self, owner: Preemptor, preemption: Preemption) -> None:
+        self._owner = owner
+        self._preemption = preemption
+        self._slots = asyncio.Semaphore(owner._parallel)
+        self._error: Exception | None = None
+        """The first failure: no further victim is begun."""
+        first = preemption.pod or preemption.nominations[0][0]
+        self._mark = owner._conditions.disruption_target(first, by_group=preemption.group is not None)
+        self._for = first
+
+    async def carry_out(self) -> None:
+        """Make all calls. Raises the first failure, when nothing of it is under way any more."""
+        preemption = self._preemption
+        await asyncio.gather(*(self._owner._conditions.written(pod) for pod, _ in preemption.nominations))
+        units = [verdict.unit for verdict in preemption.victims]
+        if not units:
+            return
+        *others, last = units
+        await asyncio.gather(*(self._guarded(self._evict(unit)) for unit in others), self._guarded(self._prepare(last)))
+        if self._error is None:
+            await self._guarded(self._complete(last))
+        if self._error is not None:
+            raise self._error
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        """Do it; keep the first error, for `carry_out` to raise when all that was begun has ended."""
+        try:
+            await work
+        except Exception as error:
+            self._error = self._error or error
+
+    def _go_on(self) -> None:
+        """Raise if no further victim may be begun."""
+        if self._error is not None:
+            raise self._error
+        if not self._owner._wanted(self._preemption.key):
+            raise GoneError("who needed the room does not exist any more")
+
+    # -- one unit --------------------------------------------------------------------------------------
+
+    async def _evict(self, unit: PreemptionUnit) -> None:
+        await self._prepare(unit)
+        await self._complete(unit)
+
+    async def _prepare(self, unit: PreemptionUnit) -> None:
+        """Mark what is to go together; nothing for a single pod."""
+        if unit.group is None:
+            return
+        async with self._slots:
+            self._go_on()
+            await self._mark_group(unit.group)
+        await self._each((pod for pod in unit.pods if pod.bound), self._mark_pod)
+
+    async def _complete(self, unit: PreemptionUnit) -> None:
+        """Let a unit go: from the first deletion on there is no way back for the whole of it."""
+        if unit.group is None:
+            async with self._slots:
+                self._go_on()
+                pod = unit.pods[0]
+                if await self._only_reserved(pod):
+                    return
+                await self._mark_pod(pod)
+                self._go_on()
+                await self._delete_pod(pod)
+            return
+        self._go_on()
+        assumed = [pod for pod in unit.pods if not pod.bound]
+        bound = [pod for pod in unit.pods if not await self._only_reserved(pod)]
+        await self._each((pod for pod in assumed if pod in bound), self._mark_pod)  # bound after all
+        try:
+            await self._each(bound[:-1], self._delete_pod)
+            await self._each(bound[-1:], self._delete_pod)
+        except DeposedError:
+            raise
+        except ClientError:
+            self._owner._spawn(self._owner._finish(unit.name, bound))
+            raise
+
+    async def _each(self, pods: Iterable[PodRecord], act: Callable[[PodRecord], Awaitable[None]]) -> None:
+        """Do something with every pod; raises the first error when all have ended."""
+
+        async def one(pod: PodRecord) -> None:
+            async with self._slots:
+                await act(pod)
+
+        results = await asyncio.gather(*(one(pod) for pod in pods), return_exceptions=True)
+        for found in results:
+            if isinstance(found, BaseException):
+                raise found
+
+    # -- one victim ------------------------------------------------------------------------------------
+
+    async def _only_reserved(self, pod: PodRecord) -> bool:
+        """Release a victim that is not bound: it needs no call, and goes back to the queue (preemption.md 7.2)."""
+        if pod.row < 0:
+            return True
+        if pod.bound or pod.terminating:
+            return False
+        if not await self._owner._release(pod):
+            return False
+        self._evicted(pod)
+        return True
+
+    async def _mark_group(self, group: GroupState) -> None:
+        by_group = self._preemption.group is not None
+        await self._owner._conditions.group_disrupted(group, self._for, by_group=by_group)
+
+    async def _mark_pod(self, pod: PodRecord) -> None:
+        """DisruptionTarget, unless it has it or leaves already."""
+        if pod.terminating or pod.preempted:
+            return
+        try:
+            await self._owner._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, {"conditions": [self._mark]})
+        except ApiError as error:
+            if not superseded(error):
+                raise
+
+    async def _delete_pod(self, pod: PodRecord) -> None:
+        if pod.terminating:
+            return
+        await self._owner._writes.delete_pod(pod.namespace, pod.name, pod.uid)
+        self._evicted(pod)
+
+    def _evicted(self, pod: PodRecord) -> None:
+        self._owner._observer.evicted(pod, self._preemption, now=self._owner._clock.now().timestamp())
