@@ -35,6 +35,8 @@ from reprieve.preemption.units import PreemptionUnit, effective_priority
 PARALLEL: Final = 16
 """Victims under way at the same time, per preemption; kube-scheduler's `parallelism`."""
 _REPAIR_EVERY: Final = 5.0
+_DOUBTFUL: Final = 12
+"""So often an outcome is waited for that nobody knows."""
 
 
 class Watcher(Protocol):
@@ -152,9 +154,19 @@ class Preemptor:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _finish(self, name: str, pods: Iterable[PodRecord]) -> None:
-        """Delete what is left of a unit, until it is done or there is no right to write any more."""
-        left = [pod for pod in pods if not pod.terminating]
+    async def _finish(self, name: str, pods: Iterable[PodRecord], *, begun: bool = True) -> None:
+        """Delete what is left of a unit, until it is done or there is no right to write any more.
+
+        Not `begun`: nobody knows whether one of its pods goes; if none is seen to, the unit is left alone.
+        """
+        unit = list(pods)
+        for _ in range(_DOUBTFUL):
+            if begun or any(pod.terminating or pod.row < 0 for pod in unit):
+                break
+            await self._clock.sleep(_REPAIR_EVERY)
+        else:
+            return
+        left = [pod for pod in unit if not pod.terminating]
         while left:
             results = await asyncio.gather(*(self._delete(pod) for pod in left), return_exceptions=True)
             errors = [found for found in results if isinstance(found, Exception)]
@@ -179,6 +191,8 @@ class _Run:
         self._error: Exception | None = None
         """The first failure: no further victim is begun."""
         first = preemption.pod or preemption.nominations[0][0]
+        self._deleted: set[str] = set()
+        """UIDs of victims whose deletion the API has confirmed."""
         self._mark = owner._conditions.disruption_target(first, by_group=preemption.group is not None)
         self._for = first
 
@@ -247,7 +261,8 @@ class _Run:
         except DeposedError:
             raise
         except ClientError:
-            self._owner._spawn(self._owner._finish(unit.name, bound))
+            begun = any(pod.uid in self._deleted for pod in bound)
+            self._owner._spawn(self._owner._finish(unit.name, bound, begun=begun))
             raise
 
     async def _each(self, pods: Iterable[PodRecord], act: Callable[[PodRecord], Awaitable[None]]) -> None:
@@ -268,9 +283,7 @@ class _Run:
         """Release a victim that is not bound: it needs no call, and goes back to the queue (preemption.md 7.2)."""
         if pod.row < 0:
             return True
-        if pod.bound or pod.terminating:
-            return False
-        if not await self._owner._release(pod):
+        if pod.bound or pod.terminating or not await self._owner._release(pod):
             return False
         self._evicted(pod)
         return True
@@ -293,6 +306,7 @@ class _Run:
         if pod.terminating:
             return
         await self._owner._writes.delete_pod(pod.namespace, pod.name, pod.uid)
+        self._deleted.add(pod.uid)
         self._evicted(pod)
 
     def _evicted(self, pod: PodRecord) -> None:
