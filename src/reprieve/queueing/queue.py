@@ -296,6 +296,11 @@ class SchedulingQueue:
             self._cause = EventKind.FLUSH
             self._reactivate(entity, now)
 
+    def retry_above(self, priority: int, now: float) -> None:
+        """Units of that priority may be evicted otherwise than before: whoever waits with a higher one may be helped."""
+        for entity in [entity for entity in self._waiting.values() if entity.priority > priority]:
+            self._reactivate(entity, now)
+
     def next_wakeup(self, *, flush: bool = True, ignoring: Collection[str] = ()) -> float | None:
         """When `tick` has something to do next, if nothing else happens.
 

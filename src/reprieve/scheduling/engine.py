@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reprieve.api import objects
+from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord, record_of, was_preempted
 from reprieve.cluster.selecting import SelectingObject
 from reprieve.cluster.state import ClusterState
@@ -24,6 +25,7 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, PluginError, Status
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.units import effective_priority
 from reprieve.queueing.entity import Entity, Place
 from reprieve.queueing.queue import SchedulingQueue, Timing
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
@@ -44,6 +46,8 @@ _RESOURCE_EVENTS = {
 }
 _VOLUME_KINDS = frozenset(kind.KIND for kind in VOLUME_KINDS)
 _ENDED = frozenset({"Succeeded", "Failed"})
+_ECHOES = 8
+"""Nominations of one pod that may be on their way to the API and back at one time."""
 
 
 class Engine:
@@ -83,6 +87,10 @@ class Engine:
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
         self._permitted_later: dict[str, Binding] = {}
         """Assumed pods whose Permit plugin asked to wait, by UID."""
+        self._unnominated: dict[str, PodRecord] = {}
+        """Pods whose nomination ended outside a decision, by UID, until somebody asks."""
+        self._said_nominated: dict[str, list[str]] = {}
+        """UID -> what the API said last of a pod's nominatedNodeName, then what we decided since and it did not say."""
         self._has_reservers = any(
             profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
             for profile in chosen.values()
@@ -106,7 +114,7 @@ class Engine:
         row = self.cluster.nodes.row_of.get(name, -1)
         if self.cluster.remove_node(name):
             for pod in list(self.cluster.nodes.nominated.get(row, {}).values()):
-                self.cluster.clear_nomination(pod)
+                self._unnominate(pod)
             self.queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=row), now)
 
     def set_pod(self, pod: objects.Pod, now: float, *, created: float | None = None) -> PodRecord | None:
@@ -142,10 +150,15 @@ class Engine:
             return
         row = pod.row
         nominated = pod.nominated
+        if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
+            unreserve(self._running_for(pod), Binding(pod, self.cluster.nodes.names[row], row))
         self.cluster.remove_pod(pod)
         if row < 0:
             self.queue.remove_pod(pod, now)
         self._assumed_after.pop(uid, None)
+        self._permitted_later.pop(uid, None)
+        self._said_nominated.pop(uid, None)
+        self._unnominated.pop(uid, None)
         self._left(uid)
         if row >= 0:
             self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
@@ -167,6 +180,8 @@ class Engine:
         elif state.spec != old:
             self.queue.on_event(ClusterEvent(EventKind.GROUP_CHANGED, group=key), now)
             self._give_up_if_gated(key, now)
+        if state.spec != old:
+            self._units_changed(state, now)
 
     def remove_group(self, key: str, now: float) -> None:
         """A PodGroup object is gone: pending members wait for it to appear again."""
@@ -175,9 +190,10 @@ class Engine:
             for pod in state.pending():
                 if pod.nominated >= 0:
                     row = pod.nominated
-                    self.cluster.clear_nomination(pod)
+                    self._unnominate(pod)
                     self._nomination_gone(pod, row, now)
             self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
+            self._units_changed(state, now)
 
     def set_namespace(self, namespace: objects.Namespace, now: float) -> None:
         """A namespace appeared or its labels changed: terms with a namespace selector may mean other pods."""
@@ -268,6 +284,7 @@ class Engine:
         freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
         for pod in decision.cleared:
             cluster.clear_nomination(pod)
+            self._decided_nomination(pod, "")
         for binding in decision.bindings:
             if binding.pod.nominated not in (binding.row, NO_ROW):
                 freed.append((binding.pod, binding.pod.nominated))
@@ -347,9 +364,11 @@ class Engine:
             for other in list(cluster.nodes.nominated.get(row, {}).values()):
                 if other.priority < preemption.priority:
                     cluster.clear_nomination(other)
+                    self._decided_nomination(other, "")
                     displaced.append(other)
                     self._nomination_gone(other, row, now)
             cluster.nominate(pod, row)
+            self._decided_nomination(pod, cluster.nodes.names[row])
         victims = {pod.uid for verdict in preemption.victims for pod in verdict.unit.pods}
         if victims:
             self._under_way[entity.key] = victims
@@ -360,9 +379,22 @@ class Engine:
 
     # -- what became of it -------------------------------------------------------------------------
 
+    def take_unnominated(self) -> list[PodRecord]:
+        """Pods whose nomination ended since the last call without a decision that says so.
+
+        Their node is gone, their group may not be tried any more, they are on their way out, or their preemption
+        failed: `status.nominatedNodeName` is to be cleared.
+        """
+        if not self._unnominated:
+            return []
+        taken = [pod for pod in self._unnominated.values() if pod.nominated < 0 and pod.row < 0]
+        self._unnominated.clear()
+        return taken
+
     def bound(self, uid: str) -> None:
         """The API confirmed a binding."""
         self._assumed_after.pop(uid, None)
+        self._said_nominated.pop(uid, None)
         pod = self.cluster.pods.get(uid)
         if pod is not None:
             pod.bound = True
@@ -389,6 +421,9 @@ class Engine:
             unreserve(self._running_for(pod), Binding(pod, self.cluster.nodes.names[row], row))
         self._permitted_later.pop(uid, None)
         self.cluster.displace(pod)
+        if self._said_nominated.get(uid, [""])[-1]:
+            self._unnominate(pod)
+        self._left(uid)  # a victim that was only reserved has made room
         attempts = self._assumed_after.pop(uid, 1)
         if not pod.terminating:
             self.queue.add_pod(pod, now, attempts=max(attempts, 1))
@@ -416,7 +451,7 @@ class Engine:
             for pod in entity.ready.values():
                 if pod.nominated >= 0:
                     row = pod.nominated
-                    self.cluster.clear_nomination(pod)
+                    self._unnominate(pod)
                     self._nomination_gone(pod, row, now)
                     reverted.append(pod)
         self.queue.unblock(key, now, retry=True)
@@ -436,6 +471,7 @@ class Engine:
         nominated = pod.status.nominated_node_name
         if nominated and not record.terminating:
             self.cluster.nominate(record, self.cluster.nodes.row_for_pod(nominated))
+            self._said_nominated[record.uid] = [nominated]
         if self._ours(record) and not record.terminating:
             self.queue.add_pod(record, now)
         if record.group is not None:
@@ -459,12 +495,15 @@ class Engine:
         elif node:
             self.queue.remove_pod(known, now)
             self.cluster.clear_nomination(known)
+            self._said_nominated.pop(known.uid, None)
             row = self.cluster.nodes.row_for_pod(node)
             self.cluster.place(known, row)
             known.bound = True
             event = ClusterEvent(EventKind.POD_PLACED, row=row, pod=known, group=known.group)
             self.queue.on_event(event, now)
         elif known.row < 0:
+            if not known.terminating:
+                self._heard_nomination(known, pod.status.nominated_node_name, now)
             gates = tuple(gate.name for gate in pod.spec.scheduling_gates or ())
             if gates != known.gates:
                 known.gates = gates
@@ -503,7 +542,7 @@ class Engine:
             self.queue.remove_pod(pod, now)
             row = pod.nominated
             if row >= 0:
-                self.cluster.clear_nomination(pod)
+                self._unnominate(pod)
                 self._nomination_gone(pod, row, now)
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
@@ -522,8 +561,50 @@ class Engine:
         for pod in entity.ready.values():
             row = pod.nominated
             if row >= 0:
-                self.cluster.clear_nomination(pod)
+                self._unnominate(pod)
                 self._nomination_gone(pod, row, now)
+
+    def _unnominate(self, pod: PodRecord) -> None:
+        """A nomination ends without a decision: `take_unnominated` will tell."""
+        self.cluster.clear_nomination(pod)
+        self._unnominated[pod.uid] = pod
+        self._decided_nomination(pod, "")
+
+    def _decided_nomination(self, pod: PodRecord, node: str) -> None:
+        """What the API will be told of a pod's nomination: hearing it from there will be no news."""
+        said = self._said_nominated.setdefault(pod.uid, [""])
+        if said[-1] != node:
+            said.append(node)
+            if len(said) > _ECHOES:
+                del said[1]
+        if node:
+            self._unnominated.pop(pod.uid, None)
+
+    def _heard_nomination(self, known: PodRecord, node: str, now: float) -> None:
+        """The API's word on a pending pod's nomination: ours coming back, or somebody else's, which is taken over.
+
+        kube-scheduler: nominator.UpdatePod.  Words that are older than our last are echoes.
+        """
+        said = self._said_nominated.get(known.uid, [""])
+        if node in said:
+            del said[: said.index(node)]
+            if said == [""]:
+                self._said_nominated.pop(known.uid, None)
+            return
+        self._said_nominated[known.uid] = [node]
+        before = known.nominated
+        self.cluster.clear_nomination(known)
+        self._unnominated.pop(known.uid, None)
+        if node:
+            self.cluster.nominate(known, self.cluster.nodes.row_for_pod(node))
+        if before >= 0 and before != known.nominated:
+            self._nomination_gone(known, before, now)
+
+    def _units_changed(self, group: GroupState, now: float) -> None:
+        """What a group object says decides who may be evicted with whom: preemptors that waited may be helped now."""
+        if group.scheduled:
+            priority = min((effective_priority(self.cluster, pod) for pod in group.running()), default=0)
+            self.queue.retry_above(priority, now)
 
     def _left(self, uid: str) -> None:
         key = self._preemptor_of.pop(uid, None)
