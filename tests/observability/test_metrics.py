@@ -1,0 +1,236 @@
+"""Names, labels and buckets are kube-scheduler's (pkg/scheduler/metrics/metrics.go; observability.md, "Metrics")."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.framework.events import EventKind
+from reprieve.observability.metrics import Metrics, attempts_label, event_label, exponential
+from reprieve.queueing.queue import Timing
+from tests.building import bound_to, gang, group, node, pdb, pod, without_gates
+from tests.observability.watching import TOOK, Observed, read
+
+PROFILE = "default-scheduler"
+
+
+def le(*bounds: float) -> list[str]:
+    return [*(repr(bound) for bound in bounds), "+Inf"]
+
+
+MILLISECONDS = [0.001 * 2**i for i in range(15)]
+POWERS_11 = [2.0**i for i in range(11)]
+HISTOGRAMS = {
+    "scheduler_scheduling_attempt_duration_seconds": (MILLISECONDS, {"result", "profile"}),
+    "scheduler_scheduling_algorithm_duration_seconds": (MILLISECONDS, set()),
+    "scheduler_pod_scheduling_sli_duration_seconds": ([0.01 * 2**i for i in range(20)], {"attempts"}),
+    "scheduler_pod_scheduling_attempts": ([1.0, 2.0, 4.0, 8.0, 16.0], set()),
+    "scheduler_preemption_victims": ([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0], set()),
+    "scheduler_preemption_goroutines_duration_seconds": ([0.01 * 2**i for i in range(20)], {"result"}),
+    "scheduler_podgroup_scheduling_attempt_duration_seconds": (MILLISECONDS, {"result", "profile"}),
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds": (MILLISECONDS, set()),
+    "scheduler_podgroup_preemption_attempt_duration_seconds": ([0.001 * 2**i for i in range(16)], set()),
+    "scheduler_podgroup_preemption_victims": (POWERS_11, set()),
+    "scheduler_workload_preemption_victims": (POWERS_11, set()),
+    "scheduler_preemption_workload_disruptions": (POWERS_11, {"preemptor"}),
+}
+COUNTERS = {
+    "scheduler_schedule_attempts_total": {"result", "profile"},
+    "scheduler_queue_incoming_pods_total": {"queue", "event"},
+    "scheduler_preemption_attempts_total": set[str](),
+    "scheduler_preemption_goroutines_execution_total": {"result"},
+    "scheduler_podgroup_schedule_attempts_total": {"result", "profile"},
+    "scheduler_podgroup_preemption_attempts_total": {"result"},
+    "scheduler_podgroup_preemption_reprieved_total": set[str](),
+    "scheduler_preemption_pdb_violations_total": {"preemptor"},
+    "scheduler_batch_attempts_total": {"profile", "result"},
+}
+GAUGES = {
+    "scheduler_pending_pods": {"queue"},
+    "scheduler_pending_entities": {"type", "queue"},
+    "scheduler_cache_size": {"type"},
+}
+
+
+@pytest.fixture(scope="module")
+def busy() -> Observed:
+    """Every kind of attempt once: pods and gangs that fit, that preempt, that fail."""
+    seen = Observed(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        pdb("held", {"app": "low"}),
+        pod("low", cpu=3, node="n1", labels={"app": "low"}, start=1),
+        *gang("old", 2, cpu=1, node="n2", whole=True),
+        pod("high", cpu=4, priority=100),
+        pod("huge", cpu=64),
+        *gang("wide", 2, cpu=64, priority=5),
+        *gang("new", 1, cpu=4, priority=50),
+    )
+    return seen.settle()
+
+
+@pytest.mark.parametrize("name", sorted(HISTOGRAMS))
+def test_histograms_have_upstreams_labels_and_buckets(busy: Observed, name: str) -> None:
+    bounds, labels = HISTOGRAMS[name]
+    buckets = [s for s in busy.samples() if s.name == f"{name}_bucket"]
+    assert buckets, f"{name} was not observed"
+    assert {frozenset(s.labels) for s in buckets} == {frozenset({*labels, "le"})}
+    series: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for s in buckets:
+        series.setdefault(tuple((k, v) for k, v in s.labels.items() if k != "le"), []).append(s.labels["le"])
+    for found in series.values():
+        assert [float(each) for each in found] == pytest.approx([*bounds, float("inf")])
+
+
+@pytest.mark.parametrize("name", sorted({**COUNTERS, **GAUGES}))
+def test_counters_and_gauges_have_upstreams_labels(busy: Observed, name: str) -> None:
+    wanted = {**COUNTERS, **GAUGES}[name]
+    found = [s for s in busy.samples() if s.name == name]
+    assert found, f"{name} is missing"
+    assert {frozenset(s.labels) for s in found} == {frozenset(wanted)}
+
+
+def test_no_created_series(busy: Observed) -> None:
+    """kube-scheduler's text has none; they would double the number of series."""
+    assert not [s for s in busy.samples() if s.name.endswith("_created")]
+
+
+def test_process_metrics_are_there() -> None:
+    names = {sample.name for sample in read(Metrics())}
+    assert {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"} <= names
+
+
+def test_a_pod_that_fits_counts_once_and_its_latency_includes_the_binding() -> None:
+    seen = Observed(node("n1"), pod("a", cpu=1)).settle()
+    assert seen.value("scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 1
+    assert seen.value("scheduler_scheduling_attempt_duration_seconds_sum", result="scheduled") == pytest.approx(
+        TOOK + 0.001, abs=1e-5
+    )
+    assert seen.value("scheduler_scheduling_algorithm_duration_seconds_sum") == pytest.approx(TOOK)
+    assert seen.value("scheduler_pod_scheduling_attempts_sum") == 1
+    assert seen.value("scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 1
+
+
+def test_time_behind_a_gate_is_not_part_of_the_sli() -> None:
+    """upstream: from the time the pod enters the queue, which it does not while it is gated."""
+    seen = Observed(node("n1"), pod("a", cpu=1, gates=["wait"]))
+    seen.settle()
+    seen.world.virtual.now += 500
+    seen.world.change_pod("a", without_gates)
+    seen.settle()
+    took = seen.value("scheduler_pod_scheduling_sli_duration_seconds_sum", attempts="1")
+    assert took == pytest.approx(0.001, abs=1e-4)
+
+
+def test_failed_attempts_count_towards_the_one_that_succeeds() -> None:
+    seen = Observed(node("n1", cpu=1), pod("a", cpu=2), timing=Timing(flush_after=60)).settle()
+    assert seen.value("scheduler_schedule_attempts_total", result="unschedulable", profile=PROFILE) == 1
+    seen.world.add(node("n2", cpu=4))
+    seen.settle()
+    assert seen.value("scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 1
+    assert seen.value("scheduler_pod_scheduling_attempts_sum") == 2
+    assert seen.value("scheduler_pod_scheduling_sli_duration_seconds_count", attempts="2") == 1
+
+
+def test_a_failed_binding_is_an_error() -> None:
+    seen = Observed(node("n1"))
+    seen.world.add(pod("a", cpu=1))
+    decision = seen.world.engine.step(seen.world.now)
+    assert decision is not None
+    other = Observed(node("n1"), pod("a", cpu=1))
+    other.observer.decided(decision, seconds=TOOK, now=other.world.now)
+    other.observer.bind_failed(decision.bindings[0].pod, "n1", "refused", now=other.world.now + 1)
+    assert other.value("scheduler_schedule_attempts_total", result="error", profile=PROFILE) == 1
+    assert other.events("FailedScheduling") == [("Warning", "a", "refused")]
+
+
+def test_preemption_by_a_pod() -> None:
+    seen = Observed(
+        node("n1", cpu=4),
+        pdb("held", {"app": "low"}),
+        pod("one", cpu=2, node="n1", labels={"app": "low"}),
+        pod("two", cpu=2, node="n1", group="old"),
+        group("old", min_count=1),
+        pod("high", cpu=4, priority=100),
+    ).settle()
+    assert seen.value("scheduler_preemption_attempts_total") == 1
+    assert seen.value("scheduler_preemption_victims_sum") == 2
+    assert seen.value("scheduler_preemption_pdb_violations_total", preemptor="pod") == 1
+    assert seen.value("scheduler_preemption_workload_disruptions_sum", preemptor="pod") == 1
+    assert seen.value("scheduler_preemption_goroutines_execution_total", result="success") == 1
+    assert seen.value("scheduler_workload_preemption_victims_count") == 0
+
+
+def test_preemption_by_a_group() -> None:
+    seen = Observed(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        *gang("old", 2, cpu=2, node="n1", whole=True),
+        pod("spared", cpu=1, node="n2"),
+        *gang("new", 2, cpu=3, priority=100),
+    ).settle()
+    assert seen.value("scheduler_podgroup_schedule_attempts_total", result="waiting_on_preemption") == 1
+    assert seen.value("scheduler_podgroup_schedule_attempts_total", result="scheduled") == 1
+    assert seen.value("scheduler_podgroup_preemption_attempts_total", result="success") == 1
+    assert seen.value("scheduler_podgroup_preemption_victims_sum") == 2, "pods"
+    assert seen.value("scheduler_podgroup_preemption_reprieved_total") == 1, "units"
+    assert seen.value("scheduler_preemption_workload_disruptions_sum", preemptor="podgroup") == 1, "units of groups"
+    assert seen.value("scheduler_preemption_victims_count") == 0, "those of single pods only"
+
+
+def test_gauges_read_the_queues_when_scraped() -> None:
+    seen = Observed(
+        node("n1", cpu=1),
+        pod("big", cpu=2),
+        pod("gated", cpu=1, gates=["wait"]),
+        *gang("few", 3, min_count=4, cpu=1),
+        pod("there", node="n1"),
+    ).settle()
+    pods = {s.labels["queue"]: s.value for s in seen.samples() if s.name == "scheduler_pending_pods"}
+    assert pods == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 4}
+    assert seen.value("scheduler_pending_entities", type="podgroup", queue="gated") == 1
+    assert seen.value("scheduler_pending_entities", type="pod", queue="gated") == 1
+    assert seen.value("scheduler_pending_entities", type="pod", queue="unschedulable") == 1
+    assert seen.value("scheduler_unschedulable_pods", plugin="NodeResourcesFit", profile=PROFILE) == 1
+    sizes = {s.labels["type"]: s.value for s in seen.samples() if s.name == "scheduler_cache_size"}
+    assert sizes == {"nodes": 1, "pods": 1, "assumed_pods": 0}
+
+
+def test_incoming_pods_are_counted_by_what_brought_them() -> None:
+    seen = Observed(node("n1", cpu=1), pod("big", cpu=2), timing=Timing(flush_after=1000)).settle()
+    seen.world.add(node("n2", cpu=1))
+    seen.settle()
+    incoming = {
+        (s.labels["queue"], s.labels["event"]): s.value
+        for s in seen.samples()
+        if s.name == "scheduler_queue_incoming_pods_total"
+    }
+    assert incoming["active", "UnschedulablePodAdd"] == 1
+    assert incoming["unschedulable", "ScheduleAttemptFailure"] >= 1
+    assert ("active", "NodeAdd") not in incoming, "a node that is too small wakes nobody"
+    seen.world.add(node("n3", cpu=8))
+    seen.settle()
+    events = {s.labels["event"] for s in seen.samples() if s.name == "scheduler_queue_incoming_pods_total"}
+    assert "NodeAdd" in events
+
+
+@pytest.mark.parametrize("kind", list(EventKind))
+def test_every_event_has_a_label_in_upstreams_form(kind: EventKind) -> None:
+    label = event_label(kind)
+    assert label
+    assert "_" not in label
+    assert not label.isupper()
+
+
+@pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (400, "15+")])
+def test_attempts_label(attempts: int, label: str) -> None:
+    assert attempts_label(attempts) == label
+
+
+def test_buckets_grow_by_repeated_multiplication() -> None:
+    assert exponential(0.00001, 1.5, 4) == [1e-05, 1e-05 * 1.5, 1e-05 * 1.5 * 1.5, 1e-05 * 1.5 * 1.5 * 1.5]
+
+
+def test_a_pod_bound_by_somebody_else_is_no_attempt_of_ours() -> None:
+    seen = Observed(node("n1"), pod("a", cpu=1, gates=["wait"])).settle()
+    seen.world.change_pod("a", lambda item: bound_to(item, "n1"))
+    assert seen.value("scheduler_schedule_attempts_total", result="scheduled") is None

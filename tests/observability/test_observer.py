@@ -1,0 +1,117 @@
+"""What an observer makes of decisions: the strings of observability.md, and log lines."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from reprieve.observability.logs import Log
+from tests.building import gang, node, pod
+from tests.observability.watching import Observed
+
+
+def test_scheduled() -> None:
+    seen = Observed(node("n1"), pod("a", cpu=1)).settle()
+    assert seen.events("Scheduled") == [("Normal", "a", "Successfully assigned default/a to n1")]
+    assert seen.sent[0]["action"] == "Binding"
+    assert seen.sent[0]["reportingController"] == "default-scheduler"
+
+
+def test_failed_scheduling_carries_the_message_of_the_condition() -> None:
+    seen = Observed(node("n1", cpu=1), pod("a", cpu=2)).settle()
+    assert seen.events("FailedScheduling") == [("Warning", "a", seen.world.message("a"))]
+    assert seen.sent[0]["action"] == "Scheduling"
+
+
+def test_preempted_by_a_pod() -> None:
+    seen = Observed(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9)).settle()
+    assert seen.events("Preempted") == [("Normal", "low", "Preempted by pod uid-high on node n1")]
+    event = next(body for body in seen.sent if body["reason"] == "Preempted")
+    assert event["action"] == "Preempting"
+    assert event["related"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "default",
+        "name": "high",
+        "uid": "uid-high",
+    }
+
+
+def test_preempted_by_a_group_names_every_pod_of_a_unit() -> None:
+    seen = Observed(
+        node("n1", cpu=4), *gang("old", 2, cpu=2, node="n1", whole=True), *gang("new", 1, cpu=4, priority=9)
+    ).settle()
+    note = "Preempted by podgroup uid-group-new on node cluster"
+    assert seen.events("Preempted") == [("Normal", "old-0", note), ("Normal", "old-1", note)]
+    event = next(body for body in seen.sent if body["reason"] == "Preempted")
+    assert event["related"] == {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "namespace": "default",
+        "name": "new",
+        "uid": "uid-group-new",
+    }
+
+
+def test_repeated_failures_become_a_series() -> None:
+    seen = Observed(node("n1", cpu=1), pod("a", cpu=2)).settle()
+    first = [body for body in seen.sent if body["reason"] == "FailedScheduling"]
+    assert len(first) == 1
+    decision = seen.world.engine.decisions[-1]
+    for _ in range(3):
+        seen.observer.decided(decision, seconds=0.001, now=seen.world.now + 1)
+    assert [body.get("series", {}).get("count") for body in seen.sent] == [None, 2]
+    seen.observer.close(seen.world.now + 2)
+    assert [body.get("series", {}).get("count") for body in seen.sent] == [None, 2, 4]
+
+
+def test_one_line_per_decision() -> None:
+    seen = Observed(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9)).settle()
+    decided = [line for line in seen.logged.getvalue().splitlines() if " Decided " in line]
+    assert len(decided) == len(seen.world.engine.decisions)
+    assert "pod=default/high result=waiting" in decided[0]
+    assert " victims=1 victim_pods=1 reprieved=0 domain=n1 " in decided[0]
+    assert "seconds=0.003" in decided[0]
+
+
+def test_levels_leave_out_what_is_finer() -> None:
+    stream = io.StringIO()
+    log = Log(0, stream=stream)
+    log.info("course of the process")
+    log.info("a decision", v=2)
+    log.error("trouble")
+    assert [line.split(" ", 2)[1:] for line in stream.getvalue().splitlines()] == [
+        ["info", "course of the process"],
+        ["error", "trouble"],
+    ]
+    assert not log.at(2)
+
+
+def test_json_lines_can_be_read_back() -> None:
+    stream = io.StringIO()
+    Log(2, form="json", stream=stream).info("Decided", v=2, pod="default/a", seconds=0.25)
+    line = json.loads(stream.getvalue())
+    assert line.pop("ts").endswith("Z")
+    assert line == {"event": "Decided", "level": "info", "pod": "default/a", "seconds": 0.25}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nobodys_text_begins_a_line_of_its_own(form: str) -> None:
+    stream = io.StringIO()
+    Log(form=form, stream=stream).error("trouble", error='boom\n2026 info forged "line"\x1b[31m')
+    assert stream.getvalue().count("\n") == 1
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="neither text nor json"):
+        Log(form="xml")
+
+
+def test_trouble_is_counted_and_logged() -> None:
+    seen = Observed(node("n1"))
+    seen.observer.trouble("events", "could not be sent")
+    assert seen.value("scheduler_trouble_total", where="events") == 1
+    assert "could not be sent where=events" in seen.logged.getvalue()
