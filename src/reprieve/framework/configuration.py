@@ -109,8 +109,9 @@ class ClientConnection(_Part, frozen=True, kw_only=True):
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = ""
-    qps: float = 50.0
-    burst: int = 100
+    qps: float | None = None
+    """Requests a second; None: the file does not say."""
+    burst: int | None = None
 
 
 class SchedulerConfiguration(_Part, frozen=True, kw_only=True):

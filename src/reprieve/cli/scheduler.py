@@ -1,0 +1,171 @@
+"""`reprieve scheduler`: the scheduler alone, against any API server."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.options import read_configuration, read_gates
+from reprieve.cli.outcome import CommandError, Exit, note, refuse
+
+if TYPE_CHECKING:
+    from reprieve.live.settings import Settings
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def command(
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The API server (default: as kubectl finds it, or the service account)."),
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
+    ] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")] = None,
+    feature_gates: Annotated[
+        str, typer.Option(metavar="A=true,B=false", help="Feature gates, as kube-scheduler spells them.")
+    ] = "",
+    scheduler_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The schedulerName of the pods to schedule (default: reprieve-scheduler, or --config).",
+        ),
+    ] = None,
+    leader_elect: Annotated[
+        bool | None,
+        typer.Option("--leader-elect/--no-leader-elect", help="Act only while holding the lease (default: yes)."),
+    ] = None,
+    leader_elect_lease_duration: Annotated[str | None, typer.Option(metavar="15s", help="Of the lease.")] = None,
+    leader_elect_renew_deadline: Annotated[
+        str | None, typer.Option(metavar="10s", help="Who could not renew for so long steps down.")
+    ] = None,
+    leader_elect_retry_period: Annotated[
+        str | None, typer.Option(metavar="2s", help="Between attempts to take or renew the lease.")
+    ] = None,
+    leader_elect_resource_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The lease's name (default: reprieve-scheduler).")
+    ] = None,
+    leader_elect_resource_namespace: Annotated[
+        str | None, typer.Option(metavar="NAMESPACE", help="The lease's namespace (default: kube-system).")
+    ] = None,
+    bind_address: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where metrics and health are served.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--secure-port", "--port", min=0, max=65535, help="Its port; 0: they are not served.")
+    ] = 10259,
+    tls_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="The certificate to serve with.")] = None,
+    tls_private_key_file: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Choose among equally good nodes by this seed instead of by name.")
+    ] = None,
+    verbosity: Annotated[
+        int, typer.Option("-v", "--v", min=0, max=10, help="How much to log: 0 trouble, 2 every decision, 4 details.")
+    ] = 2,
+    log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = LogFormat.TEXT,
+) -> None:
+    """Schedule the pods of a cluster until interrupted.
+
+    Ctrl-C or SIGTERM stops it: writes under way end, the lease is given back. Who loses the lease ends with exit code 1
+    and is to be started again.
+    """
+    from reprieve.client.errors import ConfigError
+    from reprieve.framework.configuration import ConfigurationError
+    from reprieve.live.settings import (
+        SCHEDULER_NAME,
+        Settings,
+        election_of,
+        pace_of,
+        serving_of,
+        timing_of,
+    )
+    from reprieve.scheduling.profiles import default_profile, profiles_of
+
+    gates = read_gates(feature_gates)
+    try:
+        chosen = read_configuration(config) if config is not None else None
+        if chosen is not None and chosen.profiles:
+            if scheduler_name is not None:
+                refuse(f"--scheduler-name: the profiles of {config} have names already")
+            profiles = profiles_of(chosen, gates)
+        else:
+            profiles = (default_profile(gates, scheduler_name or SCHEDULER_NAME),)
+        election = election_of(
+            chosen.leader_election if chosen is not None else None,
+            elect=leader_elect,
+            lease_duration=leader_elect_lease_duration,
+            renew_deadline=leader_elect_renew_deadline,
+            retry_period=leader_elect_retry_period,
+            resource_name=leader_elect_resource_name,
+            resource_namespace=leader_elect_resource_namespace,
+        )
+        serving = serving_of(bind_address, port, certificate=tls_cert_file, key=tls_private_key_file)
+    except ConfigurationError as error:
+        refuse(f"{config}: {error}" if config is not None else str(error))
+    except ConfigError as error:
+        refuse(str(error))
+    qps, burst = pace_of(chosen)
+    configured = chosen.client_connection.kubeconfig if chosen is not None else ""
+    settings = Settings(
+        profiles={profile.name: profile for profile in profiles},
+        gates=gates,
+        timing=timing_of(chosen),
+        seed=seed,
+        kubeconfig=kubeconfig if kubeconfig is not None else configured or None,
+        context=context,
+        qps=qps,
+        burst=burst,
+        election=election,
+        serving=serving,
+        verbosity=verbosity,
+        log_format=log_format.value,
+    )
+    run(settings)
+
+
+def run(settings: "Settings") -> None:
+    """Schedule until SIGINT or SIGTERM. What ends it otherwise is one error with its exit code (interfaces.md)."""
+    from reprieve.client.errors import ClientError, ConfigError
+    from reprieve.client.leading import DeposedError
+
+    try:  # a loop that is twice as fast, where there is one
+        from uvloop import run as run_loop
+    except ImportError:
+        from asyncio import run as run_loop  # type: ignore[assignment]
+    _collect_seldom()
+    try:
+        run_loop(_serve(settings))
+    except ConfigError as error:
+        refuse(str(error))
+    except DeposedError as error:
+        raise CommandError(str(error), Exit.NOT_SO) from None
+    except ClientError as error:
+        raise CommandError(str(error), Exit.UNREACHABLE) from None
+
+
+def _collect_seldom() -> None:
+    """Look for cyclic garbage among old objects hardly ever: what informers keep has no cycles."""
+    import gc
+
+    gc.set_threshold(20_000, 50, 1_000)
+
+
+async def _serve(settings: "Settings") -> None:
+    import asyncio
+    import signal
+
+    from reprieve.live.app import run as run_app
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await run_app(settings, stop)
+    note("stopped")

@@ -1,0 +1,171 @@
+"""The shell around one engine: decisions become API calls, and what became of them goes back to the engine.
+
+It only joins the parts: `Binder` for bindings, `Preemptor` for evictions, `Conditions` for what pods and groups say of
+themselves, `Observer` for metrics, events, logs and records. What any of them reports reaches the engine by
+`SchedulingLoop.tell`, between cycles.
+
+All or nothing also at the end (scheduling.md 3.6): a member of a gang whose binding failed for good says so in its
+condition and by an event, and the gang is tried again with the members that are bound counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from reprieve.api import objects as o
+from reprieve.client.clock import Clock
+from reprieve.client.discovery import Resource, Served
+from reprieve.client.informer import Change, ChangeKind
+from reprieve.client.transport import ApiClient
+from reprieve.cluster.pods import PodRecord
+from reprieve.live.binding import Binder, CallOut
+from reprieve.live.conditions import Conditions
+from reprieve.live.loop import SchedulingLoop
+from reprieve.live.preempting import Preemptor
+from reprieve.live.writes import Writes
+from reprieve.observability.observer import Observer
+from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, Rejection
+from reprieve.scheduling.engine import Engine
+
+
+class Shell:
+    """See the module docstring. Made and used in one event loop; `attach` the loop before it runs, `aclose` it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        client: ApiClient,
+        served: Served,
+        writes: Writes,
+        observer: Observer,
+        *,
+        call_extender: CallOut | None = None,
+    ) -> None:
+        self._engine = engine
+        self._clock: Clock = client.clock
+        self._observer = observer
+        self._loop: SchedulingLoop | None = None
+        self._resumed = False
+        extenders = {} if call_extender is None else {"call_extender": call_extender}
+        self.binder = Binder(client, served, writes, self, **extenders)
+        self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: observer.trouble("write", text))
+        self.preemptor = Preemptor(
+            writes,
+            self.conditions,
+            observer,
+            client.clock,
+            done=lambda key: self._tell(lambda now: self._engine.preemption_done(key, now)),
+            failed=lambda key, _: self._tell(lambda now: self._preemption_failed(key, now)),
+            release=self._release,
+            wanted=lambda key: self._engine.queue.get(key) is not None,
+        )
+
+    def attach(self, loop: SchedulingLoop) -> None:
+        """The loop that everything is told to."""
+        self._loop = loop
+
+    async def conditions_written(self, seconds: float) -> None:
+        """Wait until all that pods and groups are to say is written, but no longer than so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.conditions.drain()
+
+    async def aclose(self) -> None:
+        """Stop what is under way; nobody is told any more."""
+        await self.preemptor.aclose()
+        await self.binder.aclose()
+
+    # -- decisions (live.loop.Acting) ------------------------------------------------------------------
+
+    @property
+    def bindings_under_way(self) -> int:
+        """Bindings whose outcome is not known."""
+        return self.binder.under_way
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """Act on a decision: start what it asks for, without waiting."""
+        self.conditions.decided(decision)
+        for binding in decision.bindings:
+            self.binder.start(binding)
+        preemption = decision.preemption
+        if preemption is not None and preemption.victims and self._engine.gates.scheduler_async_preemption:
+            self.preemptor.start(preemption)
+        self._observer.decided(decision, seconds=seconds, now=now)
+
+    async def preempt(self, preemption: Preemption) -> None:
+        """Evict within the cycle (gate SchedulerAsyncPreemption off, preemption.md 7.6)."""
+        await self.preemptor.run(preemption)
+
+    def unnominated(self, pods: Iterable[PodRecord]) -> None:
+        """Nominations that ended without a decision."""
+        for pod in pods:
+            self.conditions.cleared(pod)
+
+    def look_around(self, now: float) -> None:
+        """What no event tells: pods long behind a gate, series of events; at first, what a killed scheduler left."""
+        if not self._resumed:
+            self._resumed = True
+            self.preemptor.resume(self._engine.cluster)
+        self.conditions.waiting(self._engine, now)
+        self._observer.tick(now)
+
+    # -- what became of bindings (live.binding.BindingListener) ----------------------------------------
+
+    def bound(self, binding: Binding) -> None:
+        """The API has the pod on its node."""
+        self._tell(lambda _: self._engine.bound(binding.pod.uid))
+        self._observer.bound(binding.pod, binding.node, now=self._now())
+
+    def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
+        """It is not bound, and will not be by this attempt."""
+        pod = binding.pod
+
+        def tell(now: float) -> None:
+            self._engine.bind_failed(pod.uid, now)
+            if not gone and not taken_back and pod.row < 0 and pod.uid in self._engine.cluster.pods:
+                self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
+
+        self._tell(tell)
+        if not taken_back and not gone:
+            self._observer.bind_failed(pod, binding.node, f"binding rejected: {error}", now=self._now())
+
+    async def _release(self, pod: PodRecord) -> bool:
+        """A victim that is only reserved gives its room back without an API call (preemption.md 7.2)."""
+        assert self._loop is not None
+        if not await self.binder.take_back(pod):
+            return False
+        self._tell(lambda now: self._engine.bind_failed(pod.uid, now))
+        await self._loop.told()
+        return pod.row < 0
+
+    def _preemption_failed(self, key: str, now: float) -> None:
+        self._engine.preemption_failed(key, now)
+
+    # -- what the API says (live.feeding.Listener) -----------------------------------------------------
+
+    def heard(self, change: Change[Any], resource: Resource) -> None:
+        """A change has been brought to the engine."""
+        item = change.object
+        if isinstance(item, o.Pod):
+            if change.kind is ChangeKind.DELETED:
+                self.conditions.forget_pod(item.metadata.uid)
+            else:
+                self.conditions.seen_pod(item)
+        elif isinstance(item, o.PodGroup):
+            if change.kind is ChangeKind.DELETED:
+                self.conditions.forget_group(item.key)
+            else:
+                self.conditions.seen_group(item, resource)
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _tell(self, told: Callable[[float], None]) -> None:
+        assert self._loop is not None
+        self._loop.tell(told)
+
+    def _now(self) -> float:
+        return self._loop.time() if self._loop is not None else self._clock.now().timestamp()

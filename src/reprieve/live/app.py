@@ -1,0 +1,229 @@
+"""The live scheduler, assembled: connection, discovery, election, informers, loop, endpoint; and how it ends.
+
+Rules: informers run and the engine is fed from the beginning, so that whoever becomes leader knows everything at once;
+decisions are made, and anything is written, only by the leader. Who loses the lease writes nothing more from that
+moment (the fence) and ends with DeposedError, as kube-scheduler does: it is started anew with a fresh picture.
+
+Invariants: when `run` returns or raises, no task of it is left and no connection open. Asked to stop, it decides
+nothing more, lets writes under way end for at most `GRACE` seconds, and gives the lease back last, so that the next
+leader finds what this one did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from reprieve.api.versions import INTERNAL_VERSION
+from reprieve.client.discovery import Served, discover
+from reprieve.client.errors import ClientError
+from reprieve.client.kubeconfig import connect
+from reprieve.client.leading import DeposedError, Election
+from reprieve.client.transport import ApiClient, Limits
+from reprieve.client.writing import WriterPool
+from reprieve.live.acting import Shell
+from reprieve.live.feeding import Feed
+from reprieve.live.loop import SchedulingLoop
+from reprieve.live.serving import DelegatedAuth, Health, Server
+from reprieve.live.settings import Settings, environment_of
+from reprieve.live.writes import Writes
+from reprieve.observability.logs import Log
+from reprieve.observability.metrics import Metrics
+from reprieve.observability.observer import Observer
+from reprieve.scheduling.engine import Engine
+
+GRACE: Final = 3.0
+"""Seconds that writes under way get to end."""
+STUCK: Final = 60.0
+"""A loop that has not come around for so long does not come back by itself."""
+_EVENTS_WAITING: Final = 1000
+_EVENT_WORKERS: Final = 4
+_FIRST_ATTEMPTS: Final = 4
+
+
+class Scheduler:
+    """One scheduler on one API server. Made by `scheduler`; what is here may be looked at."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: ApiClient,
+        lease_client: ApiClient,
+        served: Served,
+        observer: Observer,
+        engine: Engine,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.observer = observer
+        self.served = served
+        self.election: Election | None = None
+        if settings.election is not None:
+            self.election = Election(
+                lease_client,
+                settings.election,
+                on_leading=self._leads,
+                on_trouble=lambda text: observer.trouble("lease", text),
+            )
+        fence = self.election.fence if self.election is not None else None
+        self.pool = WriterPool(client, fence)
+        self.events = WriterPool(client, fence, workers=_EVENT_WORKERS, attempts=2)
+        self.writes = Writes(client, served, self.pool, events=self.events)
+        self.shell = Shell(engine, client, served, self.writes, observer)
+        self.feed = Feed(
+            client,
+            engine,
+            wake=lambda: self.loop.wake(),
+            listener=self.shell.heard,
+            trouble=observer.trouble,
+            options=settings.feed,
+        )
+        self.loop = SchedulingLoop(
+            engine, self.feed, self.shell, client.clock, allowed=lambda: self.leading, pace=settings.pace
+        )
+        self.shell.attach(self.loop)
+        self._clock = client.clock
+
+    @property
+    def leading(self) -> bool:
+        """Whether there is the right to act."""
+        return self.election is None or self.election.fence.open
+
+    @property
+    def deciding(self) -> bool:
+        """Whether it knows everything and may act."""
+        return self.feed.fed and self.leading
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Schedule until `stop` is set. Raises DeposedError, and ApiError where nodes or pods may not be read."""
+        log = self.observer.log
+        waits: dict[str, Coroutine[Any, Any, Any]] = {"feed": self.feed.run(self.served), "loop": self.loop.run()}
+        if self.election is not None:
+            waits["election"] = self.election.run()
+        tasks = {name: asyncio.create_task(work, name=name) for name, work in waits.items()}
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([stopped, *tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks.values():
+                if task.done():
+                    task.result()
+            if "election" in tasks and tasks["election"].done():
+                raise DeposedError("the lease is lost: somebody else leads, or it could not be renewed in time")
+            log.info("Stopping")
+            await _ended(tasks["loop"])
+            await self._finish()
+        finally:
+            stopped.cancel()
+            await _ended(tasks["loop"])
+            await _ended(tasks["feed"])
+            await self.shell.aclose()
+            await self.pool.aclose()
+            await self.events.aclose()
+            if "election" in tasks:
+                await _ended(tasks["election"])
+
+    async def _finish(self) -> None:
+        """Let what is under way end, for a while."""
+        self.observer.close(self.loop.time())
+        await self.shell.conditions_written(GRACE)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                await self.pool.drain()
+                await self.events.drain()
+
+    def _leads(self) -> None:
+        self.observer.log.info("Leading", lease=self.settings.election.name if self.settings.election else "")
+        self.loop.wake()
+
+    def checks(self, health: Health) -> None:
+        """What the endpoint says of its health."""
+        health.ready["informer-sync"] = lambda: None if self.feed.synced else "not synced"
+        health.live["scheduling-loop"] = self._stuck
+        if self.election is not None:
+            health.live["leaderElection"] = lambda: None
+
+    def _stuck(self) -> str | None:
+        idle = self._clock.monotonic() - self.loop.last_turn
+        return None if idle < STUCK else f"no turn for {idle:.0f} s"
+
+
+@asynccontextmanager
+async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
+    """A scheduler that is connected and has asked what is served; `Scheduler.run` it inside.
+
+    Raises ConfigError for a kubeconfig or address that cannot be used, and ClientError if the API server cannot be
+    reached or refuses.
+    """
+    connection = connect(settings.kubeconfig, settings.context, environment_of(settings))
+    log = Log(settings.verbosity, form=settings.log_format)
+    metrics = Metrics()
+    limits = Limits(qps=settings.qps, burst=settings.burst)
+    engine = Engine(settings.profiles, gates=settings.gates, timing=settings.timing, seed=settings.seed)
+    environment = environment_of(settings)
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(ApiClient(connection, limits=limits, environment=environment))
+        # Renewing the lease waits neither for the client's pace nor for a connection.
+        lease_client = await stack.enter_async_context(
+            ApiClient(connection, limits=Limits(qps=0.0, connections=4), environment=environment)
+        )
+        first = await stack.enter_async_context(
+            ApiClient(connection, limits=Limits(qps=0.0, attempts=_FIRST_ATTEMPTS), environment=environment)
+        )
+        served = await discover(first)
+        groups = served.readable("PodGroup")
+        sink = _Sink(metrics)
+        observer = Observer(
+            metrics=metrics,
+            sink=sink,
+            log=log,
+            controller=settings.scheduler_name,
+            instance=socket.gethostname(),
+            group_version=groups[0].api_version if groups else INTERNAL_VERSION,
+        )
+        observer.attach(engine)
+        found = Scheduler(settings, client, lease_client, served, observer, engine)
+        sink.writes, sink.pool = found.writes, found.events
+        if settings.serving is not None:
+            health = Health()
+            found.checks(health)
+            server = Server(settings.serving, metrics=metrics, health=health, authorize=DelegatedAuth(lease_client))
+            await server.start()
+            stack.push_async_callback(server.stop)
+            log.info("Serving", url=server.url)
+        for reason in served.unavailable:
+            observer.trouble("discovery", f"not read: {reason}")
+        log.info("Connected", server=connection.server, profiles=",".join(settings.profiles))
+        yield found
+
+
+async def run(settings: Settings, stop: asyncio.Event, *, begun: Callable[[Scheduler], None] = lambda _: None) -> None:
+    """Schedule until `stop` is set; `begun` is called when the API server has answered. Raises as the parts do."""
+    async with scheduler(settings) as found:
+        begun(found)
+        await found.run(stop)
+
+
+class _Sink:
+    """Takes event bodies; what cannot be written soon is dropped, and counted: events never hold up binding."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.writes: Writes | None = None
+        self.pool: WriterPool | None = None
+
+    def __call__(self, body: dict[str, object]) -> None:
+        if self.writes is None or self.pool is None or self.pool.pending >= _EVENTS_WAITING:
+            self._metrics.events_dropped.inc()
+            return
+        self.writes.write_event(body)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for it; what it raised was raised before."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, ClientError, Exception):
+        await task

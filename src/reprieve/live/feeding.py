@@ -1,0 +1,390 @@
+"""What the API server says, brought to the engine: informers, a queue of changes, and `apply`.
+
+Informers run all the time and only append to the queue; `apply` empties it into the engine. Whoever runs the engine
+calls it between cycles, so that a cycle sees one consistent picture.
+
+Terms: a *source* is one resource that a kind is read from. A kind may have two: native PodGroups and those of the
+coscheduling plugin; of two groups of one name the native one counts (api.md). *Synced* means that every source has
+delivered what was there at the start.
+
+Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
+`simulation.virtual.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides as a
+run from the beginning; later changes come in the order in which each watch told them. Pods and nodes are required;
+any other kind that is not served, or that we may not read, is left out with a warning and asked for again with every
+rediscovery, as is one that begins to be served later (an installed CRD).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from reprieve.api import objects as o
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.versions import COSCHEDULING_GROUP
+from reprieve.client.clock import Clock
+from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.errors import ApiError, ClientError
+from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
+from reprieve.client.reading import REQUIRED
+from reprieve.client.transport import ApiClient
+from reprieve.cluster.selecting import SELECTING_KINDS
+from reprieve.scheduling.engine import Engine
+from reprieve.simulation.virtual import in_order
+
+log = logging.getLogger("reprieve.live")
+
+KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = (
+    o.Pod,
+    o.Node,
+    o.Namespace,
+    o.PodGroup,
+    o.PodDisruptionBudget,
+    o.Service,
+    o.ReplicationController,
+    o.ReplicaSet,
+    o.StatefulSet,
+    o.PersistentVolume,
+    o.PersistentVolumeClaim,
+    o.StorageClass,
+    o.CSINode,
+    o.CSIDriver,
+    o.CSIStorageCapacity,
+    o.ResourceClaim,
+    o.ResourceSlice,
+    o.DeviceClass,
+)
+NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is told as deleted."""
+_REFUSED: Final = (401, 403)
+WATCH: Final = "watch"
+DISCOVERY: Final = "discovery"
+"""Where trouble was, in the observer's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    """Times in seconds."""
+
+    rediscover: float = 30.0
+    """How often to ask what is served: a CRD may have been installed."""
+    informers: InformerOptions = field(default_factory=InformerOptions)
+
+
+Listener = Callable[[Change[Any], Resource], None]
+"""Told of every change when it has been applied, with the resource it came from."""
+
+
+class _Source:
+    """One resource that is watched."""
+
+    __slots__ = ("informer", "kind", "refused", "resource", "task")
+
+    def __init__(self, kind: type[KubernetesObject], resource: Resource, informer: Informer[Any]) -> None:
+        self.kind = kind
+        self.resource = resource
+        self.informer = informer
+        self.task: asyncio.Task[None] | None = None
+        self.refused = False
+
+    @property
+    def ready(self) -> bool:
+        """It keeps nobody waiting."""
+        return self.informer.synced or self.refused
+
+
+class Feed:
+    """See the module docstring. `wake` is called when there is something to apply; `listener` hears of all of it."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        engine: Engine,
+        *,
+        wake: Callable[[], None] = lambda: None,
+        listener: Listener = lambda change, resource: None,
+        trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
+        options: FeedOptions = FeedOptions(),
+    ) -> None:
+        self._client = client
+        self._engine = engine
+        self._wake = wake
+        self._listener = listener
+        self._trouble = trouble
+        self._options = options
+        self._sources: dict[tuple[str, str], _Source] = {}
+        """By kind and API group."""
+        self._changes: deque[tuple[Change[Any], Resource]] = deque()
+        self._groups: dict[str, dict[bool, tuple[o.PodGroup, Resource]]] = {}
+        """PodGroups by key, then by whether they are the coscheduling plugin's."""
+        self._said: set[str] = set()
+        self._synced = asyncio.Event()
+        self._fed = False
+
+    # -- watching --------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything that was there at the start has arrived."""
+        return self._synced.is_set()
+
+    @property
+    def fed(self) -> bool:
+        """Whether the engine has been given it: from then on it may decide."""
+        return self._fed
+
+    @property
+    def pending(self) -> int:
+        """Changes that wait for `apply`."""
+        return len(self._changes)
+
+    async def run(self, served: Served) -> None:
+        """Watch until cancelled. Raises ApiError if nodes or pods may not be read or are not served."""
+        for kind in REQUIRED:
+            if not served.readable(kind.KIND):
+                server = self._client.connection.server
+                raise ApiError(404, "NotFound", f"{server}: serves no {kind.KIND}: is this a cluster?")
+        try:
+            self._watch_all(served)
+            rounds = self._client.clock.monotonic() + self._options.rediscover
+            while True:
+                await self._until(rounds)
+                if self._client.clock.monotonic() >= rounds:
+                    await self._rediscover()
+                    rounds = self._client.clock.monotonic() + self._options.rediscover
+        finally:
+            tasks = [source.task for source in self._sources.values() if source.task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until(self, when: float) -> None:
+        """Return at a monotonic time, or when a watch has ended, which is looked into."""
+        clock = self._client.clock
+        alarm = asyncio.create_task(clock.sleep(max(when - clock.monotonic(), 0.0)))
+        tasks = [source.task for source in self._sources.values() if source.task is not None and not source.refused]
+        try:
+            await asyncio.wait([alarm, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
+        for source in list(self._sources.values()):
+            if source.task is not None and source.task.done() and not source.refused:
+                self._ended(source)
+
+    def _ended(self, source: _Source) -> None:
+        """A watch ends only when it is refused from the start, or because of an error of ours."""
+        assert source.task is not None
+        error = source.task.exception()
+        if error is None:
+            return
+        if source.kind in REQUIRED or not isinstance(error, ApiError) or error.code not in _REFUSED:
+            raise error
+        source.refused = True
+        self._warn_once(f"{source.resource} not read: {error}")
+        self._check_synced()
+
+    async def _rediscover(self) -> None:
+        try:
+            served = await discover(self._client)
+        except ClientError as error:
+            self._trouble(DISCOVERY, str(error))
+            return
+        self._watch_all(served)
+        if not self._synced.is_set():
+            waiting = [str(source.resource) for source in self._sources.values() if not source.ready]
+            self._trouble(WATCH, f"still waiting for {', '.join(waiting)}")
+
+    def _watch_all(self, served: Served) -> None:
+        """Begin to watch what is served and not yet watched; forget what is not served any more."""
+        wanted: dict[tuple[str, str], tuple[type[KubernetesObject], Resource]] = {}
+        absent = []
+        for kind in KINDS_READ:
+            resources = served.readable(kind.KIND)
+            if not resources:
+                absent.append(kind.KIND)
+            for resource in resources:
+                wanted[kind.KIND, resource.group] = (kind, resource)
+        down = " ".join(served.unavailable)
+        for where, source in list(self._sources.items()):
+            found = wanted.get(where)
+            if found is None and source.kind not in REQUIRED and source.resource.api_version not in down:
+                self._stop(where, source)
+            elif found is not None and (found[1] != source.resource or source.refused):
+                self._start(where, *found, before=source)
+        for where, (kind, resource) in wanted.items():
+            if where not in self._sources:
+                self._start(where, kind, resource)
+        if absent:
+            self._warn_once(f"not served by this API server: {', '.join(absent)}")
+        self._check_synced()
+
+    def _start(
+        self,
+        where: tuple[str, str],
+        kind: type[KubernetesObject],
+        resource: Resource,
+        before: _Source | None = None,
+    ) -> None:
+        informer: Informer[Any] = Informer(
+            self._client,
+            resource,
+            kind,
+            lambda change: self._heard(change, resource),
+            fields=NOT_ENDED if kind is o.Pod else "",
+            options=self._options.informers,
+            on_synced=partial(self._arrived, before),
+            on_trouble=lambda text: self._trouble(WATCH, text),
+        )
+        source = self._sources[where] = _Source(kind, resource, informer)
+        if before is not None and before.task is not None:
+            before.task.cancel()
+        source.task = asyncio.create_task(informer.run(), name=f"watch {resource}")
+
+    def _stop(self, where: tuple[str, str], source: _Source) -> None:
+        """The resource is not served any more (its CRD is gone): so are its objects."""
+        del self._sources[where]
+        if source.task is not None:
+            source.task.cancel()
+        for item in list(source.informer.objects.values()):
+            self._heard(Change(ChangeKind.DELETED, item, item), source.resource)
+
+    def _arrived(self, before: _Source | None) -> None:
+        """A source is synced; what only its predecessor (another version of the resource) knew is gone."""
+        if before is not None:
+            where = (before.kind.KIND, before.resource.group)
+            now = self._sources[where].informer.objects
+            for key, item in before.informer.objects.items():
+                if key not in now:
+                    self._heard(Change(ChangeKind.DELETED, item, item), before.resource)
+        self._check_synced()
+
+    def _check_synced(self) -> None:
+        if not self._synced.is_set() and self._sources and all(source.ready for source in self._sources.values()):
+            self._synced.set()
+            self._wake()
+
+    def _heard(self, change: Change[Any], resource: Resource) -> None:
+        self._changes.append((change, resource))
+        if self._synced.is_set():
+            self._wake()
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._trouble(WATCH, text)
+
+    # -- feeding ---------------------------------------------------------------------------------------
+
+    def apply(self, now: float, *, seconds: float = float("inf"), clock: Clock | None = None) -> bool:
+        """Bring what has changed to the engine, for at most `seconds`; whether all of it is there now.
+
+        `now` is the engine's time (seconds since the epoch). Not to be called while a cycle runs.
+        """
+        if not self._synced.is_set():
+            return False
+        if not self._fed:
+            self._first_feed(now)
+        changes = self._changes
+        ends = clock.monotonic() + seconds if clock is not None else float("inf")
+        count = 0
+        while changes:
+            change, resource = changes.popleft()
+            self._tell(change, resource, now)
+            count += 1
+            if clock is not None and count % 16 == 0 and clock.monotonic() >= ends:
+                break
+        return not changes
+
+    def _first_feed(self, now: float) -> None:
+        """Everything there is, in order; what the queue holds is part of it."""
+        self._changes.clear()
+        found: list[tuple[KubernetesObject, float]] = []
+        where: dict[int, Resource] = {}
+        for source in self._sources.values():
+            for _, item in sorted(source.informer.objects.items()):
+                found.append((item, _created(item)))
+                where[id(item)] = source.resource
+        for item, _ in in_order(found):
+            self._tell(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
+        self._fed = True
+
+    def _tell(self, change: Change[Any], resource: Resource, now: float) -> None:
+        item = change.object
+        if isinstance(item, o.PodGroup):
+            self._tell_group(change, resource, now)
+            return
+        if change.kind is ChangeKind.DELETED:
+            self._gone(item, now)
+        else:
+            self._there(item, now)
+        self._listener(change, resource)
+
+    def _there(self, item: KubernetesObject, now: float) -> None:
+        engine = self._engine
+        if isinstance(item, o.Pod):
+            engine.set_pod(item, now)
+        elif isinstance(item, o.Node):
+            engine.set_node(item, now)
+        elif isinstance(item, o.PodDisruptionBudget):
+            engine.set_budget(item)
+        elif isinstance(item, o.Namespace):
+            engine.set_namespace(item, now)
+        elif isinstance(item, SELECTING_KINDS):
+            engine.set_selecting(item, now)
+        else:
+            engine.set_resource(item, now)
+
+    def _gone(self, item: KubernetesObject, now: float) -> None:
+        engine = self._engine
+        if isinstance(item, o.Pod):
+            engine.pod_gone(item.metadata.uid, now)
+        elif isinstance(item, o.Node):
+            engine.remove_node(item.name, now)
+        elif isinstance(item, o.PodDisruptionBudget):
+            engine.remove_budget(item.key)
+        elif isinstance(item, o.Namespace):
+            engine.remove_namespace(item.name, now)
+        elif isinstance(item, SELECTING_KINDS):
+            engine.remove_selecting(item.KIND, item.namespace, item.name, now)
+        else:
+            engine.remove_resource(item.KIND, item.namespace, item.name, now)
+
+    def _tell_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
+        """Of two groups of one name the native one counts, whichever came first."""
+        item, foreign = change.object, resource.group == COSCHEDULING_GROUP
+        there = self._groups.setdefault(item.key, {})
+        counted = next((there[which][0] for which in (False, True) if which in there), None)
+        if change.kind is ChangeKind.DELETED:
+            there.pop(foreign, None)
+        else:
+            there[foreign] = (item, resource)
+            if len(there) > 1:
+                self._warn_once(f"PodGroup {item.key} of {resource} is there natively too: that one counts")
+        best = next((there[which] for which in (False, True) if which in there), None)
+        if best is None:
+            del self._groups[item.key]
+            self._engine.remove_group(item.key, now)
+            self._listener(change, resource)
+        elif best[0] is not counted:
+            if counted is not None and counted.metadata.uid != best[0].metadata.uid:
+                self._engine.remove_group(item.key, now)
+                self._listener(Change(ChangeKind.DELETED, counted, counted), resource)
+                counted = None
+            kind = ChangeKind.ADDED if counted is None else ChangeKind.UPDATED
+            self._engine.set_group(best[0], now, created=_created(best[0]))
+            self._listener(Change(kind, best[0], counted), best[1])
+
+
+def _created(item: KubernetesObject) -> float:
+    stamp = item.metadata.creation_timestamp
+    return stamp.timestamp() if stamp is not None else 0.0
+
+
+def kinds_read() -> Iterable[str]:
+    """The kinds that the scheduler watches, for documentation and access rules."""
+    return (kind.KIND for kind in KINDS_READ)

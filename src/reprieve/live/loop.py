@@ -1,0 +1,227 @@
+"""The scheduling loop: changes in, cycles, decisions out to those who act on them.
+
+One task. It waits for something to do - a change, a finished call, the end of a backoff - and then, in turns: brings
+what has changed to the engine, runs cycles for at most `Pace.slice` seconds, and gives way to the event loop, so that
+leases are renewed and answers are read however much there is to decide.
+
+Invariants: the engine is touched by this loop alone, and never while a cycle runs: whoever wants to tell it something
+uses `tell`, which runs at the next turn. A decision is handed on before the next cycle begins. Nothing is decided
+before everything is known (`Feed.fed`) or without the right to act (`allowed`). While too many bindings are under way
+no cycle runs: deciding further ahead of a slow API server helps nobody. Nothing here waits by asking again and again.
+
+With plugins that block (`Plugin.blocking`: HTTP extenders, third parties') a cycle runs in a worker thread and the
+event loop goes on meanwhile (scheduling.md 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from reprieve.client.clock import Clock
+from reprieve.cluster.pods import PodRecord
+from reprieve.live.feeding import Feed
+from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.engine import Engine
+
+Told = Callable[[float], None]
+"""What to tell the engine; gets the engine's time."""
+
+LONGEST_WAIT: Final = 60.0
+
+
+class SteadyTime:
+    """The engine's time: seconds since the epoch that never go back, whatever happens to the machine's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset = clock.now().timestamp() - clock.monotonic()
+
+    def __call__(self) -> float:
+        """Now."""
+        return self._clock.monotonic() + self._offset
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Times in seconds."""
+
+    slice: float = 0.02
+    """For how long cycles run, or changes are applied, before others get their turn."""
+    look_around: float = 1.0
+    """How often to look after what no event tells: pods long behind a gate, series of events."""
+    bindings: int = 1000
+    """Bindings under way beyond which nothing more is decided."""
+
+
+class Acting(Protocol):
+    """Who acts on decisions."""
+
+    @property
+    def bindings_under_way(self) -> int:
+        """Bindings whose outcome is not known."""
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """Act on a decision: start what it asks for, without waiting."""
+
+    async def preempt(self, preemption: Preemption) -> None:
+        """Evict within the cycle (gate SchedulerAsyncPreemption off, preemption.md 7.6)."""
+
+    def unnominated(self, pods: Iterable[PodRecord]) -> None:
+        """Nominations that ended without a decision."""
+
+    def look_around(self, now: float) -> None:
+        """Called about once in `Pace.look_around`."""
+
+
+class SchedulingLoop:
+    """See the module docstring. `allowed` says whether there is the right to act now."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        feed: Feed,
+        acting: Acting,
+        clock: Clock,
+        *,
+        allowed: Callable[[], bool] = lambda: True,
+        pace: Pace = Pace(),
+        threaded: bool | None = None,
+    ) -> None:
+        self.engine = engine
+        self.time = SteadyTime(clock)
+        self._feed = feed
+        self._acting = acting
+        self._clock = clock
+        self._allowed = allowed
+        self._pace = pace
+        self._threaded = blocks(engine) if threaded is None else threaded
+        self._inbox: deque[Told] = deque()
+        self._due = asyncio.Event()
+        self.cycles = 0
+        self.last_turn = clock.monotonic()
+        """Monotonic time of the last turn: a loop that is stuck can be told by it."""
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self._due.set()
+
+    def tell(self, told: Told) -> None:
+        """Tell the engine something as soon as no cycle runs."""
+        self._inbox.append(told)
+        self._due.set()
+
+    async def told(self) -> None:
+        """Return when everything that `tell` was called with before has been told."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tell(lambda _: None if done.done() else done.set_result(None))
+        await done
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        looked = self._clock.monotonic()
+        while True:
+            self._due.clear()
+            busy = await self._turn()
+            now = self._clock.monotonic()
+            if now >= looked + self._pace.look_around:
+                looked = now
+                if self._feed.fed and self._allowed():
+                    self._acting.look_around(self.time())
+            if busy:
+                await asyncio.sleep(0)
+            else:
+                await self._wait(looked + self._pace.look_around)
+
+    async def _turn(self) -> bool:
+        """Apply what is new, then run some cycles; whether there is more to do at once."""
+        self.last_turn = self._clock.monotonic()
+        engine = self.engine
+        complete = self._absorb()
+        if not self._feed.fed or not self._allowed():
+            return not complete and self._feed.fed
+        if not complete:
+            return True
+        ends = time.perf_counter() + self._pace.slice
+        while self._acting.bindings_under_way < self._pace.bindings:
+            began = time.perf_counter()
+            if self._threaded:
+                if not self._ready():
+                    return False
+                at = self.time()
+                decision = await asyncio.get_running_loop().run_in_executor(None, engine.step, at)
+            else:
+                decision = engine.step(self.time())
+            ended = time.perf_counter()
+            if decision is None:
+                return False
+            self.cycles += 1
+            await self._act(decision, ended - began)
+            if self._threaded or ended >= ends:
+                return True
+        return False
+
+    def _ready(self) -> bool:
+        """Whether a cycle would find something to try: no thread is asked in vain."""
+        queue = self.engine.queue
+        queue.tick(self.time())
+        return queue.has_active
+
+    def _absorb(self) -> bool:
+        """Tell the engine what has been finished and what has changed; whether that is all."""
+        if not self._feed.fed and not self._feed.synced:
+            return False
+        complete = self._feed.apply(self.time(), seconds=self._pace.slice, clock=self._clock)
+        self._tell_all()
+        return complete
+
+    def _tell_all(self) -> None:
+        while self._inbox:
+            self._inbox.popleft()(self.time())
+        void = self.engine.take_unnominated()
+        if void and self._allowed():
+            self._acting.unnominated(void)
+
+    async def _act(self, decision: Decision, seconds: float) -> None:
+        self._acting.decided(decision, seconds=seconds, now=self.time())
+        preemption = decision.preemption
+        if preemption is not None and preemption.victims and not self.engine.gates.scheduler_async_preemption:
+            carried_out = asyncio.ensure_future(self._acting.preempt(preemption))
+            carried_out.add_done_callback(lambda _: self._due.set())
+            try:
+                while not carried_out.done():
+                    self._due.clear()
+                    self._tell_all()  # victims that are only reserved are given up meanwhile
+                    await self._due.wait()
+                carried_out.result()
+            finally:
+                carried_out.cancel()
+
+    async def _wait(self, look_around: float) -> None:
+        """Until something is due."""
+        ends = min(look_around, self._clock.monotonic() + LONGEST_WAIT)
+        if self._feed.fed and self._allowed() and self._acting.bindings_under_way < self._pace.bindings:
+            wakeup = self.engine.queue.next_wakeup()
+            if wakeup is not None:
+                ends = min(ends, self._clock.monotonic() + max(wakeup - self.time(), 0.0))
+        await _first(self._due.wait(), self._clock.sleep(max(ends - self._clock.monotonic(), 0.0)))
+
+
+def blocks(engine: Engine) -> bool:
+    """Whether a plugin of any profile may block: then cycles belong in a thread."""
+    return any(running.profile.blocking for running in engine.running.values())
+
+
+async def _first(*waits: Awaitable[object]) -> None:
+    """Return when the first of some waits is over."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
