@@ -94,7 +94,7 @@ def test_ports_and_probes_meet_what_the_scheduler_serves() -> None:
     assert one("Service")["spec"]["ports"][0]["targetPort"] in ports
     assert one("ServiceMonitor")["spec"]["endpoints"][0]["port"] == one("Service")["spec"]["ports"][0]["name"]
     for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
-        assert container()[probe]["httpGet"] == {"path": path, "port": "metrics"}
+        assert container()[probe]["httpGet"] == {"path": path, "port": "metrics", "scheme": "HTTPS"}
 
 
 def test_the_lease_it_may_renew_is_the_one_it_uses() -> None:

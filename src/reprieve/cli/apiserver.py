@@ -1,48 +1,63 @@
 """`reprieve apiserver`: the embedded control plane alone, for any scheduler and any Kubernetes client."""
 
 import os
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from reprieve.cli.outcome import note, reason_of, refuse, show
 
 if TYPE_CHECKING:
+    import asyncio
+
     from reprieve.controlplane.kubelet import KubeletOptions
-    from reprieve.controlplane.server.serving import ServeOptions
+    from reprieve.controlplane.server.serving import ServeOptions, Serving
 
 _MEMORY = ":memory:"
+T = TypeVar("T")
+
+
+DataDir = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR", help="Where the state is kept (default: the user's data directory); :memory: for none."
+    ),
+]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Where to write the kubeconfig (default: in the data directory)."),
+]
+ReadOnlyKubeconfig = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also write a kubeconfig that may read but not write.")
+]
+Nodes = Annotated[int, typer.Option(min=0, max=100_000, help="How many simulated nodes to make.")]
+NodesFile = Annotated[
+    list[str] | None, typer.Option("-f", "--nodes-file", metavar="FILE", help="Manifests of nodes to make.")
+]
+Kubelets = Annotated[bool, typer.Option(help="Simulate kubelets: bound pods start, run, end and stop.")]
+Controllers = Annotated[
+    str, typer.Option(metavar="LIST", help="Controllers to run: *, none, or names; -NAME leaves one out.")
+]
+Anonymous = Annotated[bool, typer.Option("--anonymous", help="Let requests without credentials see /version.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what is done to stderr.")]
 
 
 def command(
-    data_dir: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR", help="Where the state is kept (default: the user's data directory); :memory: for none."
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 6443,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Where to write the kubeconfig (default: in the data directory)."),
-    ] = None,
-    read_only_kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a kubeconfig that may read but not write.")
-    ] = None,
-    nodes: Annotated[int, typer.Option(min=0, max=100_000, help="How many simulated nodes to make.")] = 0,
-    nodes_file: Annotated[
-        list[str] | None, typer.Option("-f", "--nodes-file", metavar="FILE", help="Manifests of nodes to make.")
-    ] = None,
-    kubelets: Annotated[bool, typer.Option(help="Simulate kubelets: bound pods start, run, end and stop.")] = True,
-    controllers: Annotated[
-        str, typer.Option(metavar="LIST", help="Controllers to run: *, none, or names; -NAME leaves one out.")
-    ] = "*",
-    anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="Let requests without credentials see /version.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Log what the server does to stderr.")] = False,
+    data_dir: DataDir = None,
+    host: Host = "127.0.0.1",
+    port: Port = 6443,
+    kubeconfig: Kubeconfig = None,
+    read_only_kubeconfig: ReadOnlyKubeconfig = None,
+    nodes: Nodes = 0,
+    nodes_file: NodesFile = None,
+    kubelets: Kubelets = True,
+    controllers: Controllers = "*",
+    anonymous: Anonymous = False,
+    verbose: Verbose = False,
 ) -> None:
     """Serve a Kubernetes-compatible API on this machine until interrupted.
 
@@ -57,20 +72,22 @@ def command(
         kubeconfig=kubeconfig,
         anonymous=anonymous,
         controllers=controllers,
-        kubelets=_fleet(nodes, nodes_file or []) if kubelets or nodes or nodes_file else None,
+        kubelets=fleet(nodes, nodes_file or []) if kubelets or nodes or nodes_file else None,
     )
-    _log(verbose)
-    run(options, read_only_kubeconfig)
+    log_to_stderr(verbose)
+    run_serving(_serve(options, read_only_kubeconfig))
 
 
-def default_data_dir() -> Path:
-    """`$XDG_DATA_HOME/reprieve/apiserver`, by default under ~/.local/share."""
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(base) / "reprieve" / "apiserver"
+def default_data_dir(command: str = "apiserver") -> Path:
+    """`$XDG_DATA_HOME/reprieve/COMMAND`, by default under ~/.local/share. A relative XDG_DATA_HOME does not count."""
+    base = Path(os.environ.get("XDG_DATA_HOME") or "")
+    if not base.is_absolute():
+        base = Path.home() / ".local" / "share"
+    return base / "reprieve" / command
 
 
-def run(options: "ServeOptions", read_only_kubeconfig: Path | None) -> None:
-    """Serve until SIGINT or SIGTERM. What keeps the server from starting is one error with exit code 2."""
+def run_serving(main: Coroutine[Any, Any, T]) -> T:
+    """Run a program around a server and return what it returns; what keeps it from starting ends with exit code 2."""
     from reprieve.controlplane.errors import StatusError
     from reprieve.controlplane.storage.log import StorageError
 
@@ -80,7 +97,7 @@ def run(options: "ServeOptions", read_only_kubeconfig: Path | None) -> None:
         from asyncio import run as run_loop  # type: ignore[assignment]
     _collect_seldom()
     try:
-        run_loop(_serve(options, read_only_kubeconfig))
+        return run_loop(main)
     except (StorageError, StatusError, ValueError) as error:
         refuse(str(error))
     except OSError as error:
@@ -98,29 +115,42 @@ def _collect_seldom() -> None:
 
 
 async def _serve(options: "ServeOptions", read_only_kubeconfig: Path | None) -> None:
+    from reprieve.controlplane.server.serving import serving
+
+    stop = interrupted()
+    async with serving(options) as running:
+        announce(running, read_only_kubeconfig)
+        await stop.wait()
+        note("stopping")
+
+
+def interrupted() -> "asyncio.Event":
+    """An event that SIGINT and SIGTERM set from now on, instead of ending the process."""
     import asyncio
     import signal
-
-    from reprieve.controlplane.security import write_kubeconfig
-    from reprieve.controlplane.server.serving import serving
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with serving(options) as running:
-        if read_only_kubeconfig is not None:
-            write_kubeconfig(
-                read_only_kubeconfig, server=running.url, ca=running.ca, token=running.keys.reader_token, name="reader"
-            )
-        kept = "nothing is kept" if str(options.data_dir) == _MEMORY else f"state in {options.data_dir}"
-        note(f"serving on {running.url}, {kept}; Ctrl-C stops it")
-        show(f"export KUBECONFIG={running.kubeconfig.resolve()}\n")
-        await stop.wait()
-        note("stopping")
+    return stop
 
 
-def _fleet(nodes: int, files: list[str]) -> "KubeletOptions":
+def announce(running: "Serving", read_only_kubeconfig: Path | None) -> None:
+    """Say how to use kubectl, and write the second kubeconfig if one is wanted."""
+    from reprieve.controlplane.security import write_kubeconfig
+
+    if read_only_kubeconfig is not None:
+        write_kubeconfig(
+            read_only_kubeconfig, server=running.url, ca=running.ca, token=running.keys.reader_token, name="reader"
+        )
+    data_dir = running.options.data_dir
+    kept = "nothing is kept" if str(data_dir) == _MEMORY else f"state in {data_dir}"
+    note(f"serving on {running.url}, {kept}; Ctrl-C stops it")
+    show(f"export KUBECONFIG={running.kubeconfig.resolve()}\n")
+
+
+def fleet(nodes: int, files: list[str]) -> "KubeletOptions":
     """The simulated nodes: as many as asked for, and those of the manifests."""
     from reprieve.controlplane.kubelet import KubeletOptions
 
@@ -153,7 +183,8 @@ def _node_manifests(files: list[str]) -> list[dict[str, object]]:
     ]
 
 
-def _log(verbose: bool) -> None:
+def log_to_stderr(verbose: bool) -> None:
+    """Log to stderr: warnings, or everything."""
     import logging
     import sys
 

@@ -163,14 +163,14 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Serving:
-    """A listening server; ``url`` and ``kubeconfig`` tell how to reach it."""
+    """A listening server; ``url`` and ``kubeconfig`` tell how to reach it, ``directory`` is where its files are."""
 
     def __init__(self, control_plane: ControlPlane, options: ServeOptions, keys: Secrets, directory: Path) -> None:
         self.control_plane = control_plane
         self.options = options
         self.keys = keys
         self.ca: Path | None = None
-        self._directory = directory
+        self.directory = directory
         self._socket = _listen(options.host, options.port)
         self.port: int = self._socket.getsockname()[1]
         host = f"[{options.host}]" if ":" in options.host else options.host
@@ -194,7 +194,7 @@ class Serving:
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         if self.options.tls:
-            made = certificates(self._directory / "pki", (self.options.host, *self.options.extra_names))
+            made = certificates(self.directory / "pki", (self.options.host, *self.options.extra_names))
             self.ca = made.ca
             config.ssl_certfile, config.ssl_keyfile = str(made.certificate), str(made.key)
             config.load()

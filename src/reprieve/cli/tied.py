@@ -1,0 +1,12 @@
+"""`python -m reprieve.cli.tied ARGUMENTS`: the command `reprieve`, ending when its standard input does.
+
+For programs that start it and must not leave it behind (`live.supervising`).
+"""
+
+from reprieve.live.supervising import tie
+
+if __name__ == "__main__":
+    tie()
+    from reprieve.cli.main import main
+
+    main()

@@ -1,0 +1,107 @@
+"""`reprieve up`: a cluster on this machine, with everything that scheduling needs and the scheduler itself."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli import apiserver
+from reprieve.cli.outcome import CommandError, Exit, note
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reprieve.controlplane.features import Features
+    from reprieve.framework.gates import FeatureGates
+    from reprieve.live.local import LocalOptions
+
+
+def command(
+    data_dir: apiserver.DataDir = None,
+    host: apiserver.Host = "127.0.0.1",
+    port: apiserver.Port = 6443,
+    kubeconfig: apiserver.Kubeconfig = None,
+    read_only_kubeconfig: apiserver.ReadOnlyKubeconfig = None,
+    nodes: apiserver.Nodes = 0,
+    nodes_file: apiserver.NodesFile = None,
+    kubelets: apiserver.Kubelets = True,
+    controllers: apiserver.Controllers = "*",
+    anonymous: apiserver.Anonymous = False,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration for the scheduler.")
+    ] = None,
+    feature_gates: Annotated[
+        str,
+        typer.Option(
+            metavar="A=true,B=false", help="Feature gates of the scheduler, and of the API where it has them."
+        ),
+    ] = "",
+    metrics_port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Where the scheduler serves /metrics and health; 0 takes a free port."),
+    ] = 0,
+    verbose: apiserver.Verbose = False,
+) -> None:
+    """Run a cluster on this machine until interrupted: Kubernetes API, simulated nodes, controllers and scheduler.
+
+    Prints how to use kubectl once everything is ready. Ctrl-C or SIGTERM stops it; nothing acknowledged is lost.
+    """
+    from reprieve.cli.options import read_options
+    from reprieve.controlplane.server.serving import ServeOptions
+    from reprieve.live.local import LocalOptions
+
+    gates = read_options(config=config, feature_gates=feature_gates).gates
+    arguments = [f"--config={config}"] if config is not None else []
+    arguments += [f"--feature-gates={feature_gates}"] if feature_gates else []
+    arguments += ["-v"] if verbose else []
+    serve = ServeOptions(
+        data_dir=data_dir if data_dir is not None else apiserver.default_data_dir("up"),
+        host=host,
+        port=port,
+        kubeconfig=kubeconfig,
+        anonymous=anonymous,
+        controllers=controllers,
+        kubelets=apiserver.fleet(nodes, nodes_file or []) if kubelets or nodes or nodes_file else None,
+        features=features_of(gates),
+    )
+    apiserver.log_to_stderr(verbose)
+    options = LocalOptions(serve=serve, metrics_port=metrics_port, arguments=tuple(arguments), tell=note)
+    apiserver.run_serving(_run(options, read_only_kubeconfig))
+
+
+def features_of(gates: "FeatureGates") -> "Features":
+    """What the API server does without when these gates of the scheduler are off."""
+    from reprieve.controlplane.features import Features
+
+    return Features(
+        generic_workload=gates.generic_workload, pod_group_preemption_policy=gates.pod_group_preemption_policy
+    )
+
+
+async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> None:
+    """Run until interrupted; a scheduler that refuses to run ends everything, as it has said why."""
+    import asyncio
+
+    from reprieve.live.local import local_cluster
+    from reprieve.live.supervising import ChildRefusedError
+
+    async def cluster_runs() -> None:
+        async with local_cluster(options) as cluster:
+            apiserver.announce(cluster.server, read_only_kubeconfig)
+            note(f"the scheduler answers on {cluster.scheduler_url}")
+            await cluster.failed
+
+    running = asyncio.create_task(cluster_runs())
+    stop = asyncio.create_task(apiserver.interrupted().wait())
+    await asyncio.wait((stop, running), return_when=asyncio.FIRST_COMPLETED)
+    if not running.done():
+        note("stopping")
+        running.cancel()
+    stop.cancel()
+    try:
+        await running
+    except asyncio.CancelledError:
+        return
+    except ChildRefusedError as error:
+        raise CommandError(f"the scheduler {error}", Exit.BAD_INPUT) from None
+    except TimeoutError:
+        raise CommandError("the scheduler does not become ready", Exit.NOT_SO) from None
