@@ -2,9 +2,10 @@
 
 Terms: a class has a value and a preemption policy. System classes exist in every cluster.
 
-Invariant: an object that comes out has `priority` set, a pod also `preemption_policy`. A manifest that has a
-priority but no class keeps it, because that is what objects read from a cluster without their classes look
-like.
+Invariant: a pod that comes out has `priority` and `preemption_policy` set. A manifest that has a priority but no
+class keeps it, because that is what objects read from a cluster without their classes look like. A group with
+neither, where no class is the default, keeps none: so it is in clusters whose groups have no priorities yet, and it
+cannot be at odds with its pods' (preemption.md 8).
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class PriorityAdmission:
             if known is None and not isinstance(spec, PodSpec):
                 return spec  # a group without a policy of its own follows its members (preemption.md 2.2)
             return replace(spec, preemption_policy=known.policy if known else PREEMPT_LOWER)
+        if not isinstance(spec, PodSpec) and not name and self._default is None and not self._strict:
+            return spec
         resolved = self._find(name, path)
         if spec.priority is not None and spec.priority != resolved.value:
             raise FieldError(

@@ -16,13 +16,17 @@ from reprieve.cluster.pods import PodRecord
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """The part of a PodGroup's spec that scheduling reads (api.md). `min_count` is None for the `basic` policy."""
+    """The part of a PodGroup's spec that scheduling reads (api.md). `min_count` is None for the `basic` policy.
+
+    A priority that is not set counts as 0 (preemption.md 1), but there is nothing for pods to be at odds with.
+    """
 
     min_count: int | None
     disrupt_all: bool
     priority: int
     preemption_policy: str | None
     topology_key: str | None = None
+    has_priority: bool = True
 
 
 class GroupState:
@@ -76,4 +80,5 @@ def spec_of(group: objects.PodGroup) -> GroupSpec:
         priority=spec.priority or 0,
         preemption_policy=spec.preemption_policy or None,
         topology_key=topology[0].key if topology else None,
+        has_priority=spec.priority is not None,
     )

@@ -121,6 +121,12 @@ class Diagnoser:
         known.position = len(log.rows)
         return known.summary(len(alive))
 
+    def diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64]) -> Diagnosis:
+        """The outcome on these live rows alone, as if there were no others; nothing is kept."""
+        found = RowReasons(len(self._cluster.nodes))
+        self._look(state, rows, found, apart=self._looks_elsewhere(state))
+        return found.summary(len(rows))
+
     def why_not(self, state: CycleState, row: int, *, rules: bool = True) -> tuple[str, tuple[str, ...]]:
         """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does.
 

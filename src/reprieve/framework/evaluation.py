@@ -80,10 +80,17 @@ class Evaluator:
         self.passes = 0
         """How often all rows were evaluated; the bench reports it."""
 
+    @property
+    def shares(self) -> bool:
+        """Short cuts may be taken; off only to compare (the answers are the same)."""
+        return self._share
+
     # -- one attempt -------------------------------------------------------------------------------
 
-    def best_row(self, state: CycleState, ties: TieBreaker | None = None) -> int:
-        """The row the pod should go to, or NO_ROW.
+    def best_row(
+        self, state: CycleState, ties: TieBreaker | None = None, within: npt.NDArray[np.int64] | None = None
+    ) -> int:
+        """The row the pod should go to, or NO_ROW; `within` are the only rows it may go to (`int64[k]`, ascending).
 
         The nominated node is tried first; otherwise the highest score wins, ties go to the first node by name, or with
         a seed to a seeded choice (scheduling.md 2).  The pod's own nomination must have been lifted by the caller and
@@ -93,7 +100,8 @@ class Evaluator:
         keys = view.keys
         active = self.rules(state)
         nominated = state.nominated
-        if 0 <= nominated < len(keys) and keys[nominated] >= 0:
+        inside = nominated >= 0 and (within is None or bool((within == nominated).any()))
+        if inside and nominated < len(keys) and keys[nominated] >= 0:
             rows = np.array([nominated], dtype=np.int64)
             if not active or bool(self._cluster_mask(state, active, rows)[0]):
                 return nominated
@@ -101,11 +109,12 @@ class Evaluator:
         if not active and not cluster_scores and not view.static_scores and ties is None:
             if not len(keys):
                 return NO_ROW
-            row = int(keys.argmax())
+            row = int(keys.argmax()) if within is None else int(within[keys[within].argmax()])
             if keys[row] < 0:
                 return NO_ROW
-            return row if self._seed is None else self._seeded(keys // RANKS, state.pod)
-        feasible = np.flatnonzero(keys >= 0)
+            if self._seed is None:
+                return row
+        feasible = np.flatnonzero(keys >= 0) if within is None else within[keys[within] >= 0]
         if active and len(feasible):
             feasible = feasible[self._cluster_mask(state, active, feasible)]
         if not len(feasible):
@@ -183,8 +192,10 @@ class Evaluator:
         """The plugin that rejects the pod on one row, and its reasons; ("", ()) if none does."""
         return self._diagnoser.why_not(state, row)
 
-    def diagnose(self, state: CycleState) -> Diagnosis:
-        """Run every filter on every live row in order and say what rejected the pod where."""
+    def diagnose(self, state: CycleState, within: npt.NDArray[np.int64] | None = None) -> Diagnosis:
+        """Run every filter on every live row in order and say what rejected the pod where; only on rows `within`."""
+        if within is not None:
+            return self._diagnoser.diagnose_rows(state, within)
         return self._diagnoser.diagnose(state, self.identity(state.pod))
 
     def identity(self, pod: PodRecord) -> tuple[object, ...] | None:

@@ -242,27 +242,59 @@ class PostBindPlugin(Plugin):
         """Informational."""
 
 
-class PlacementGeneratePlugin(Plugin):
-    """Proposes the sets of nodes among which a group is placed (topology constraints)."""
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A set of nodes among which a whole group may be placed (KEP-5732). `rows`: int64[k], ascending, live, k >= 1."""
 
-    def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Mask] | None:
-        """`bool[rows]` per placement; None: no opinion."""
+    name: str
+    """What messages call it; of a topology constraint the value of the label."""
+    rows: npt.NDArray[np.int64]
+
+
+Assigned = Sequence[tuple[PodRecord, int]]
+"""(pod, row) of members that found a place, in scheduling order."""
+
+
+class PlacementGeneratePlugin(Plugin):
+    """Proposes the sets of nodes among which a group is placed (KEP-5732).
+
+    With several such plugins a placement is what one of each proposes in common.
+    """
+
+    def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Placement] | None:
+        """The placements, in the order in which ties between them are settled; None: any node will do.
+
+        Raises `PlacementError` where there cannot be a right answer.
+        """
         return None
+
+
+class PlacementError(Exception):
+    """What the cluster looks like leaves a group no right placement; its attempt ends with SchedulerError."""
 
 
 class PlacementScorePlugin(Plugin):
     """Ranks placements in which the group fits."""
 
-    def score_placement(self, cluster: ClusterState, group: GroupState, rows: Sequence[int]) -> int:
-        """Higher is better."""
+    def score_placement(
+        self, cluster: ClusterState, group: GroupState, placement: Placement, assigned: Assigned
+    ) -> int:
+        """Higher is better, 0..100 after `normalize_placements`. The assigned pods are not placed in this view."""
         raise NotImplementedError
+
+    def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
+        """NormalizePlacementScore over all placements in which the group fits: as many numbers, 0..100."""
+        return scores
 
 
 class PlacementFeasiblePlugin(Plugin):
     """Judges the progress of a group's placement after every pod."""
 
     def feasible(self, group: GroupState, *, scheduled: int, remaining: int) -> Status:
-        """SUCCESS: good as it is; WAIT: may become good; UNSCHEDULABLE: cannot any more, stop early."""
+        """SUCCESS: good as it is; WAIT: may become good; UNSCHEDULABLE: cannot any more, stop early.
+
+        More scheduled pods never make the answer worse: a placement without room for enough is not even tried.
+        """
         return SUCCESS
 
 
@@ -308,11 +340,23 @@ class PodGroupAttempt:
     group: GroupState
     pods: Sequence[PodRecord]
 
-    def run(self, ties: TieBreaker | None = None) -> "PodGroupAssignment":
+    placements: Sequence[Placement] | None = None
+    """Where the group may be placed, as a whole in one of them; None: anywhere."""
+
+    def run(self, ties: TieBreaker | None = None, within: Placement | None = None) -> "PodGroupAssignment":
         """Run the group's scheduling algorithm, without post filters, in the cluster's present view.
 
-        The view is left as it was.  `ties` decides between nodes of equal score before their names do.
+        The view is left as it was.  `ties` decides between nodes of equal score before their names do; `within` is the
+        only placement to use.
         """
+        raise NotImplementedError
+
+    def hopeful(self) -> Sequence[Placement]:
+        """Those of the placements that may have room for enough members in the present view; the others do not."""
+        raise NotImplementedError
+
+    def placement_scores(self, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
+        """The group's own preference, higher is better, among (placement, members' places, pods counted as gone)."""
         raise NotImplementedError
 
     @property

@@ -9,6 +9,8 @@ from reprieve.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
     PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     Plugin,
     PodGroupPostFilterPlugin,
     PostBindPlugin,
@@ -32,19 +34,29 @@ class Weighted:
     weight: int
 
 
+@dataclass(frozen=True, slots=True)
+class WeightedPlacement:
+    """A placement score plugin with its weight."""
+
+    plugin: PlacementScorePlugin
+    weight: int
+
+
 @dataclass(slots=True)
 class Profile:
     """Resolved plugins by extension point, in the order they run.
 
     `plugins` is every plugin once, in configured order; `score_weights` maps a score plugin's name to its weight (a
     score plugin without one does not score).  `disabled` holds (extension point class name, plugin name) pairs that a
-    configuration turned off at one point only.
+    configuration turned off at one point only.  `placement_weights` are those of placement scores; where none is given,
+    1.
     """
 
     name: str
     plugins: Sequence[Plugin]
     score_weights: dict[str, int] = field(default_factory=dict)
     disabled: frozenset[tuple[str, str]] = frozenset()
+    placement_weights: dict[str, int] = field(default_factory=dict)
     filters: list[FilterPlugin] = field(init=False)
     scores: list[Weighted] = field(init=False)
     static_filters: list[FilterPlugin] = field(init=False)
@@ -90,6 +102,16 @@ class Profile:
     def group_post_filters(self) -> list[PodGroupPostFilterPlugin]:
         """PodGroupPostFilter plugins in order."""
         return self.at(PodGroupPostFilterPlugin)
+
+    @property
+    def placement_generators(self) -> list[PlacementGeneratePlugin]:
+        """PlacementGenerate plugins in order."""
+        return self.at(PlacementGeneratePlugin)
+
+    @property
+    def placement_scores(self) -> list[WeightedPlacement]:
+        """PlacementScore plugins with their weights."""
+        return [WeightedPlacement(p, self.placement_weights.get(p.name, 1)) for p in self.at(PlacementScorePlugin)]
 
     @property
     def placement_feasible(self) -> list[PlacementFeasiblePlugin]:

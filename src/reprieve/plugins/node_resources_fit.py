@@ -1,11 +1,17 @@
-"""NodeResourcesFit: enough of every resource is free; scored by how much would be used or stay free."""
+"""NodeResourcesFit: enough of every resource is free; scored by how much would be used or stay free.
+
+Nodes are scored by the configured strategy, placements of a group always by how much of all their nodes together would
+be used: the fullest first (KEP-5732).
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from reprieve.api.requests import is_extended_resource
+from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import (
     EPHEMERAL_STORAGE,
@@ -19,10 +25,14 @@ from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import (
+    MAX_NODE_SCORE,
+    Assigned,
     Codes,
     CycleState,
     FilterPlugin,
     Mask,
+    Placement,
+    PlacementScorePlugin,
     Rows,
     Scope,
     ScorePlugin,
@@ -36,7 +46,7 @@ CPU_AND_MEMORY = (("cpu", 1), ("memory", 1))
 _SCORED = {"cpu": SCORING_CPU, "memory": SCORING_MEMORY}
 
 
-class NodeResourcesFit(FilterPlugin, ScorePlugin):
+class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
     """Requests against what the node has left. Default weight 1, strategy LeastAllocated over cpu and memory.
 
     `resources` are (name, weight) pairs of the strategy; cpu and memory are counted by the scoring columns (containers
@@ -128,6 +138,29 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             scored.append((weight, used, nodes.allocatable[column, :n][rows]))
         return self._strategy.mean(scored, row_count(state.cluster, rows))
 
+    def score_placement(
+        self, cluster: ClusterState, _group: GroupState, placement: Placement, assigned: Assigned
+    ) -> int:
+        """Weighted mean over the strategy's resources of what would be used in the whole placement, in percent."""
+        nodes, table = cluster.nodes, cluster.resources
+        total = weights = 0
+        for name, weight in self._resources:
+            column = _SCORED.get(name, -1)
+            scalar = column < 0
+            if scalar:
+                column = table.column(name)
+                if column >= len(nodes.allocatable):
+                    continue  # no node has any
+            wanted = sum(int(pod.signature.delta[column]) for pod, _ in assigned if column < len(pod.signature.delta))
+            if scalar and not wanted and column != EPHEMERAL_STORAGE:
+                continue
+            have = _sum(nodes.allocatable[column, placement.rows])
+            if have > 0:
+                used = _sum(nodes.used[column, placement.rows]) + wanted
+                total += weight * (min(used, have) * MAX_NODE_SCORE // have)
+                weights += weight
+        return total // weights if weights else 0
+
     def events(self) -> Hints:
         """Room was freed that the pod wants, or a node is large enough for it."""
         return {
@@ -136,6 +169,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             EventKind.NODE_ADDED: _large_enough,
             EventKind.NODE_CHANGED: _large_enough,
         }
+
+
+def _sum(amounts: npt.NDArray[np.int64]) -> int:
+    """The exact sum, however many large amounts there are."""
+    return (int((amounts >> 32).sum()) << 32) + int((amounts & 0xFFFFFFFF).sum())
 
 
 def _freed_what_is_wanted(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
-from reprieve.framework.plugin import CycleState, TieBreaker
+from reprieve.framework.plugin import CycleState, Mask, Placement, TieBreaker
 from reprieve.framework.profile import Profile
-from reprieve.preemption.order import reprieve_order
+from reprieve.preemption.order import Ranking
 from reprieve.preemption.room import only_resources
 from reprieve.preemption.units import PreemptionUnit
 
@@ -47,9 +47,13 @@ def sparing_guide(
     evaluator: Evaluator,
     pods: Sequence[PodRecord],
     priority: int,
-    units: Sequence[PreemptionUnit],
+    ranking: Ranking,
+    within: Placement | None = None,
 ) -> SparingGuide | None:
-    """The guide for a group of identical pods, in a view where all the units are displaced; None if there is none."""
+    """The guide for a group of identical pods, in a view where all the units are displaced; None if there is none.
+
+    `within`: the only nodes the group may use.
+    """
     first = evaluator.identity(pods[0])
     if first is None or any(evaluator.identity(pod) != first for pod in pods):
         return None
@@ -57,22 +61,25 @@ def sparing_guide(
     if not only_resources(profile, [state, *(CycleState(cluster, pod) for pod in pods[1:])]):
         return None
     wanted = [(column, amount) for column, amount in pods[0].signature.requests]
-    left = _left(cluster, evaluator, state, [column for column, _ in wanted], priority)
+    usable = evaluator.view(state).static_mask
+    if within is not None:
+        inside = np.zeros(len(usable), dtype=np.bool_)
+        inside[within.rows] = True
+        usable = usable & inside
+    left = _left(cluster, usable, [column for column, _ in wanted], priority)
     room = [column.tolist() for column in left]
     holds = np.min([column // amount for column, (_, amount) in zip(left, wanted, strict=True)], axis=0)
     spare = holds.tolist()
     surplus = sum(spare) - len(pods)
     if surplus <= 0:
         return None
-    for unit in reprieve_order(cluster, units):
-        surplus = _keep(unit, room, spare, wanted, surplus)
+    for index in ranking.order if within is None else ranking.on(within.rows.tolist()):
+        surplus = _keep(ranking.ordered[index], room, spare, wanted, surplus)
     return SparingGuide(np.array(spare, dtype=np.int64))
 
 
-def _left(
-    cluster: ClusterState, evaluator: Evaluator, state: CycleState, columns: Sequence[int], priority: int
-) -> npt.NDArray[np.int64]:
-    """`int64[columns, rows]`: what is free for the group; nothing on nodes it may not use."""
+def _left(cluster: ClusterState, usable: Mask, columns: Sequence[int], priority: int) -> npt.NDArray[np.int64]:
+    """`int64[columns, rows]`: what is free for the group; nothing on nodes that are not `usable` (`bool[rows]`)."""
     nodes = cluster.nodes
     n = len(nodes)
     left = nodes.allocatable[columns, :n] - nodes.used[columns, :n]
@@ -80,7 +87,6 @@ def _left(
         for pod in there.values():
             if pod.row < 0 and pod.priority >= priority:
                 left[:, row] -= pod.signature.delta[columns]
-    usable = evaluator.view(state).static_mask
     result: npt.NDArray[np.int64] = np.where(usable, np.maximum(left, 0), 0)
     return result
 

@@ -1,6 +1,6 @@
 """The order in which units are judged (preemption.md 3.4, 5, 6)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from reprieve.cluster.budgets import violating
 from reprieve.cluster.state import ClusterState
@@ -19,7 +19,20 @@ def by_importance(
     return ordered, violations, sorted(range(len(ordered)), key=lambda i: not violations[i])
 
 
-def reprieve_order(cluster: ClusterState, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
-    """The units in the order in which they are tried."""
-    ordered, _, order = by_importance(cluster, units)
-    return [ordered[index] for index in order]
+class Ranking:
+    """Units by importance, worked out once for everything that is judged in one view.
+
+    `ordered` and `violations` are by importance; `order` holds indices into them as they are tried.
+    """
+
+    def __init__(self, cluster: ClusterState, units: Sequence[PreemptionUnit]) -> None:
+        self.ordered, self.violations, self.order = by_importance(cluster, units)
+        self._turns: dict[int, list[int]] = {}
+        for turn, index in enumerate(self.order):
+            for row in set(self.ordered[index].rows):
+                self._turns.setdefault(row, []).append(turn)
+
+    def on(self, rows: Iterable[int]) -> list[int]:
+        """Indices of the units with a pod on any of the rows, as they are tried."""
+        turns = {turn for row in rows for turn in self._turns.get(row, ())}
+        return [self.order[turn] for turn in sorted(turns)]

@@ -6,7 +6,7 @@ assigned pod still passes every filter on its row, in scheduling order, each see
 none after.  A unit comes back whole or not at all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
@@ -14,11 +14,51 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, FilterPlugin
 from reprieve.framework.profile import Profile
-from reprieve.preemption.order import by_importance
+from reprieve.preemption.order import Ranking, by_importance
 from reprieve.preemption.outcome import Reason, Verdict
 from reprieve.preemption.room import RESOURCES_PLUGIN, Room, only_resources
 from reprieve.preemption.standing import StandingRules
 from reprieve.preemption.units import PreemptionUnit
+
+
+def reasons_to_go(
+    cluster: ClusterState,
+    profile: Profile,
+    evaluator: Evaluator,
+    ranking: Ranking,
+    assigned: Sequence[tuple[PodRecord, int]],
+    priority: int,
+    *,
+    plain: bool = False,
+) -> dict[int, Reason]:
+    """Decide every unit of a ranking: index -> why it has to go, for those that have to.
+
+    `plain` forces the path that asks the filters, which is also taken whenever more than resources is in play.
+    Afterwards the spared units' room is taken in the trial on the plain path only; callers leave the trial anyway.
+    """
+    states = [CycleState(cluster, pod) for pod, _ in assigned]
+    ordered, order = ranking.ordered, ranking.order
+    if not plain and only_resources(profile, states):
+        # A unit with no pod on an assigned row takes nobody's room.
+        room = Room.after(cluster, assigned, priority=priority)
+        order = ranking.on(room.left)
+        reasons = _by_numbers(cluster, ordered, order, assigned, room)
+    else:
+        rules = None if plain else StandingRules.counted(cluster, evaluator, states, assigned)
+        if rules is not None:
+            reasons = _by_rules(cluster, evaluator, ordered, order, states, assigned, rules)
+        else:
+            everywhere = bool(profile.cluster_filters)
+            reasons = _by_filters(cluster, evaluator, ordered, order, states, assigned, everywhere=everywhere)
+    return {index: reason for index in order if (reason := reasons[index]) is not None}
+
+
+def verdicts_of(ranking: Ranking, reasons: Mapping[int, Reason]) -> tuple[Verdict, ...]:
+    """The verdict on every unit, in importance order."""
+    return tuple(
+        Verdict(unit, violates, reasons.get(index))
+        for index, (unit, violates) in enumerate(zip(ranking.ordered, ranking.violations, strict=True))
+    )
 
 
 def judge(
@@ -31,23 +71,9 @@ def judge(
     *,
     plain: bool = False,
 ) -> tuple[Verdict, ...]:
-    """Decide every unit; the verdicts come back in importance order.
-
-    `plain` forces the path that asks the filters, which is also taken whenever more than resources is in play.
-    Afterwards the spared units' room is taken in the trial on the plain path only; callers leave the trial anyway.
-    """
-    states = [CycleState(cluster, pod) for pod, _ in assigned]
-    if not plain and only_resources(profile, states):
-        room = Room.after(cluster, assigned, priority=priority)
-        return judge_by_numbers(cluster, units, assigned, room)
-    ordered, violations, order = by_importance(cluster, units)
-    rules = None if plain else StandingRules.counted(cluster, evaluator, states, assigned)
-    if rules is not None:
-        reasons = _by_rules(cluster, evaluator, ordered, order, states, assigned, rules)
-    else:
-        everywhere = bool(profile.cluster_filters)
-        reasons = _by_filters(cluster, evaluator, ordered, order, states, assigned, everywhere=everywhere)
-    return _verdicts(ordered, violations, reasons)
+    """Decide every unit; the verdicts come back in importance order. See `reasons_to_go`."""
+    ranking = Ranking(cluster, units)
+    return verdicts_of(ranking, reasons_to_go(cluster, profile, evaluator, ranking, assigned, priority, plain=plain))
 
 
 def judge_by_numbers(

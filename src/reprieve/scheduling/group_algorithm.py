@@ -12,7 +12,7 @@ from reprieve.cluster.pods import PodRecord, queue_order
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.evaluation import Evaluator
-from reprieve.framework.plugin import CycleState, TieBreaker
+from reprieve.framework.plugin import CycleState, Placement, TieBreaker
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 
@@ -27,6 +27,8 @@ class GroupPlacement:
     status: Status = SUCCESS
     """SUCCESS: enough members have a place."""
     rejected_by: set[str] = field(default_factory=set)
+    why: str = ""
+    """What to say of the group where no placement of several works."""
 
     @property
     def feasible(self) -> bool:
@@ -53,13 +55,15 @@ def place_group(
     *,
     diagnose: bool = True,
     ties: TieBreaker | None = None,
+    within: Placement | None = None,
 ) -> GroupPlacement:
     """Find a place for every pod of the group, in the cluster's present view, which is left as it was.
 
     `nominated` gives the rows members were nominated to, by UID; their nominations have been lifted in this view.
-    Without `diagnose` nobody is going to ask why a member failed.
+    Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may be used.
     """
     result = GroupPlacement()
+    rows = within.rows if within is not None else None
     before = group.scheduled
     hopeless: dict[tuple[object, ...], Diagnosis | None] = {}
     remaining = len(pods)
@@ -73,24 +77,24 @@ def place_group(
                 if known is not None:
                     result.failed[pod.uid] = known
             else:
-                row = evaluator.best_row(state, ties)
+                row = evaluator.best_row(state, ties, rows)
                 if row >= 0:
                     cluster.place(pod, row)
                     if ties is not None:
                         ties.took(row)
                     result.placed.append((pod, row))
                     continue
-                diagnosis = evaluator.diagnose(state) if diagnose else None
+                diagnosis = evaluator.diagnose(state, rows) if diagnose else None
                 if identical is not None:
                     hopeless[identical] = diagnosis
                 if diagnosis is not None:
                     result.failed[pod.uid] = diagnosis
                     result.rejected_by |= diagnosis.plugins
-            status = _progress(profile, group, before + len(result.placed), remaining)
+            status = progress(profile, group, before + len(result.placed), remaining)
             if status.code is Code.UNSCHEDULABLE:
                 _fail_identical(cluster, evaluator, pods[len(pods) - remaining :], hopeless, result)
                 break
-    result.status = _progress(profile, group, before + len(result.placed), 0)
+    result.status = progress(profile, group, before + len(result.placed), 0)
     if not result.status.ok:
         result.rejected_by.add(result.status.plugin)
     return result
@@ -113,7 +117,8 @@ def _fail_identical(
             result.failed[pod.uid] = known
 
 
-def _progress(profile: Profile, group: GroupState, scheduled: int, remaining: int) -> Status:
+def progress(profile: Profile, group: GroupState, scheduled: int, remaining: int) -> Status:
+    """What the PlacementFeasible plugins say: the first UNSCHEDULABLE, else the last that is not a SUCCESS."""
     status = SUCCESS
     for plugin in profile.placement_feasible:
         answer = plugin.feasible(group, scheduled=scheduled, remaining=remaining)

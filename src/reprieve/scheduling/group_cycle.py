@@ -1,10 +1,19 @@
 """The pod-group cycle: all or nothing, in one consistent view (scheduling.md 3, preemption.md 4)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.plugin import PodGroupAssignment, PodGroupAttempt, PostFilterResult, TieBreaker
+from reprieve.framework.plugin import (
+    Assigned,
+    Placement,
+    PlacementError,
+    PodGroupAssignment,
+    PodGroupAttempt,
+    PostFilterResult,
+    TieBreaker,
+)
 from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, Preemption
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
@@ -19,6 +28,7 @@ from reprieve.scheduling.decision import (
     Result,
 )
 from reprieve.scheduling.group_algorithm import GroupPlacement, place_group, scheduling_order
+from reprieve.scheduling.group_placements import hopeful, place_in_one, placement_scores, proposed
 from reprieve.scheduling.running import RunningProfile
 
 _POST_FILTER_OF_MEMBERS = f"preemption: {GROUP_MEMBER}"
@@ -33,30 +43,45 @@ class _Attempt(PodGroupAttempt):
         group: GroupState,
         pods: Sequence[PodRecord],
         nominated: dict[str, int],
+        placements: Sequence[Placement] | None,
         placed: int,
         under_way: bool,
     ) -> None:
         self.cluster = running.cluster
         self.group = group
         self.pods = pods
+        self.placements = placements
         self.preemption_under_way = under_way
         self._running = running
         self._nominated = nominated
         self._placed = placed
 
-    def run(self, ties: TieBreaker | None = None) -> PodGroupAssignment:
-        """See `PodGroupAttempt.run`."""
-        found = place_group(
-            self.cluster,
-            self._running.profile,
-            self._running.evaluator,
-            self.group,
-            self.pods,
-            self._nominated,
-            diagnose=False,
-            ties=ties,
-        )
+    def run(self, ties: TieBreaker | None = None, within: Placement | None = None) -> PodGroupAssignment:
+        """See `PodGroupAttempt.run`. With placements and none given, the one that scores best."""
+        running, nominated = self._running, self._nominated
+        if within is None and self.placements is not None:
+            found = place_in_one(running, self.group, self.pods, nominated, self.placements)
+        else:
+            found = place_group(
+                self.cluster,
+                running.profile,
+                running.evaluator,
+                self.group,
+                self.pods,
+                nominated,
+                diagnose=False,
+                ties=ties,
+                within=within,
+            )
         return PodGroupAssignment(tuple(found.placed), found.feasible, {})
+
+    def hopeful(self) -> Sequence[Placement]:
+        """See `PodGroupAttempt.hopeful`."""
+        return hopeful(self._running, self.group, self.pods, self.placements or ())
+
+    def placement_scores(self, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
+        """See `PodGroupAttempt.placement_scores`."""
+        return placement_scores(self._running, self.group, found)
 
     @property
     def placed_without_help(self) -> int:
@@ -72,7 +97,8 @@ class _Attempt(PodGroupAttempt):
 def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
     """None, or why the members cannot be one group: mixed schedulers, priorities or policies (preemption.md 8).
 
-    A lone member cannot be at odds with others: the group's priority counts for it.  `group_policy` says that the
+    A lone member cannot be at odds with others: the group's priority counts for it.  A group without a priority has
+    nothing to compare.  `group_policy` says that the
     group's own preemptionPolicy counts where it is set; members may then differ in theirs.
     """
     spec = group.spec
@@ -83,7 +109,7 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
                 "all pods in a single pod group should have the same .spec.schedulerName set, "
                 f'got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
             )
-    if spec is not None and group.existing > 1:
+    if spec is not None and spec.has_priority and group.existing > 1:
         for pod in pods:
             if pod.priority != spec.priority:
                 return (
@@ -111,21 +137,27 @@ def schedule_group(
     cluster = running.cluster
     pods = scheduling_order(members)
     error = divergence(group, pods, group_policy=running.gates.pod_group_preemption_policy)
-    if error is None and group.spec is not None and group.spec.topology_key is not None:
-        error = f'schedulingConstraints.topology (key "{group.spec.topology_key}") is not supported yet'
     if error is not None:
         return failed_group(key, group, pods, error)
+    try:
+        placements = proposed(running, group)
+    except PlacementError as why:
+        names = frozenset(plugin.name for plugin in running.profile.placement_generators)
+        return replace(failed_group(key, group, pods, str(why)), rejected_by=names)
     nominated = {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}
     first_attempt = group.scheduled == 0
     with cluster.trial():
         for pod in pods:
             cluster.clear_nomination(pod)
-        found = place_group(cluster, running.profile, running.evaluator, group, pods, nominated)
+        if placements is None:
+            found = place_group(cluster, running.profile, running.evaluator, group, pods, nominated)
+        else:
+            found = place_in_one(running, group, pods, nominated, placements)
         complete = len(found.placed) == len(pods)
         bind_first = first_attempt or not group.is_gang
         if found.feasible and (complete or bind_first):
             return _bind(running, key, group, pods, found, retry_now=not complete)
-        attempt = _Attempt(running, group, pods, nominated, len(found.placed), under_way)
+        attempt = _Attempt(running, group, pods, nominated, placements, len(found.placed), under_way)
         outcome, texts = _post_filters(running, attempt)
     if outcome is not None and isinstance(outcome.proposal, Preemption):
         return _wait(running, key, group, pods, found, outcome.proposal)
@@ -210,7 +242,7 @@ def _reject(
 ) -> Decision:
     # Tried again while its victims still leave, a group is still waiting for them (observability.md, "Conditions").
     waits = texts and texts[-1] == TERMINATING
-    message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([GROUP_UNSCHEDULABLE, *texts])
+    message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([found.why or GROUP_UNSCHEDULABLE, *texts])
     return Decision(
         key=key,
         result=Result.UNSCHEDULABLE,

@@ -7,6 +7,7 @@ Order and score weights are kube-scheduler's (scheduling.md 5).  A configuration
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.framework.configuration import (
     ConfigurationError,
@@ -24,9 +25,11 @@ from reprieve.plugins.image_locality import ImageLocality
 from reprieve.plugins.node_name import NodeName
 from reprieve.plugins.node_ports import NodePorts
 from reprieve.plugins.node_unschedulable import NodeUnschedulable
+from reprieve.plugins.pod_group_pods_count import PodGroupPodsCount
 from reprieve.plugins.priority_sort import PrioritySort
 from reprieve.plugins.scheduling_gates import SchedulingGates
 from reprieve.plugins.taint_toleration import TaintToleration
+from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.scheduling.plugin_args import (
     Args,
     default_preemption,
@@ -62,6 +65,8 @@ REGISTRY: dict[str, Factory] = {
     "PodTopologySpread": pod_topology_spread,
     "InterPodAffinity": inter_pod_affinity,
     "GangScheduling": _plain(GangScheduling),
+    "TopologyPlacement": _plain(TopologyPlacement),
+    "PodGroupPodsCount": _plain(PodGroupPodsCount),
     "DefaultPreemption": default_preemption,
     "NodeResourcesBalancedAllocation": node_resources_balanced,
     "ImageLocality": _plain(ImageLocality),
@@ -74,14 +79,15 @@ LATER = frozenset(
         "DynamicResources",
         "NodeDeclaredFeatures",
         "NodeVolumeLimits",
-        "PodGroupPodsCount",
-        "TopologyPlacement",
         "VolumeBinding",
         "VolumeRestrictions",
         "VolumeZone",
     }
 )
 """Upstream's plugins that are not here yet: they may be disabled or given args, and pods that need them are refused."""
+
+_ALSO_CALLED = {"TopologyPlacementGenerator": "TopologyPlacement"}
+"""Names by which configuration files written for kube-scheduler call plugins of ours."""
 
 DEFAULT_WEIGHTS = {
     "TaintToleration": 3,
@@ -134,8 +140,10 @@ def profiles_of(configuration: SchedulerConfiguration, gates: FeatureGates) -> t
 
 
 def _profile(configuration: ProfileConfiguration, gates: FeatureGates, path: str) -> Profile:
+    configuration = _by_our_names(configuration)
     plugins = configuration.plugins
     names, weights = _multi_point(plugins, f"{path}.plugins.multiPoint")
+    placement_weights = {ref.name: ref.weight or 1 for ref in plugins.multi_point.enabled}
     disabled: set[tuple[str, str]] = set()
     for point, chosen in plugins.points():
         where = f"{path}.plugins.{point}"
@@ -154,9 +162,26 @@ def _profile(configuration: ProfileConfiguration, gates: FeatureGates, path: str
             disabled.discard((kind, ref.name))
             if point == "score":
                 weights[ref.name] = ref.weight or DEFAULT_WEIGHTS.get(ref.name, 1)
+            elif point == "placementScore":
+                placement_weights[ref.name] = ref.weight or 1
     args = _args(configuration, path)
     built = [_build(name, gates, *args.get(name, ({}, ""))) for name in names]
-    return Profile(configuration.scheduler_name, built, weights, frozenset(disabled))
+    return Profile(configuration.scheduler_name, built, weights, frozenset(disabled), placement_weights)
+
+
+def _by_our_names(configuration: ProfileConfiguration) -> ProfileConfiguration:
+    """The same with plugins called as they are called here."""
+
+    def renamed(chosen: PluginSet) -> PluginSet:
+        return PluginSet(
+            enabled=tuple(replace(ref, name=_ALSO_CALLED.get(ref.name, ref.name)) for ref in chosen.enabled),
+            disabled=tuple(replace(entry, name=_ALSO_CALLED.get(entry.name, entry.name)) for entry in chosen.disabled),
+        )
+
+    plugins = configuration.plugins
+    points = {field: renamed(getattr(plugins, field)) for field in plugins.__struct_fields__}
+    config = tuple(replace(c, name=_ALSO_CALLED.get(c.name, c.name)) for c in configuration.plugin_config)
+    return replace(configuration, plugins=Plugins(**points), plugin_config=config)
 
 
 def _multi_point(plugins: Plugins, where: str) -> tuple[list[str], dict[str, int]]:

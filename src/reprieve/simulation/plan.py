@@ -59,7 +59,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     scenarios = read_scenarios(manifests)
     everything = manifests.all()
     for loaded in everything:
-        refuse_unsupported(loaded.object, loaded.origin, options.gates)
+        refuse_unsupported(loaded.object, loaded.origin)
     engine = Engine(
         {profile.name: profile for profile in options.profiles},
         gates=options.gates,
@@ -77,19 +77,19 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     asked = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
     if scenarios:
         for scenario in scenarios:
-            _play(scenario, world, asked, options.gates)
+            _play(scenario, world, asked)
     else:
         world.settle()
     warnings = [f"{count} × {kind}: not read" for kind, count in sorted(manifests.unknown_kinds.items())]
     return _answer(world, asked, running, warnings, time.perf_counter() - began)
 
 
-def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord], gates: FeatureGates) -> None:
+def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]) -> None:
     """Run the steps of one scenario; a last step that waits for nothing is followed by settling."""
     world.drain()
     for step in scenario.steps:
         for turn, item in enumerate(step.create):
-            refuse_unsupported(item, scenario.origin, gates)
+            refuse_unsupported(item, scenario.origin)
             if isinstance(item, objects.Pod) and world.runs(_key(item)):
                 path = f"{step.path}.create[{turn}].metadata.name"
                 raise InputError(scenario.origin, f"Pod {_key(item)} already exists at that time", path=path)
@@ -132,15 +132,10 @@ def _start(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> float:
     return latest + 1.0
 
 
-def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:
+def refuse_unsupported(item: objects.KubernetesObject, origin: Origin) -> None:
     """Raise InputError where a rule is in play that no plugin decides yet: never a wrong answer instead."""
     path = None
-    if isinstance(item, objects.PodGroup):
-        constraints = item.spec.scheduling_constraints
-        wanted = gates.generic_workload and gates.topology_aware_workload_scheduling
-        if wanted and constraints is not None and constraints.topology:
-            path = "spec.schedulingConstraints.topology"
-    elif isinstance(item, objects.Pod):
+    if isinstance(item, objects.Pod):
         spec = item.spec
         if not spec.node_name and item.status.phase not in ("Succeeded", "Failed"):
             if spec.resource_claims:

@@ -1,0 +1,209 @@
+"""Placing a whole group in one of several sets of nodes (KEP-5732).
+
+The group's algorithm is tried in each placement; the placements that work are scored and the best is taken, ties by the
+order in which they were proposed.  The placement in which most members were nominated before comes first of all and is
+taken if it works: room was made there.
+
+Work is shared by counting: a placement whose nodes have no room for enough of the members, each looked at by itself,
+cannot hold the group, and is not tried.  Property tests hold the outcome equal to trying them all.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import Assigned, CycleState, Placement, PlacementError
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import Code, PluginError, Status
+from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
+from reprieve.scheduling.group_algorithm import GroupPlacement, place_group, progress
+from reprieve.scheduling.running import RunningProfile
+
+RESOURCES_PLUGIN = "NodeResourcesFit"
+Counts = npt.NDArray[np.int64]
+
+
+def proposed(running: RunningProfile, group: GroupState) -> list[Placement] | None:
+    """The placements of a group, None if any node will do. Raises PlacementError where there is no right answer.
+
+    What several plugins propose is intersected; the name is theirs joined by a slash.
+    """
+    if not running.gates.topology_aware_workload_scheduling:
+        return None
+    found: list[Placement] | None = None
+    for plugin in running.profile.placement_generators:
+        try:
+            more = plugin.generate(running.cluster, group)
+        except PlacementError:
+            raise
+        except Exception as error:
+            raise PluginError(plugin.name, "PlacementGenerate", error) from error
+        if more is not None:
+            found = list(more) if found is None else _intersected(found, more)
+    return found
+
+
+def _intersected(these: Sequence[Placement], those: Sequence[Placement]) -> list[Placement]:
+    found = []
+    for one in these:
+        for other in those:
+            rows = np.intersect1d(one.rows, other.rows)
+            if len(rows):
+                found.append(Placement(f"{one.name}/{other.name}", rows))
+    return found
+
+
+def place_in_one(
+    running: RunningProfile,
+    group: GroupState,
+    pods: Sequence[PodRecord],
+    nominated: dict[str, int],
+    placements: Sequence[Placement],
+) -> GroupPlacement:
+    """Find a place for the group within one of the placements, in the present view, which is left as it was.
+
+    Where none works, the answer is that of the first one tried, with a `why` that counts them.
+    """
+    cluster, profile, evaluator = running.cluster, running.profile, running.evaluator
+
+    def tried(placement: Placement, *, diagnose: bool) -> GroupPlacement:
+        return place_group(cluster, profile, evaluator, group, pods, nominated, diagnose=diagnose, within=placement)
+
+    if not placements:
+        return GroupPlacement(
+            status=Status(Code.UNSCHEDULABLE),
+            rejected_by={plugin.name for plugin in profile.placement_generators},
+            why="0/0 placements are available",
+        )
+    first = nominated_placement(placements, nominated)
+    reported = None
+    if first is not None:
+        reported = tried(first, diagnose=True)
+        if reported.feasible:
+            return reported
+    works = []
+    for placement in hopeful(running, group, pods, placements):
+        if placement is not first:
+            found = tried(placement, diagnose=False)
+            if found.feasible:
+                works.append((placement, found))
+    if not works:
+        return _nowhere(running, pods, reported or tried(placements[0], diagnose=True), len(placements))
+    best, found = works[0]
+    if len(works) > 1:
+        scores = placement_scores(running, group, [(placement, each.placed, ()) for placement, each in works])
+        best, found = works[scores.index(max(scores))]
+    return found if len(found.placed) == len(pods) else tried(best, diagnose=True)
+
+
+def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str, int]) -> Placement | None:
+    """The placement with most of the nominated members' rows, the first of them; None if none has any."""
+    if not nominated:
+        return None
+    rows = np.array(list(nominated.values()), dtype=np.int64)
+    counts = [int(np.isin(rows, placement.rows).sum()) for placement in placements]
+    most = max(counts, default=0)
+    return placements[counts.index(most)] if most else None
+
+
+def hopeful(
+    running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], placements: Sequence[Placement]
+) -> Sequence[Placement]:
+    """Those of the placements that may hold enough of the pods in the present view; the others certainly do not."""
+    if not running.evaluator.shares or len(placements) < 2:
+        return placements
+    most = holds_at_most(running.cluster, running.profile, running.evaluator, pods, placements)
+    enough: dict[int, bool] = {}
+    found = []
+    for placement, count in zip(placements, most.tolist(), strict=True):
+        if count not in enough:
+            enough[count] = count > 0 and progress(running.profile, group, group.scheduled + count, 0).ok
+        if enough[count]:
+            found.append(placement)
+    return found
+
+
+def holds_at_most(
+    cluster: ClusterState,
+    profile: Profile,
+    evaluator: Evaluator,
+    pods: Sequence[PodRecord],
+    placements: Sequence[Placement],
+) -> Counts:
+    """`int64[placements]`: no placement holds more of the pods than this.
+
+    Each kind of pod is counted as if it had the nodes for itself, by its requests and by what the nodes' own objects
+    allow; nominated pods and rules about other pods can only make it fewer.
+    """
+    if not placements:
+        return np.zeros(0, dtype=np.int64)
+    rows = np.concatenate([placement.rows for placement in placements])
+    sizes = [len(placement.rows) for placement in placements]
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    fit = next((plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
+    counted = fit is not None and getattr(fit, "checks_everything", False)
+    total = np.zeros(len(placements), dtype=np.int64)
+    for kind in _kinds(evaluator, pods):
+        state = CycleState(cluster, kind[0])
+        usable = evaluator.view(state).static_mask[rows] if evaluator.identity(kind[0]) is not None else None
+        holds = np.full(len(rows), len(kind), dtype=np.int64)
+        if counted:
+            for column, amount in kind[0].signature.requests:
+                left = cluster.nodes.allocatable[column, rows] - cluster.nodes.used[column, rows]
+                holds = np.minimum(holds, np.maximum(left, 0) // amount)
+        if usable is not None:
+            holds = np.where(usable, holds, 0)
+        total += np.minimum(np.add.reduceat(holds, starts), len(kind))
+    return total
+
+
+def _kinds(evaluator: Evaluator, pods: Sequence[PodRecord]) -> list[list[PodRecord]]:
+    """Pods that are treated alike, together."""
+    kinds: dict[object, list[PodRecord]] = {}
+    for pod in pods:
+        identity = evaluator.identity(pod)
+        kinds.setdefault(pod.uid if identity is None else identity, []).append(pod)
+    return list(kinds.values())
+
+
+def placement_scores(
+    running: RunningProfile, group: GroupState, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]
+) -> list[int]:
+    """Weighted sum of what the PlacementScore plugins say of (placement, assigned, pods to be counted as gone)."""
+    cluster = running.cluster
+    totals = [0] * len(found)
+    for weighted in running.profile.placement_scores:
+        plugin = weighted.plugin
+        raw = []
+        for placement, assigned, gone in found:
+            with cluster.trial():
+                cluster.displace_all(gone)
+                raw.append(
+                    running.contained(
+                        plugin.name, "PlacementScore", plugin.score_placement, cluster, group, placement, assigned
+                    )
+                )
+        scores = running.contained(plugin.name, "NormalizePlacementScore", plugin.normalize_placements, raw)
+        totals = [total + weighted.weight * score for total, score in zip(totals, scores, strict=True)]
+    return totals
+
+
+def _nowhere(
+    running: RunningProfile, pods: Sequence[PodRecord], reported: GroupPlacement, count: int
+) -> GroupPlacement:
+    """No placement works: whatever might have rejected a member in any of them may help when it changes."""
+    reported.why = f"0/{count} placements are available, first placement status: {GROUP_UNSCHEDULABLE}"
+    reported.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
+    for pod in {pod.signature.id: pod for pod in pods}.values():
+        state = CycleState(running.cluster, pod)
+        for plugin in running.profile.filters:
+            if plugin.name not in reported.rejected_by:
+                status = running.contained(plugin.name, "PreFilter", plugin.pre_filter, state)
+                if status.code is not Code.SKIP:
+                    reported.rejected_by.add(plugin.name)
+    return reported
