@@ -34,6 +34,7 @@ EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True)
 _PODS: Final = "/api/v1/namespaces/"
 _BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """Metadata are answer enough: nobody reads what a patch made of the object, the informer will tell."""
+_REREADS: Final = 10
 _encode: Final = msgspec.json.Encoder().encode
 
 Json = dict[str, Any]
@@ -182,7 +183,7 @@ class Writes:
     ) -> None:
         """Custom resources know no merging of lists: write the whole list, on top of what was just read."""
         path = where.path(namespace, name)
-        for last in (False, False, True):
+        for turn in range(_REREADS):
             found = (await self._client.get(path)).read(dict)
             metadata = found["metadata"]
             if metadata.get("uid") != uid:
@@ -198,7 +199,7 @@ class Writes:
             try:
                 await self._patching(f"{path}/status", body, MERGE_PATCH)()
             except ApiError as error:
-                if error.code != 409 or last:  # somebody wrote in between: read again
+                if error.code != 409 or turn == _REREADS - 1:  # somebody wrote in between: read again
                     raise
             else:
                 return

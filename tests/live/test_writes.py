@@ -1,0 +1,414 @@
+"""The calls of the API: what is sent, and what each answer means (scheduling.md 2, preemption.md 7.2, api.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.api.objects import Pod
+from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.errors import ApiError, UnreachableError
+from reprieve.client.leading import DeposedError, Fence
+from reprieve.client.pacing import BackoffPolicy
+from reprieve.client.transport import ApiClient
+from reprieve.client.writing import WriterPool
+from reprieve.cluster.pods import PodRecord, record_of
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.instructions import CreateObject, PatchObject
+from reprieve.live.writes import UnservedError, Writes, superseded
+
+from ..client.scripted import PODS, Reply, Scripted, answer, client_of, cut, scripted, status
+from .faults import cluster, create, create_custom, group, node, pod, read
+
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True)
+GROUPS = "scheduling.k8s.io"
+QUICK = BackoffPolicy(initial=0.001, maximum=0.002)
+
+
+@asynccontextmanager
+async def scripted_writes(*replies: Reply, fence: Fence | None = None) -> AsyncIterator[tuple[Scripted, Writes]]:
+    async with scripted(*replies) as server, client_of(server) as client:
+        pool = WriterPool(client, fence)
+        try:
+            yield server, Writes(client, Served([PODS, CLAIMS]), pool)
+        finally:
+            await pool.aclose()
+
+
+@asynccontextmanager
+async def writes_of(client: ApiClient, served: Served) -> AsyncIterator[Writes]:
+    pool = WriterPool(client, backoff=QUICK)
+    try:
+        yield Writes(client, served, pool)
+    finally:
+        await pool.aclose()
+
+
+def record(name: str = "web", uid: str = "u1") -> PodRecord:
+    return record_of(msgspec.convert(pod(name, uid=uid), Pod), ClusterState().signatures, created=0.0)
+
+
+def there(uid: str = "u1", where: str = "n1") -> Reply:
+    return answer({"metadata": {"name": "web", "uid": uid}, "spec": {"nodeName": where}})
+
+
+def outcome(error: BaseException | None) -> object:
+    return error.code if isinstance(error, ApiError) else type(error) if error is not None else None
+
+
+CONFLICT = status(409, "Conflict")
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected", "requests"),
+    [
+        ([answer(status=201)], None, 1),
+        ([status(404, "NotFound")], 404, 1),
+        ([CONFLICT, there(where="n2")], 409, 2),
+        ([CONFLICT, there(uid="u2")], 409, 2),
+        ([CONFLICT, there()], None, 2),
+        ([CONFLICT, status(404, "NotFound")], 404, 2),
+        ([status(500), answer(status=201)], None, 2),
+        ([status(429, retry_after=1), answer(status=201)], None, 2),
+        ([cut, CONFLICT, there()], None, 3),
+        ([status(503), CONFLICT, there(where="n2")], 409, 3),
+        ([status(403, "Forbidden")], 403, 1),
+        ([status(500)], 500, 5),
+        ([cut], UnreachableError, 5),
+    ],
+)
+def test_bind_answers(replies: list[Reply], expected: object, requests: int) -> None:
+    """scheduling.md 2: 404 and 409 are final, 5xx and cuts are repeated; one's own work is not a conflict."""
+
+    async def run() -> None:
+        async with scripted_writes(*replies) as (server, writes):
+            [found] = await asyncio.gather(writes.bind(record(), "n1"), return_exceptions=True)
+            assert outcome(found) == expected
+            assert len(server.seen) == requests
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected", "requests"),
+    [
+        ([answer()], None, 1),
+        ([status(404, "NotFound")], None, 1),
+        ([CONFLICT], None, 1),
+        ([cut, status(404, "NotFound")], None, 2),
+        ([status(500), answer()], None, 2),
+        ([status(403, "Forbidden")], 403, 1),
+        ([status(500)], 500, 5),
+    ],
+)
+def test_delete_answers(replies: list[Reply], expected: object, requests: int) -> None:
+    """preemption.md 7.2: not found counts as done, and so does another pod of the name."""
+
+    async def run() -> None:
+        async with scripted_writes(*replies) as (server, writes):
+            [found] = await asyncio.gather(writes.delete_pod("default", "web", "u1"), return_exceptions=True)
+            assert outcome(found) == expected
+            assert len(server.seen) == requests
+
+    asyncio.run(run())
+
+
+def test_what_is_sent() -> None:
+    """Binding with UID; status below `status` with the UID; deletion with the UID as precondition, no grace of ours."""
+
+    async def run() -> None:
+        sent: list[tuple[str, str, str, Any]] = []
+
+        async def keep(request: Any) -> Any:
+            sent.append((request.method, request.path, request.content_type, await request.json()))
+            return await answer()(request)
+
+        async with scripted_writes(keep) as (_, writes):
+            await writes.bind(record(), "n1")
+            await writes.patch_pod_status("default", "web", "u1", {"nominatedNodeName": None})
+            await writes.delete_pod("default", "web", "u1")
+        path = "/api/v1/namespaces/default/pods/web"
+        target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+        meta = {"name": "web", "namespace": "default", "uid": "u1"}
+        bind = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        patch = {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": None}}
+        delete = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}}
+        assert sent == [
+            ("POST", f"{path}/binding", "application/json", bind),
+            ("PATCH", f"{path}/status", "application/strategic-merge-patch+json", patch),
+            ("DELETE", path, "application/json", delete),
+        ]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("error", "gone"),
+    [
+        (ApiError(404, "NotFound", "no"), True),
+        (ApiError(409, "Conflict", "no"), True),
+        (ApiError(422, "Invalid", 'metadata.uid: Invalid value: "u"'), True),
+        (ApiError(422, "Invalid", "status.phase: no"), False),
+        (ApiError(500, "", "no"), False),
+        (UnreachableError("no"), False),
+        (None, False),
+    ],
+)
+def test_superseded(error: Exception | None, gone: bool) -> None:
+    assert superseded(error) is gone
+
+
+def test_nothing_is_sent_without_the_right_to_write() -> None:
+    async def run() -> None:
+        async with scripted(answer()) as server, client_of(server) as client:
+            pool = WriterPool(client, Fence(client.clock))
+            writes = Writes(client, Served([PODS]), pool)
+            calls = (writes.bind(record(), "n1"), writes.delete_pod("default", "web", "u1"))
+            found = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(error) for error in found] == [DeposedError, DeposedError]
+            assert server.seen == []
+            await pool.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_binding_is_taken_back_until_it_is_sent() -> None:
+    """preemption.md 7.2: a victim that is only reserved is released without calls; one in flight has to settle."""
+
+    async def run() -> None:
+        arrived, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold(request: Any) -> Any:
+            arrived.set()
+            await go_on.wait()
+            return await answer(status=201)(request)
+
+        async with scripted(hold) as server, client_of(server) as client:
+            pool = WriterPool(client, workers=1)
+            writes = Writes(client, Served([PODS]), pool)
+            first, second = writes.bind(record("a", "u1"), "n1"), writes.bind(record("b", "u2"), "n1")
+            await arrived.wait()
+            assert writes.take_back("u1") is first
+            assert writes.take_back("u2") is None
+            assert writes.take_back("u3") is None
+            assert second.cancelled()
+            go_on.set()
+            await first
+            await pool.drain()
+            assert [request.path for request in server.seen] == ["/api/v1/namespaces/default/pods/a/binding"]
+            assert writes.take_back("u1") is None
+            await pool.aclose()
+
+    asyncio.run(run())
+
+
+UNSURE_THEN_CONFLICT = [cut, CONFLICT]
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected"),
+    [
+        ([answer()], None),
+        ([CONFLICT], 409),
+        ([status(404, "NotFound")], 404),
+        ([*UNSURE_THEN_CONFLICT, answer({"metadata": {"uid": "c", "annotations": {"a": "1"}}})], None),
+        ([*UNSURE_THEN_CONFLICT, answer({"metadata": {"uid": "c", "annotations": {"a": "2"}}})], 409),
+        ([*UNSURE_THEN_CONFLICT, answer({"metadata": {"uid": "d", "annotations": {"a": "1"}}})], 409),
+    ],
+)
+def test_patch_object_answers(replies: list[Reply], expected: object) -> None:
+    """`PatchObject`: 409 where uid or resourceVersion are others, unless our own patch is what changed it."""
+
+    async def run() -> None:
+        async with scripted_writes(*replies) as (_, writes):
+            patch = {"metadata": {"annotations": {"a": "1"}}}
+            wanted = PatchObject("PersistentVolumeClaim", "default", "c", patch, uid="c", resource_version="3")
+            [found] = await asyncio.gather(writes.patch_object(wanted), return_exceptions=True)
+            assert outcome(found) == expected
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected"),
+    [([answer(status=201)], None), ([CONFLICT], 409), ([cut, CONFLICT], None), ([status(422, "Invalid")], 422)],
+)
+def test_create_object_answers(replies: list[Reply], expected: object) -> None:
+    """`CreateObject`: that it exists is a failure, unless an earlier attempt of ours may have made it."""
+
+    async def run() -> None:
+        async with scripted_writes(*replies) as (_, writes):
+            wanted = CreateObject("PersistentVolumeClaim", "default", {"metadata": {"name": "c"}})
+            [found] = await asyncio.gather(writes.create_object(wanted), return_exceptions=True)
+            assert outcome(found) == expected
+
+    asyncio.run(run())
+
+
+def test_kinds_that_are_not_served() -> None:
+    async def run() -> None:
+        async with scripted_writes(answer()) as (server, writes):
+            for call in (
+                writes.patch_object(PatchObject("ResourceClaim", "default", "c", {})),
+                writes.create_object(CreateObject("Whatever", "default", {})),
+                writes.patch_group_status("default", "g", "u", []),
+            ):
+                assert isinstance(call.exception(), UnservedError)
+            assert server.seen == []
+
+    asyncio.run(run())
+
+
+EVENT: dict[str, Any] = {"metadata": {"name": "web.1", "namespace": "default"}, "reason": "Scheduled"}
+SERIES = EVENT | {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "replies", "methods"),
+    [
+        (EVENT, [answer(status=201)], ["POST"]),
+        (EVENT, [cut, CONFLICT], ["POST", "POST"]),
+        (SERIES, [answer()], ["PATCH"]),
+        (SERIES, [status(404, "NotFound"), answer(status=201)], ["PATCH", "POST"]),
+    ],
+)
+def test_events(body: dict[str, Any], replies: list[Reply], methods: list[str]) -> None:
+    """A series is patched into the event there is, and begins anew where that has expired (client-go)."""
+
+    async def run() -> None:
+        async with scripted_writes(*replies) as (server, writes):
+            await writes.write_event(body)
+            assert [request.method for request in server.seen] == methods
+            assert {request.path.split("/namespaces/")[1] for request in server.seen} <= {
+                "default/events",
+                "default/events/web.1",
+            }
+
+    asyncio.run(run())
+
+
+def test_on_a_control_plane() -> None:
+    """A status patch merges conditions by type and takes fields away; a binding binds; a deletion has its grace."""
+
+    async def run() -> None:
+        async with cluster() as (_, client):
+            served = await discover(client)
+            await create(client, node("n1"), pod("web"))
+            body = await read(client, "Pod", "web")
+            uid = body["metadata"]["uid"]
+            async with writes_of(client, served) as writes:
+
+                async def patch(**fields: Any) -> dict[str, Any]:
+                    await writes.patch_pod_status("default", "web", uid, fields)
+                    found: dict[str, Any] = (await read(client, "Pod", "web"))["status"]
+                    return found
+
+                first = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+                second = {"type": "DisruptionTarget", "status": "True", "reason": "R", "message": "m"}
+                assert (await patch(conditions=[first], nominatedNodeName="n1"))["nominatedNodeName"] == "n1"
+                found = await patch(conditions=[second], nominatedNodeName=None)
+                assert {c["type"]: c["reason"] for c in found["conditions"]} == {
+                    "PodScheduled": "Unschedulable",
+                    "DisruptionTarget": "R",
+                }
+                assert "nominatedNodeName" not in found
+                [other] = await asyncio.gather(
+                    writes.patch_pod_status("default", "web", "another", {"conditions": [first]}),
+                    return_exceptions=True,
+                )
+                assert superseded(other)
+                pod_record = record("web", uid)
+                await asyncio.gather(writes.bind(pod_record, "n1"), writes.bind(pod_record, "n1"))
+                [elsewhere] = await asyncio.gather(writes.bind(pod_record, "n2"), return_exceptions=True)
+                assert outcome(elsewhere) == 409
+                await writes.delete_pod("default", "web", "another")
+                assert "deletionTimestamp" not in (await read(client, "Pod", "web"))["metadata"]
+                await writes.delete_pod("default", "web", uid)
+                assert (await read(client, "Pod", "web"))["metadata"]["deletionGracePeriodSeconds"] == 30
+
+    asyncio.run(run())
+
+
+SCHEDULED = {
+    "type": "PodGroupInitiallyScheduled",
+    "status": "True",
+    "reason": "Scheduled",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+    "observedGeneration": 1,
+}
+DISRUPTED = SCHEDULED | {"type": "DisruptionTarget", "reason": "PreemptionByScheduler", "message": "m"}
+
+
+@pytest.mark.parametrize(
+    ("version", "types"),
+    [
+        ("scheduling.k8s.io/v1beta1", {"PodGroupInitiallyScheduled", "DisruptionTarget"}),
+        ("scheduling.k8s.io/v1alpha3", {"PodGroupInitiallyScheduled", "DisruptionTarget"}),
+        ("scheduling.k8s.io/v1alpha2", {"PodGroupScheduled", "DisruptionTarget"}),
+        ("scheduling.reprieve.dev/v1beta1", {"PodGroupInitiallyScheduled", "DisruptionTarget"}),
+        ("scheduling.x-k8s.io/v1alpha1", None),
+    ],
+)
+def test_group_status_in_every_version(version: str, types: set[str] | None) -> None:
+    """api.md: in the version the group came from; nothing for the coscheduling plugin's, whose status is its own."""
+
+    async def run() -> None:
+        group_name, _, number = version.partition("/")
+        resource = Resource(group_name, number, "podgroups", "PodGroup", True)
+        body = group("g", count=2) | {"apiVersion": version}
+        path = resource.path("default")
+        async with cluster() as (_, client):
+            served = await discover(client)
+            if group_name == GROUPS:
+                if number == "v1alpha2":
+                    body["spec"]["disruptionMode"] = "Pod"
+                made = (await client.request("POST", path, body=body)).read(dict)
+            else:
+                body["spec"] = {"minMember": 2} if types is None else body["spec"]
+                made = await create_custom(client, resource, body)
+            uid = made["metadata"]["uid"]
+            async with writes_of(client, served) as writes:
+                for condition in (SCHEDULED, DISRUPTED):
+                    await writes.patch_group_status("default", "g", uid, [condition], resource=resource)
+                found = (await client.get(f"{path}/g")).read(dict)
+                if types is None:
+                    assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+                    return
+                conditions = {item["type"]: item for item in found["status"]["conditions"]}
+                assert set(conditions) == types
+                assert {item["observedGeneration"] for item in conditions.values()} == {1}
+                assert conditions["DisruptionTarget"]["reason"] == "PreemptionByScheduler"
+                wrong = writes.patch_group_status("default", "g", "another", [SCHEDULED], resource=resource)
+                [error] = await asyncio.gather(wrong, return_exceptions=True)
+                assert superseded(error)
+
+    asyncio.run(run())
+
+
+def test_conditions_of_a_custom_resource_are_not_lost_to_another_writer() -> None:
+    """Merge patches replace lists: somebody who writes in between makes us read again."""
+
+    async def run() -> None:
+        name = "scheduling.reprieve.dev"
+        resource = Resource(name, "v1beta1", "podgroups", "PodGroup", True)
+        async with cluster() as (_, client):
+            made = await create_custom(client, resource, group("g", count=2) | {"apiVersion": f"{name}/v1beta1"})
+            uid = made["metadata"]["uid"]
+            async with writes_of(client, Served([resource])) as ours, writes_of(client, Served([resource])) as theirs:
+                kinds = [f"T{number}" for number in range(8)]
+                turns = [ours, theirs] * 4
+                calls = [
+                    writes.patch_group_status("default", "g", uid, [SCHEDULED | {"type": kind}])
+                    for writes, kind in zip(turns, kinds, strict=True)
+                ]
+                await asyncio.gather(*calls)
+            found = (await client.get(resource.path("default", "g"))).read(dict)
+            assert {item["type"] for item in found["status"]["conditions"]} == set(kinds)
+
+    asyncio.run(run())
