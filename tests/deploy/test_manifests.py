@@ -90,7 +90,7 @@ def test_selectors_select_the_pods_of_the_deployment() -> None:
 
 def test_ports_and_probes_meet_what_the_scheduler_serves() -> None:
     ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
-    assert f"--metrics-port={ports['metrics']}" in container()["args"]
+    assert f"--secure-port={ports['metrics']}" in container()["args"]
     assert one("Service")["spec"]["ports"][0]["targetPort"] in ports
     assert one("ServiceMonitor")["spec"]["endpoints"][0]["port"] == one("Service")["spec"]["ports"][0]["name"]
     for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):

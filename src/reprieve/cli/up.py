@@ -45,14 +45,16 @@ def command(
 
     Prints how to use kubectl once everything is ready. Ctrl-C or SIGTERM stops it; nothing acknowledged is lost.
     """
-    from reprieve.cli.options import read_options
+    from reprieve.cli.options import read_configuration, read_options
     from reprieve.controlplane.server.serving import ServeOptions
     from reprieve.live.local import LocalOptions
 
     gates = read_options(config=config, feature_gates=feature_gates).gates
-    arguments = [f"--config={config}"] if config is not None else []
-    arguments += [f"--feature-gates={feature_gates}"] if feature_gates else []
-    arguments += ["-v"] if verbose else []
+    arguments = [f"--v={2 if verbose else 0}", f"--feature-gates={feature_gates}"]
+    if config is not None:
+        arguments.append(f"--config={config}")
+    if config is None or not read_configuration(config).profiles:
+        arguments.append("--scheduler-name=default-scheduler")
     serve = ServeOptions(
         data_dir=data_dir if data_dir is not None else apiserver.default_data_dir("up"),
         host=host,
