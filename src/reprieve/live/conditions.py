@@ -131,8 +131,6 @@ class Conditions:
         """Pods without a node, by UID."""
         self._groups: dict[str, _Subject] = {}
         """By `namespace/name`."""
-        self._nominated: set[str] = set()
-        """UIDs of pods whose nomination is the engine's to take back."""
         self._dirty: dict[str, _Subject] = {}
         self._again: dict[str, _Subject] = {}
         """Whose last patch failed: tried again by `waiting`."""
@@ -150,8 +148,6 @@ class Conditions:
         status = pod.status
         if subject is None:
             subject = self._pods[meta.uid] = _Subject(meta.namespace or "default", meta.name, meta.uid)
-            if status.nominated_node_name:
-                self._nominated.add(meta.uid)
         subject.generation = meta.generation
         found = next((c for c in status.conditions if c.type == _SCHEDULED), None)
         subject.told(_View(_said(found) if found else _Said(), status.nominated_node_name))
@@ -160,7 +156,6 @@ class Conditions:
         """A pod is gone, or has its node."""
         if self._pods.pop(uid, None) is not None:
             self._dirty.pop(uid, None)
-            self._nominated.discard(uid)
 
     def seen_group(self, group: objects.PodGroup, resource: Resource | None = None) -> None:
         """An informer has a PodGroup; `resource` is where it was read (None: the best version that is served)."""
@@ -200,12 +195,10 @@ class Conditions:
         """A pod is to get a place on the node when its victims have left."""
         subject = self._subject(pod)
         subject.nominated = node
-        self._nominated.add(pod.uid)
         self._touched(pod.uid, subject)
 
     def cleared(self, pod: PodRecord) -> None:
         """A pod's nomination is no longer true."""
-        self._nominated.discard(pod.uid)
         subject = self._subject(pod)
         subject.nominated = ""
         self._touched(pod.uid, subject)
@@ -219,7 +212,7 @@ class Conditions:
             self._touched(condition.group, subject)
 
     def waiting(self, engine: Engine, now: float) -> None:
-        """Look after what no decision tells: pods behind gates, nominations void in between, patches that failed.
+        """Look after what no decision tells: pods behind gates, and patches that failed.
 
         To be called about once a second; costs a look at every pod behind a gate.
         """
@@ -237,12 +230,6 @@ class Conditions:
                 held = engine.cluster.pods.get(uid)
                 if held is not None and not held.gates:
                     self._not_scheduled(held, NOT_READY, status.reason)
-        for uid in [uid for uid in self._nominated if uid not in self._dirty]:
-            record = engine.cluster.pods.get(uid)
-            if record is None:
-                self._nominated.discard(uid)
-            elif record.nominated < 0 and record.row < 0:
-                self.cleared(record)
 
     async def written(self, pod: PodRecord) -> None:
         """Return when what is wished for a pod is in the API. Raises what the call failed with.
