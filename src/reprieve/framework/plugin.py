@@ -276,6 +276,9 @@ class PlacementError(Exception):
 class PlacementScorePlugin(Plugin):
     """Ranks placements in which the group fits."""
 
+    by_count: ClassVar[bool] = False
+    """The score reads of `assigned` only which pods have a place, not where: the rows may be missing (NO_ROW)."""
+
     def score_placement(
         self, cluster: ClusterState, group: GroupState, placement: Placement, assigned: Assigned
     ) -> int:

@@ -56,6 +56,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
 
     name = "NodeResourcesFit"
     scope: ClassVar[Scope] = Scope.NODE
+    by_count: ClassVar[bool] = True
 
     def __init__(
         self,

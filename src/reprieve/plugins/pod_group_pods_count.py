@@ -1,6 +1,7 @@
 """PodGroupPodsCount: rather the placement that holds more of the group's pods (KEP-5732)."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.state import ClusterState
@@ -11,6 +12,7 @@ class PodGroupPodsCount(PlacementScorePlugin):
     """Members that run already and those that would be placed, as a share of the most in any placement."""
 
     name = "PodGroupPodsCount"
+    by_count: ClassVar[bool] = True
 
     def score_placement(
         self, _cluster: ClusterState, group: GroupState, _placement: Placement, assigned: Assigned

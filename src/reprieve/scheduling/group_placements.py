@@ -4,8 +4,9 @@ The group's algorithm is tried in each placement; the placements that work are s
 order in which they were proposed.  The placement in which most members were nominated before comes first of all and is
 taken if it works: room was made there.
 
-Work is shared by counting: a placement whose nodes have no room for enough of the members, each looked at by itself,
-cannot hold the group, and is not tried.  Property tests hold the outcome equal to trying them all.
+Work is shared by counting: a placement whose nodes have no room for enough of the members cannot hold the group, and is
+not tried.  Where the members are identical and nothing but resources is in play the count is exact, and only the best
+placement is tried at all.  Property tests hold the outcome equal to trying them all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.groups import GroupState
-from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosing import nominated_pods
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Assigned, CycleState, Placement, PlacementError
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, PluginError, Status
+from reprieve.preemption.room import RESOURCES_PLUGIN, only_resources
 from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
 from reprieve.scheduling.group_algorithm import GroupPlacement, place_group, progress
 from reprieve.scheduling.running import RunningProfile
 
-RESOURCES_PLUGIN = "NodeResourcesFit"
 Counts = npt.NDArray[np.int64]
 
 
@@ -86,19 +88,24 @@ def place_in_one(
         reported = tried(first, diagnose=True)
         if reported.feasible:
             return reported
-    works = []
-    for placement in hopeful(running, group, pods, placements):
-        if placement is not first:
+    exact = evaluator.shares and _counts_are_exact(running, pods)
+    works: list[tuple[Placement, Assigned]] = []
+    for placement, count in _hopeful(running, group, pods, placements):
+        if placement is first:
+            continue
+        if exact:
+            works.append((placement, [(pod, NO_ROW) for pod in pods[:count]]))
+        else:
             found = tried(placement, diagnose=False)
             if found.feasible:
-                works.append((placement, found))
+                works.append((placement, found.placed))
     if not works:
         return _nowhere(running, pods, reported or tried(placements[0], diagnose=True), len(placements))
-    best, found = works[0]
+    best = works[0][0]
     if len(works) > 1:
-        scores = placement_scores(running, group, [(placement, each.placed, ()) for placement, each in works])
-        best, found = works[scores.index(max(scores))]
-    return found if len(found.placed) == len(pods) else tried(best, diagnose=True)
+        scores = placement_scores(running, group, [(placement, assigned, ()) for placement, assigned in works])
+        best = works[scores.index(max(scores))][0]
+    return tried(best, diagnose=True)
 
 
 def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str, int]) -> Placement | None:
@@ -113,10 +120,17 @@ def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str,
 
 def hopeful(
     running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], placements: Sequence[Placement]
-) -> Sequence[Placement]:
+) -> list[Placement]:
     """Those of the placements that may hold enough of the pods in the present view; the others certainly do not."""
-    if not running.evaluator.shares or len(placements) < 2:
-        return placements
+    return [placement for placement, _ in _hopeful(running, group, pods, placements)]
+
+
+def _hopeful(
+    running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], placements: Sequence[Placement]
+) -> list[tuple[Placement, int]]:
+    """The same with the most pods each holds."""
+    if not running.evaluator.shares:
+        return [(placement, len(pods)) for placement in placements]
     most = holds_at_most(running.cluster, running.profile, running.evaluator, pods, placements)
     enough: dict[int, bool] = {}
     found = []
@@ -124,8 +138,18 @@ def hopeful(
         if count not in enough:
             enough[count] = count > 0 and progress(running.profile, group, group.scheduled + count, 0).ok
         if enough[count]:
-            found.append(placement)
+            found.append((placement, count))
     return found
+
+
+def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
+    """Whether as many pods are placed as are counted, the first of them, and scores ask no more than how many."""
+    first = running.evaluator.identity(pods[0])
+    if first is None or any(running.evaluator.identity(pod) != first for pod in pods):
+        return False
+    if not all(weighted.plugin.by_count for weighted in running.profile.placement_scores):
+        return False
+    return only_resources(running.profile, [CycleState(running.cluster, pod) for pod in pods])
 
 
 def holds_at_most(
@@ -138,10 +162,11 @@ def holds_at_most(
     """`int64[placements]`: no placement holds more of the pods than this.
 
     Each kind of pod is counted as if it had the nodes for itself, by its requests and by what the nodes' own objects
-    allow; nominated pods and rules about other pods can only make it fewer.
+    allow, nominated pods counted as running; other kinds and rules about other pods can only make it fewer.
     """
     if not placements:
         return np.zeros(0, dtype=np.int64)
+    nodes = cluster.nodes
     rows = np.concatenate([placement.rows for placement in placements])
     sizes = [len(placement.rows) for placement in placements]
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
@@ -149,16 +174,19 @@ def holds_at_most(
     counted = fit is not None and getattr(fit, "checks_everything", False)
     total = np.zeros(len(placements), dtype=np.int64)
     for kind in _kinds(evaluator, pods):
-        state = CycleState(cluster, kind[0])
-        usable = evaluator.view(state).static_mask[rows] if evaluator.identity(kind[0]) is not None else None
-        holds = np.full(len(rows), len(kind), dtype=np.int64)
+        pod = kind[0]
+        holds = np.full(len(nodes), len(kind), dtype=np.int64)
         if counted:
-            for column, amount in kind[0].signature.requests:
-                left = cluster.nodes.allocatable[column, rows] - cluster.nodes.used[column, rows]
-                holds = np.minimum(holds, np.maximum(left, 0) // amount)
-        if usable is not None:
-            holds = np.where(usable, holds, 0)
-        total += np.minimum(np.add.reduceat(holds, starts), len(kind))
+            columns = [column for column, _ in pod.signature.requests]
+            left = nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)]
+            for row, there in nominated_pods(cluster, pod.priority, slice(0, len(nodes))):
+                for other in there:
+                    left[:, row] -= other.signature.delta[columns]
+            for free, (_, amount) in zip(left, pod.signature.requests, strict=True):
+                holds = np.minimum(holds, np.maximum(free, 0) // amount)
+        if evaluator.identity(pod) is not None:
+            holds = np.where(evaluator.view(CycleState(cluster, pod)).static_mask, holds, 0)
+        total += np.minimum(np.add.reduceat(holds[rows], starts), len(kind))
     return total
 
 
@@ -182,7 +210,8 @@ def placement_scores(
         raw = []
         for placement, assigned, gone in found:
             with cluster.trial():
-                cluster.displace_all(gone)
+                if gone:
+                    cluster.displace_all(gone)
                 raw.append(
                     running.contained(
                         plugin.name, "PlacementScore", plugin.score_placement, cluster, group, placement, assigned
