@@ -65,7 +65,7 @@ BAD_INPUT = {
     ),
     "unknown plugin in the configuration": (
         ["plan", "-f", "broken.yaml", "--config", "plugin.yaml"],
-        "error: plugin.yaml: profiles[0].plugins.multiPoint.disabled: unknown plugin 'Nope'",
+        "error: plugin.yaml: profiles[0].plugins.multiPoint.disabled[0].name: unknown plugin 'Nope'",
     ),
     "no configuration file": (
         ["plan", "-f", "broken.yaml", "--config", "nowhere.yaml"],

@@ -4,6 +4,7 @@ Whatever is wrong with them ends the command with exit code 2 and one line that 
 file.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reprieve.cli.outcome import reason_of, refuse
@@ -11,31 +12,82 @@ from reprieve.cli.outcome import reason_of, refuse
 if TYPE_CHECKING:
     from reprieve.framework.configuration import SchedulerConfiguration
     from reprieve.framework.gates import FeatureGates
+    from reprieve.framework.profile import Profile
     from reprieve.simulation.plan import PlanOptions
 
 MAX_CONFIGURATION_BYTES = 1024 * 1024
+DEFAULT_PLUGIN_TIMEOUT = "10s"
 
 
 def read_options(
-    *, first_decision: bool = False, config: str | None = None, feature_gates: str = "", seed: int | None = None
+    *,
+    first_decision: bool = False,
+    config: str | None = None,
+    feature_gates: str = "",
+    seed: int | None = None,
+    plugins: Sequence[str] = (),
+    plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
 ) -> "PlanOptions":
     """How to plan."""
     from reprieve.queueing.queue import Timing
-    from reprieve.scheduling.profiles import profiles_of
     from reprieve.simulation.plan import PlanOptions
 
     gates = read_gates(feature_gates)
-    if config is None:
+    if config is None and not plugins:
         return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
-    from reprieve.framework.configuration import ConfigurationError
+    from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration
 
     try:
-        chosen = read_configuration(config)
-        profiles = profiles_of(chosen, gates)
+        chosen = SchedulerConfiguration() if config is None else read_configuration(config)
     except ConfigurationError as error:
         refuse(f"{config}: {error}")
+    profiles = read_profiles(chosen, gates, config, plugins, plugin_timeout)
     timing = Timing(float(chosen.pod_initial_backoff_seconds), float(chosen.pod_max_backoff_seconds))
-    return PlanOptions(first_decision=first_decision, gates=gates, profiles=profiles, timing=timing, seed=seed)
+    return PlanOptions(
+        first_decision=first_decision,
+        gates=gates,
+        profiles=profiles,
+        timing=timing,
+        seed=seed,
+        any_scheduler=config is None,
+    )
+
+
+def read_profiles(
+    configuration: "SchedulerConfiguration",
+    gates: "FeatureGates",
+    file: str | None,
+    plugins: Sequence[str] = (),
+    plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
+) -> "tuple[Profile, ...]":
+    """The profiles of a configuration (read from `file`), with the third-party plugins it enables or that are named."""
+    from reprieve.framework.configuration import ConfigurationError
+    from reprieve.live.watchdog import Watchdog
+    from reprieve.scheduling.loading import PluginLoadError, third_party
+    from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
+
+    limit = read_seconds("--plugin-timeout", plugin_timeout)
+    try:
+        found = third_party(plugins, in_tree=IN_TREE_NAMES)
+    except PluginLoadError as error:
+        refuse(f"--plugin {error}")
+    try:
+        return profiles_of(configuration, gates, found.watched(Watchdog(limit)))
+    except ConfigurationError as error:
+        refuse(f"{file}: {error}" if file is not None else f"--plugin: {error.message}")
+
+
+def read_seconds(option: str, text: str) -> float:
+    """A duration above zero, as Go writes it (`10s`)."""
+    from reprieve.framework.configuration import duration
+
+    try:
+        found = duration(text)
+    except ValueError as error:
+        refuse(f"{option}: {error}")
+    if found <= 0:
+        refuse(f"{option}: want more than 0, found {text!r}")
+    return found
 
 
 def read_gates(text: str) -> "FeatureGates":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.options import read_options, read_size
+from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, read_options, read_size
 from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
 from reprieve.cli.snapshot import answer_for_live
 
@@ -65,6 +65,15 @@ def command(
     context: Annotated[
         str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
     ] = None,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin", metavar="MODULE:CLASS", help="A plugin of your own, enabled in every profile. Repeatable."
+        ),
+    ] = None,
+    plugin_timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
+    ] = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:
     """Show what would happen, and why, without touching anything.
 
@@ -74,7 +83,14 @@ def command(
         refuse("nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE")
     if kubeconfig is None and context is not None:
         refuse("--context: only a --kubeconfig has contexts")
-    options = read_options(first_decision=first_decision, config=config, feature_gates=feature_gates, seed=seed)
+    options = read_options(
+        first_decision=first_decision,
+        config=config,
+        feature_gates=feature_gates,
+        seed=seed,
+        plugins=plugin or (),
+        plugin_timeout=plugin_timeout,
+    )
     max_bytes = read_size("--max-input-bytes", max_input_bytes)
     if kubeconfig is None:
         answer = answer_for(files or [], options, max_bytes)

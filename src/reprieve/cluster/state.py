@@ -17,6 +17,7 @@ log*: an append-only list of rows, read from the position where the reader last 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 
 import numpy as np
 
@@ -78,6 +79,8 @@ class ClusterState:
         self.kinship = Kinship(self)
         self._undo: list[_Step] = []
         self._depth = 0
+        self._holder: int | None = None
+        """The thread that runs a cycle, while one runs."""
 
     # -- what the API says -------------------------------------------------------------------------------------------
 
@@ -311,9 +314,23 @@ class ClusterState:
         else:
             self.nodes.release(row)
 
+    @property
+    def held_by_this_thread(self) -> bool:
+        """While a cycle runs, trials are its thread's alone: a plugin's call that was given up may still be running."""
+        return self._holder == get_ident()
+
+    @held_by_this_thread.setter
+    def held_by_this_thread(self, held: bool) -> None:
+        self._holder = get_ident() if held else None
+
+    def _refuse_strangers(self) -> None:
+        if self._holder is not None and self._holder != get_ident():
+            raise RuntimeError("the picture may be changed only by the thread that runs the cycle")
+
     @contextmanager
     def trial(self) -> Iterator["ClusterState"]:
         """A view to try things in: on leaving, every place/displace/nominate/clear since is undone. Nests."""
+        self._refuse_strangers()
         mark = len(self._undo)
         self._depth += 1
         try:
@@ -334,6 +351,7 @@ class ClusterState:
 
         For looking at exactly these rows and nothing else.
         """
+        self._refuse_strangers()
         position = len(self.touched.rows)
         mark = len(self._undo)
         self._depth += 1

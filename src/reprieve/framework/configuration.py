@@ -1,16 +1,36 @@
 """`KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`), read as it is (scheduling.md 6).
 
-This module knows the form; which plugins there are and what their args mean is the business of
-`reprieve.scheduling.profiles`.  Unknown fields are errors that name their path in the file.
+This module knows the form; what values are allowed is in `reprieve.framework.configuration_rules`, which plugins there
+are and what their args mean is the business of `reprieve.scheduling`.  Unknown fields are errors that name their path
+in the file.
 """
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from fractions import Fraction
+from typing import Annotated, Any
 
 import msgspec
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+DEFAULT_EXTENDER_TIMEOUT = "5s"
+_UNITS = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "μs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
+_DURATION = re.compile(r"[-+]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 class ConfigurationError(ValueError):
@@ -27,17 +47,17 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class PluginRef(_Part, frozen=True, kw_only=True):
-    """An enabled plugin; weight only for scores, 0 means the default."""
+    """An enabled plugin; weight only for Score and PlacementScore, 0 or none means 1."""
 
     name: str
-    weight: int = 0
+    weight: Int32 = 0
 
 
 class PluginName(_Part, frozen=True, kw_only=True):
     """A disabled plugin, or `*` for all."""
 
     name: str
-    weight: int = 0
+    weight: Int32 = 0
 
 
 class PluginSet(_Part, frozen=True, kw_only=True):
@@ -85,8 +105,10 @@ class PluginConfig(_Part, frozen=True, kw_only=True):
 class ProfileConfiguration(_Part, frozen=True, kw_only=True):
     """One profile."""
 
-    scheduler_name: str = "default-scheduler"
-    percentage_of_nodes_to_score: int | None = None
+    scheduler_name: str | None = None
+    """Filled in by `configuration_of`: a file with one profile may leave it out."""
+    percentage_of_nodes_to_score: Int32 | None = None
+    percentage_of_placements_to_score: Int32 | None = None
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
@@ -111,25 +133,84 @@ class ClientConnection(_Part, frozen=True, kw_only=True):
     content_type: str = ""
     qps: float | None = None
     """Requests a second; None: the file does not say."""
-    burst: int | None = None
+    burst: Int32 | None = None
+
+
+class ExtenderTls(_Part, frozen=True, kw_only=True):
+    """How an extender is reached over TLS; the data fields are base64, as in kubeconfig, and win over the files."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: bytes = b""
+    key_data: bytes = b""
+    ca_data: bytes = b""
+
+
+class ManagedResource(_Part, frozen=True, kw_only=True):
+    """An extended resource an extender cares for."""
+
+    name: str
+    ignored_by_scheduler: bool = False
+    """NodeResourcesFit does not look at it."""
+
+
+class Extender(_Part, frozen=True, kw_only=True):
+    """An HTTP extender; a verb that is empty is one it does not have."""
+
+    url_prefix: str
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: Int64 = 0
+    bind_verb: str = ""
+    enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
+    tls_config: ExtenderTls | None = None
+    http_timeout: str = DEFAULT_EXTENDER_TIMEOUT
+    node_cache_capable: bool = False
+    """It knows the nodes: names are enough for it."""
+    managed_resources: tuple[ManagedResource, ...] = ()
+    """Only pods that ask for one of these concern it; none: all do."""
+    ignorable: bool = False
+    """Its failures do not fail an attempt."""
+
+    @property
+    def seconds(self) -> float:
+        """How long to wait for an answer; 0 in the file means the default, 5 s."""
+        return duration(self.http_timeout) or duration(DEFAULT_EXTENDER_TIMEOUT)
 
 
 class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
-    """The whole file. `parallelism` and `percentageOfNodesToScore` are accepted; all nodes are always scored."""
+    """The whole file.
+
+    `parallelism`, `percentageOfNodesToScore` and `percentageOfPlacementsToScore` are accepted; everything is always
+    scored.
+    """
 
     api_version: str = API_VERSION
     kind: str = KIND
-    parallelism: int = 16
+    parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
-    percentage_of_nodes_to_score: int | None = None
-    pod_initial_backoff_seconds: int = 1
-    pod_max_backoff_seconds: int = 10
+    percentage_of_nodes_to_score: Int32 | None = None
+    percentage_of_placements_to_score: Int32 | None = None
+    pod_initial_backoff_seconds: Int64 = 1
+    pod_max_backoff_seconds: Int64 = 10
     profiles: tuple[ProfileConfiguration, ...] = ()
-    extenders: tuple[dict[str, Any], ...] = ()
+    extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
+
+
+def duration(text: str) -> float:
+    """Seconds of a duration as Go writes it (`15s`, `1m30s`, `1.5h`, `500ms`, `0`). Raises ValueError."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r}: want a duration like 15s or 1m30s")
+    total = sum((Fraction(number.rstrip(".")) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
+    return float(-total if text.startswith("-") else total)
 
 
 def configuration_of(document: object) -> SchedulerConfiguration:
@@ -145,37 +226,14 @@ def configuration_of(document: object) -> SchedulerConfiguration:
         found = msgspec.convert(_without_nulls(document), SchedulerConfiguration)
     except msgspec.ValidationError as error:
         raise _located(str(error)) from None
-    _check(found)
+    only = found.profiles[0] if len(found.profiles) == 1 else None
+    if only is not None and only.scheduler_name is None:
+        named = msgspec.structs.replace(only, scheduler_name=DEFAULT_SCHEDULER_NAME)
+        found = msgspec.structs.replace(found, profiles=(named,))
+    from reprieve.framework.configuration_rules import check  # it needs the types of this module
+
+    check(found)
     return found
-
-
-def _check(found: SchedulerConfiguration) -> None:
-    if found.pod_initial_backoff_seconds <= 0:
-        raise ConfigurationError("podInitialBackoffSeconds", "must be greater than 0")
-    if found.pod_max_backoff_seconds < found.pod_initial_backoff_seconds:
-        raise ConfigurationError("podMaxBackoffSeconds", "must be greater than or equal to podInitialBackoffSeconds")
-    if found.parallelism <= 0:
-        raise ConfigurationError("parallelism", "must be greater than 0")
-    percentages = [("percentageOfNodesToScore", found.percentage_of_nodes_to_score)]
-    names: set[str] = set()
-    for index, profile in enumerate(found.profiles):
-        path = f"profiles[{index}]"
-        percentages.append((f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score))
-        if not profile.scheduler_name:
-            raise ConfigurationError(f"{path}.schedulerName", "must not be empty")
-        if profile.scheduler_name in names:
-            raise ConfigurationError(f"{path}.schedulerName", f"{profile.scheduler_name!r} is used twice")
-        names.add(profile.scheduler_name)
-        seen: set[str] = set()
-        for number, config in enumerate(profile.plugin_config):
-            if config.name in seen:
-                raise ConfigurationError(f"{path}.pluginConfig[{number}].name", f"{config.name!r} is given twice")
-            seen.add(config.name)
-    for where, percentage in percentages:
-        if percentage is not None and not 0 <= percentage <= 100:
-            raise ConfigurationError(where, f"{percentage}: want 0 to 100")
-    if found.extenders:
-        raise ConfigurationError("extenders", "HTTP extenders are not supported yet")
 
 
 def _without_nulls(value: Any) -> Any:

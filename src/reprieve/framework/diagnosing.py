@@ -163,6 +163,8 @@ class Diagnoser:
                 return
             try:
                 left = self._ask(plugin, state, left, found)
+            except PluginError:
+                raise
             except Exception as error:
                 raise PluginError(plugin.name, "Filter", error) from error
 
@@ -198,6 +200,8 @@ class Diagnoser:
             try:
                 if plugin.concerns(state):
                     return True
+            except PluginError:
+                raise
             except Exception as error:
                 raise PluginError(plugin.name, "PreFilter", error) from error
         return False

@@ -149,6 +149,8 @@ class Evaluator:
         for plugin in self._profile.cluster_filters:
             try:
                 status: Status = plugin.pre_filter(state)
+            except PluginError:
+                raise
             except Exception as error:
                 raise PluginError(plugin.name, "PreFilter", error) from error
             if status.code is not Code.SKIP:
@@ -161,6 +163,8 @@ class Evaluator:
             try:
                 if plugin.concerns(state):
                     return True
+            except PluginError:
+                raise
             except Exception as error:
                 raise PluginError(plugin.name, "PreFilter", error) from error
         return False
@@ -306,24 +310,32 @@ class Evaluator:
     def _wanted(self, plugin: FilterPlugin, state: CycleState) -> bool:
         try:
             return plugin.pre_filter(state).code is not Code.SKIP
+        except PluginError:
+            raise
         except Exception as error:
             raise PluginError(plugin.name, "PreFilter", error) from error
 
     def _fits(self, plugin: FilterPlugin, state: CycleState, rows: Rows) -> Mask:
         try:
             return plugin.fits(state, rows)
+        except PluginError:
+            raise
         except Exception as error:
             raise PluginError(plugin.name, "Filter", error) from error
 
     def _scores(self, weighted: Weighted, state: CycleState) -> bool:
         try:
             return weighted.plugin.pre_score(state)
+        except PluginError:
+            raise
         except Exception as error:
             raise PluginError(weighted.plugin.name, "PreScore", error) from error
 
     def _score(self, weighted: Weighted, state: CycleState, rows: Rows) -> Scores:
         try:
             return weighted.plugin.score(state, rows)
+        except PluginError:
+            raise
         except Exception as error:
             raise PluginError(weighted.plugin.name, "Score", error) from error
 
@@ -332,6 +344,8 @@ class Evaluator:
             return scores
         try:
             return weighted.plugin.normalize(state, scores)
+        except PluginError:
+            raise
         except Exception as error:
             raise PluginError(weighted.plugin.name, "NormalizeScore", error) from error
 
@@ -375,6 +389,8 @@ class Evaluator:
 def _texts(plugin: FilterPlugin, state: CycleState, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
     try:
         return tuple(sorted(text for text, mask in plugin.reasons(state, rows) if mask[0]))
+    except PluginError:
+        raise
     except Exception as error:
         raise PluginError(plugin.name, "Filter", error) from error
 

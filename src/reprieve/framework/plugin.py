@@ -16,8 +16,9 @@ that the cluster's columns do not determine (acting points - Reserve, PreBind, B
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +26,7 @@ from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.events import EventKind, Hints, always
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.status import FITS, SUCCESS, UNSCHEDULABLE, Code, Status
@@ -82,6 +84,25 @@ class Plugin:
     """Base of all plugins. `name` is what configuration files and messages call it."""
 
     name: ClassVar[str] = ""
+
+    blocking: ClassVar[bool] = False
+    """Its calls may wait for something outside: whoever runs cycles must not have others wait with them."""
+
+    args_type: ClassVar[type[Any] | None] = None
+    """What the plugin's args in a configuration file are read into (a msgspec.Struct, dataclass or TypedDict)."""
+
+    @classmethod
+    def configured(cls, args: Mapping[str, Any]) -> Self:
+        """The plugin for these `pluginConfig` args, without apiVersion and kind (docs/plugins.md).
+
+        By default the constructor gets them as an `args_type`, or nothing where there is none.  Raises
+        ConfigurationError, its path within the args, and msgspec.ValidationError.
+        """
+        if cls.args_type is not None:
+            return cls(msgspec.convert(args, cls.args_type))  # type: ignore[call-arg]
+        if args:
+            raise ConfigurationError("", "this plugin takes no args")
+        return cls()
 
     def events(self) -> Hints:
         """EventsToRegister: which events may help a pod this plugin rejected. By default any event may."""

@@ -1,9 +1,10 @@
 """A profile: which plugins run for one schedulerName, in which order and with which weights."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from reprieve.framework.containment import Watch, contained
 from reprieve.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -57,6 +58,10 @@ class Profile:
     score_weights: dict[str, int] = field(default_factory=dict)
     disabled: frozenset[tuple[str, str]] = frozenset()
     placement_weights: dict[str, int] = field(default_factory=dict)
+    order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By extension point class name: the plugins of that point in their order, where it is not that of `plugins`."""
+    watch: Watch = field(default_factory=Watch)
+    """How plugins are called that do not come with the product; they are put behind a guard."""
     filters: list[FilterPlugin] = field(init=False)
     scores: list[Weighted] = field(init=False)
     static_filters: list[FilterPlugin] = field(init=False)
@@ -65,6 +70,7 @@ class Profile:
     cluster_scores: list[Weighted] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.plugins = [contained(plugin, self.watch) for plugin in self.plugins]
         self.filters = self.at(FilterPlugin)
         self.static_filters = [p for p in self.filters if p.scope is Scope.STATIC]
         self.node_filters = [p for p in self.filters if p.scope is Scope.NODE]
@@ -78,7 +84,16 @@ class Profile:
 
     def at(self, point: type[P]) -> list[P]:
         """The plugins of one extension point, in order."""
-        return [p for p in self.plugins if isinstance(p, point) and (point.__name__, p.name) not in self.disabled]
+        found = [p for p in self.plugins if isinstance(p, point) and (point.__name__, p.name) not in self.disabled]
+        names = self.order.get(point.__name__)
+        if names is None:
+            return found
+        return sorted((p for p in found if p.name in names), key=lambda p: names.index(p.name))
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a cycle may wait for something outside."""
+        return any(plugin.blocking for plugin in self.plugins)
 
     @property
     def pre_enqueue(self) -> list[PreEnqueuePlugin]:

@@ -16,7 +16,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import PreEnqueuePlugin
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import SUCCESS, Status
+from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.queueing.entity import Entity, Place
 
 _REGATING = frozenset(
@@ -69,6 +69,8 @@ class SchedulingQueue:
         """Unschedulable entities by the plugins that rejected them."""
         self._listening: dict[str, Entity] = {}
         """Entities in their cycle or blocked: events are kept for them."""
+        self._doubtful: dict[str, float] = {}
+        """Entities kept back by a PreEnqueue plugin that failed, and when it is asked again; soonest first."""
         self.incoming: dict[tuple[Place, Cause], int] = {}
         """Pods that came to a place, and what brought them there (`scheduler_queue_incoming_pods_total`)."""
         self._cause: Cause = EventKind.POD_ADDED
@@ -141,6 +143,7 @@ class SchedulingQueue:
             entity.ready[pod.uid] = pod
         else:
             entity.held[pod.uid] = status
+            self._doubt(entity, status, now)
         self._refresh_priority(entity)
         if entity.place is Place.GATED:
             self._regate(entity, now)
@@ -289,6 +292,13 @@ class SchedulingQueue:
             entity = self._entities.get(key)
             if entity is not None and entity.place is Place.BACKOFF and entity.wake == wake:
                 self._to_active(entity, now)
+        while self._doubtful:
+            key, when = next(iter(self._doubtful.items()))
+            if when > now:
+                break
+            del self._doubtful[key]
+            if key in self._entities:
+                self._ask_again(self._entities[key], now)
         while self._waiting:
             entity = next(iter(self._waiting.values()))
             if now - entity.since < self._timing.flush_after:
@@ -312,6 +322,8 @@ class SchedulingQueue:
             times = [wake for wake, key in self._backoff if key not in ignoring and self._waits_until(key, wake)]
         else:
             times = [self._backoff[0][0]] if self._backoff else []
+        if flush and self._doubtful:
+            times.append(next(iter(self._doubtful.values())))
         if flush and self._waiting:
             times.append(next(iter(self._waiting.values())).since + self._timing.flush_after)
         return min(times, default=None)
@@ -382,6 +394,21 @@ class SchedulingQueue:
     def _to_gated(self, entity: Entity, gate: Status, now: float) -> None:
         self._move(entity, Place.GATED, now)
         entity.gate = gate
+        self._doubt(entity, gate, now)
+
+    def _doubt(self, entity: Entity, gate: Status, now: float) -> None:
+        """A plugin that failed has not said no: it is asked again, even if nothing happens."""
+        if gate.code is Code.ERROR:
+            self._doubtful.pop(entity.key, None)
+            self._doubtful[entity.key] = now + self._timing.max_backoff
+
+    def _ask_again(self, entity: Entity, now: float) -> None:
+        for uid, status in list(entity.held.items()):
+            pod = self._cluster.pods.get(uid)
+            if status.code is Code.ERROR and pod is not None:
+                self._take(pod, now, 0)
+        if entity.place is Place.GATED:
+            self._regate(entity, now)
 
     def _move(self, entity: Entity, place: Place, now: float) -> None:
         key = entity.key
@@ -410,6 +437,7 @@ class SchedulingQueue:
     def _regate(self, entity: Entity, now: float) -> None:
         gate = self._gate(entity)
         entity.gate = gate
+        self._doubt(entity, gate, now)
         if gate.ok and entity.blocked is None:
             self._reactivate(entity, now)
 

@@ -18,6 +18,7 @@ from reprieve.cluster.pods import NO_ROW, PodRecord, record_of, was_preempted
 from reprieve.cluster.selecting import SelectingObject
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import VOLUME_KINDS
+from reprieve.framework.containment import Trouble, unguarded
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
@@ -72,7 +73,7 @@ class Engine:
             share_views = share and self.gates.opportunistic_batching
             evaluator = Evaluator(self.cluster, profile, share=share_views, seed=seed)
             self.running[name] = RunningProfile(self.cluster, profile, evaluator, self.gates)
-            for plugin in profile.plugins:
+            for plugin in map(unguarded, profile.plugins):
                 if isinstance(plugin, DefaultPreemption):
                     plugin.attach(self.cluster, profile, evaluator)
         self.queue = SchedulingQueue(self.cluster, chosen, timing)
@@ -252,6 +253,13 @@ class Engine:
 
     def step(self, now: float) -> Decision | None:
         """Run one cycle and assume its outcome; None when nothing is ready to be tried now."""
+        self.cluster.held_by_this_thread = True
+        try:
+            return self._step(now)
+        finally:
+            self.cluster.held_by_this_thread = False
+
+    def _step(self, now: float) -> Decision | None:
         entity = self.queue.pop(now)
         if entity is None:
             return None
@@ -273,6 +281,7 @@ class Engine:
             group = self.cluster.groups[entity.group]
             return schedule_group(running, entity.key, group, pods, under_way=under_way)
         except PluginError as error:
+            running.complaints.append(error)
             if entity.group is None:
                 return failed_pod(entity.key, pods[0], str(error))
             decision = failed_group(entity.key, self.cluster.groups[entity.group], pods, str(error))
@@ -320,6 +329,7 @@ class Engine:
                 try:
                     binding = instructed(running, binding)
                 except PluginError as error:
+                    running.complaints.append(error)
                     unreserve(running, binding)
                     status = Status(Code.ERROR, str(error), error.plugin)
             if status.ok:
@@ -376,6 +386,22 @@ class Engine:
                 self._preemptor_of[uid] = entity.key
             self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
         return tuple(displaced)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a step may wait for something outside (an extender, a third-party plugin in its own thread)."""
+        return any(running.profile.blocking for running in self.running.values())
+
+    def take_troubles(self) -> list[Trouble]:
+        """What went wrong in plugins since the last time, with tracebacks: for the log and the counters."""
+        found: list[Trouble] = []
+        watches = {id(running.profile.watch): running.profile.watch for running in self.running.values()}
+        for running in self.running.values():
+            found += [Trouble.of(error) for error in running.complaints]
+            running.complaints.clear()
+        for watch in watches.values():
+            found += watch.take()
+        return found
 
     # -- what became of it -------------------------------------------------------------------------
 

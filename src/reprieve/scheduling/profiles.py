@@ -1,21 +1,13 @@
 """The plugins that come with the product, and profiles made of them.
 
-Order and score weights are kube-scheduler's (scheduling.md 5).  A configuration changes them the way upstream's does:
-`multiPoint` enables or disables a plugin wherever it has something to say, a single extension point overrides that.
+Order and score weights are kube-scheduler's (scheduling.md 5).  How a configuration changes them is the business of
+`reprieve.scheduling.configuring`, where other plugins come from that of `reprieve.scheduling.loading`.
 """
 
 from collections.abc import Callable
 
-import msgspec
-from msgspec.structs import replace
-
-from reprieve.framework.configuration import (
-    ConfigurationError,
-    Plugins,
-    PluginSet,
-    ProfileConfiguration,
-    SchedulerConfiguration,
-)
+from reprieve.framework.configuration import ConfigurationError, ProfileConfiguration, SchedulerConfiguration
+from reprieve.framework.containment import Watch
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
@@ -30,9 +22,11 @@ from reprieve.plugins.priority_sort import PrioritySort
 from reprieve.plugins.scheduling_gates import SchedulingGates
 from reprieve.plugins.taint_toleration import TaintToleration
 from reprieve.plugins.topology_placement import TopologyPlacement
+from reprieve.scheduling.configuring import Args, Factory, Registry, profile_of
+from reprieve.scheduling.loading import NO_THIRD_PARTY, ThirdParty
 from reprieve.scheduling.plugin_args import (
-    Args,
     default_preemption,
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
     node_resources_balanced,
@@ -41,7 +35,6 @@ from reprieve.scheduling.plugin_args import (
 )
 
 DEFAULT_SCHEDULER = "default-scheduler"
-Factory = Callable[[FeatureGates, Args], Plugin]
 
 
 def _plain(make: Callable[[], Plugin]) -> Factory:
@@ -67,6 +60,7 @@ REGISTRY: dict[str, Factory] = {
     "GangScheduling": _plain(GangScheduling),
     "TopologyPlacement": _plain(TopologyPlacement),
     "PodGroupPodsCount": _plain(PodGroupPodsCount),
+    "DynamicResources": dynamic_resources,
     "DefaultPreemption": default_preemption,
     "NodeResourcesBalancedAllocation": node_resources_balanced,
     "ImageLocality": _plain(ImageLocality),
@@ -76,7 +70,6 @@ REGISTRY: dict[str, Factory] = {
 
 LATER = frozenset(
     {
-        "DynamicResources",
         "NodeDeclaredFeatures",
         "NodeVolumeLimits",
         "VolumeBinding",
@@ -89,34 +82,19 @@ LATER = frozenset(
 _ALSO_CALLED = {"TopologyPlacementGenerator": "TopologyPlacement"}
 """Names by which configuration files written for kube-scheduler call plugins of ours."""
 
+IN_TREE_NAMES = frozenset({*REGISTRY, *LATER, *_ALSO_CALLED})
+"""Names third-party plugins cannot have."""
+
 DEFAULT_WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodeResourcesFit": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-
-_POINTS = {
-    "preEnqueue": "PreEnqueuePlugin",
-    "queueSort": "QueueSortPlugin",
-    "filter": "FilterPlugin",
-    "postFilter": "PostFilterPlugin",
-    "podGroupPostFilter": "PodGroupPostFilterPlugin",
-    "score": "ScorePlugin",
-    "reserve": "ReservePlugin",
-    "permit": "PermitPlugin",
-    "preBind": "PreBindPlugin",
-    "bind": "BindPlugin",
-    "postBind": "PostBindPlugin",
-    "placementGenerate": "PlacementGeneratePlugin",
-    "placementScore": "PlacementScorePlugin",
-    "placementFeasible": "PlacementFeasiblePlugin",
-}
-_COVERED = {"preFilter": "filter", "preScore": "score"}
-"""Points that are one with another here: they can only be switched together with it."""
 
 
 def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER) -> Profile:
@@ -124,114 +102,27 @@ def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER) -> Profi
     return Profile(name, [make(gates, {}) for make in REGISTRY.values()], dict(DEFAULT_WEIGHTS))
 
 
-def profiles_of(configuration: SchedulerConfiguration, gates: FeatureGates) -> tuple[Profile, ...]:
+def profiles_of(
+    configuration: SchedulerConfiguration, gates: FeatureGates, third_party: ThirdParty = NO_THIRD_PARTY
+) -> tuple[Profile, ...]:
     """The profiles of a configuration. Raises ConfigurationError naming the path in the file."""
-    if not configuration.profiles:
-        return (default_profile(gates),)
-    found = tuple(_profile(p, gates, f"profiles[{i}]") for i, p in enumerate(configuration.profiles))
+    registry = Registry(
+        in_tree=REGISTRY,
+        weights=DEFAULT_WEIGHTS,
+        also_called=_ALSO_CALLED,
+        later=LATER,
+        third_party=third_party.factories,
+        named=third_party.named,
+        watch=third_party.watch or Watch(),
+    )
+    wanted = configuration.profiles or (ProfileConfiguration(scheduler_name=DEFAULT_SCHEDULER),)
+    found = tuple(profile_of(p, gates, registry, f"profiles[{i}]") for i, p in enumerate(wanted))
+    first = found[0].queue_sort.name
     for index, profile in enumerate(found):
-        try:
-            sort = profile.queue_sort.name
-        except ValueError as error:
-            raise ConfigurationError(f"profiles[{index}].plugins.queueSort", str(error)) from None
-        if sort != found[0].queue_sort.name:
+        if profile.queue_sort.name != first or _args_of(wanted[index], first) != _args_of(wanted[0], first):
             raise ConfigurationError(f"profiles[{index}].plugins.queueSort", "must be the same in all profiles")
     return found
 
 
-def _profile(configuration: ProfileConfiguration, gates: FeatureGates, path: str) -> Profile:
-    configuration = _by_our_names(configuration)
-    plugins = configuration.plugins
-    names, weights = _multi_point(plugins, f"{path}.plugins.multiPoint")
-    placement_weights = {ref.name: ref.weight or 1 for ref in plugins.multi_point.enabled}
-    disabled: set[tuple[str, str]] = set()
-    for point, chosen in plugins.points():
-        where = f"{path}.plugins.{point}"
-        if point in _COVERED:
-            _check_covered(plugins, point, chosen, where)
-            continue
-        kind = _POINTS[point]
-        for entry in chosen.disabled:
-            _known(entry.name, where + ".disabled", wildcard=True)
-            disabled |= {(kind, name) for name in (names if entry.name == "*" else [entry.name])}
-        for ref in chosen.enabled:
-            _known(ref.name, where + ".enabled")
-            if ref.name not in names:
-                names.append(ref.name)
-                disabled |= {(other, ref.name) for other in _POINTS.values() if other != kind}
-            disabled.discard((kind, ref.name))
-            if point == "score":
-                weights[ref.name] = ref.weight or DEFAULT_WEIGHTS.get(ref.name, 1)
-            elif point == "placementScore":
-                placement_weights[ref.name] = ref.weight or 1
-    args = _args(configuration, path)
-    built = [_build(name, gates, *args.get(name, ({}, ""))) for name in names]
-    return Profile(configuration.scheduler_name, built, weights, frozenset(disabled), placement_weights)
-
-
-def _by_our_names(configuration: ProfileConfiguration) -> ProfileConfiguration:
-    """The same with plugins called as they are called here."""
-
-    def renamed(chosen: PluginSet) -> PluginSet:
-        return PluginSet(
-            enabled=tuple(replace(ref, name=_ALSO_CALLED.get(ref.name, ref.name)) for ref in chosen.enabled),
-            disabled=tuple(replace(entry, name=_ALSO_CALLED.get(entry.name, entry.name)) for entry in chosen.disabled),
-        )
-
-    plugins = configuration.plugins
-    points = {field: renamed(getattr(plugins, field)) for field in plugins.__struct_fields__}
-    config = tuple(replace(c, name=_ALSO_CALLED.get(c.name, c.name)) for c in configuration.plugin_config)
-    return replace(configuration, plugins=Plugins(**points), plugin_config=config)
-
-
-def _multi_point(plugins: Plugins, where: str) -> tuple[list[str], dict[str, int]]:
-    off = {entry.name for entry in plugins.multi_point.disabled}
-    for name in sorted(off):
-        _known(name, f"{where}.disabled", wildcard=True)
-    names = [name for name in REGISTRY if name not in off and "*" not in off]
-    weights = {name: weight for name, weight in DEFAULT_WEIGHTS.items() if name in names}
-    for ref in plugins.multi_point.enabled:
-        _known(ref.name, f"{where}.enabled")
-        if ref.name not in names:
-            names.append(ref.name)
-        weights[ref.name] = ref.weight or DEFAULT_WEIGHTS.get(ref.name, 1)
-    return names, weights
-
-
-def _check_covered(plugins: Plugins, point: str, chosen: PluginSet, where: str) -> None:
-    other = _COVERED[point]
-    wider = {e.name for e in getattr(plugins, other).disabled} | {e.name for e in plugins.multi_point.disabled}
-    for entry in chosen.disabled:
-        _known(entry.name, where + ".disabled", wildcard=True)
-        if entry.name not in wider and "*" not in wider and entry.name not in LATER:
-            raise ConfigurationError(where, f"{entry.name!r} can only be disabled together with {other}")
-    for ref in chosen.enabled:
-        _known(ref.name, where + ".enabled")
-
-
-def _known(name: str, where: str, *, wildcard: bool = False) -> None:
-    if name in REGISTRY or (wildcard and (name == "*" or name in LATER)):
-        return
-    if name in LATER:
-        raise ConfigurationError(where, f"plugin {name!r} is not supported yet")
-    raise ConfigurationError(where, f"unknown plugin {name!r}; known: {', '.join(sorted(REGISTRY))}")
-
-
-def _args(configuration: ProfileConfiguration, path: str) -> dict[str, tuple[Args, str]]:
-    found: dict[str, tuple[Args, str]] = {}
-    for index, config in enumerate(configuration.plugin_config):
-        where = f"{path}.pluginConfig[{index}]"
-        _known(config.name, f"{where}.name", wildcard=True)
-        found[config.name] = (config.args, f"{where}.args")
-    return found
-
-
-def _build(name: str, gates: FeatureGates, args: Args, where: str) -> Plugin:
-    try:
-        return REGISTRY[name](gates, args)
-    except ConfigurationError as error:
-        raise ConfigurationError(".".join(filter(None, (where, error.path))), error.message) from None
-    except msgspec.ValidationError as error:
-        message, _, at = str(error).partition(" - at ")
-        path = at.strip("`").removeprefix("$").removeprefix(".")
-        raise ConfigurationError(".".join(filter(None, (where, path))), message) from None
+def _args_of(configuration: ProfileConfiguration, name: str) -> Args:
+    return next((config.args for config in configuration.plugin_config if config.name == name), {})

@@ -32,6 +32,7 @@ def reserve(running: RunningProfile, binding: Binding) -> Status:
                 return Status(status.code, status.reason, permit.name)
         return waits
     except PluginError as error:
+        running.complaints.append(error)
         unreserve(running, binding)
         return Status(Code.ERROR, str(error), error.plugin)
 
@@ -54,9 +55,9 @@ def told_bound(running: RunningProfile, pod: PodRecord, row: int) -> None:
     state = CycleState(running.cluster, pod)
     for plugin in running.profile.post_binds:
         try:
-            plugin.post_bind(state, row)
-        except Exception as error:
-            running.complaints.append(PluginError(plugin.name, "PostBind", error))
+            running.contained(plugin.name, "PostBind", plugin.post_bind, state, row)
+        except PluginError as error:
+            running.complaints.append(error)
 
 
 def unreserve(running: RunningProfile, binding: Binding) -> None:
@@ -64,6 +65,6 @@ def unreserve(running: RunningProfile, binding: Binding) -> None:
     state = CycleState(running.cluster, binding.pod)
     for plugin in reversed(running.profile.reserves):
         try:
-            plugin.unreserve(state, binding.row)
-        except Exception as error:
-            running.complaints.append(PluginError(plugin.name, "Unreserve", error))
+            running.contained(plugin.name, "Unreserve", plugin.unreserve, state, binding.row)
+        except PluginError as error:
+            running.complaints.append(error)

@@ -1,5 +1,6 @@
 """A profile at work: plugins, the evaluator that runs them, and the picture they read."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
@@ -22,8 +23,8 @@ class RunningProfile:
     profile: Profile
     evaluator: Evaluator
     gates: FeatureGates
-    complaints: list[PluginError] = field(default_factory=list)
-    """Errors of plugins that changed no decision; for whoever keeps the log."""
+    complaints: deque[PluginError] = field(default_factory=lambda: deque(maxlen=1000))
+    """Errors of plugins, for whoever keeps the log (`Engine.take_troubles`)."""
 
     @staticmethod
     def contained(plugin: str, point: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

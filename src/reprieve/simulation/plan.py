@@ -5,6 +5,7 @@ to preempt; a Scenario document lets things happen meanwhile.
 """
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -46,6 +47,8 @@ class PlanOptions:
     """Stop at the first decision to preempt, victims still there; else run until nothing changes."""
     gates: FeatureGates = field(default_factory=FeatureGates)
     profiles: tuple[Profile, ...] = ()
+    any_scheduler: bool = False
+    """Pods that no profile is named for are scheduled by the first one."""
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
     share: bool = True
@@ -66,7 +69,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         timing=options.timing,
         seed=options.seed,
         share=options.share,
-        any_scheduler=not options.profiles,
+        any_scheduler=options.any_scheduler or not options.profiles,
     )
     start = _start(everything)
     world = VirtualCluster(engine, start)
@@ -81,7 +84,14 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     else:
         world.settle()
     warnings = [f"{count} × {kind}: not read" for kind, count in sorted(manifests.unknown_kinds.items())]
+    warnings += _troubles(engine)
     return _answer(world, asked, running, warnings, time.perf_counter() - began)
+
+
+def _troubles(engine: Engine) -> list[str]:
+    """What went wrong in plugins, each thing once."""
+    counts = Counter(trouble.text for trouble in engine.take_troubles())
+    return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
 
 
 def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]) -> None:

@@ -1,0 +1,439 @@
+"""Third-party plugins at arm's length (scheduling.md 5).
+
+A plugin that does not come with the product is put behind a guard: an object of the same extension points that passes
+every call on, and takes nothing on trust.  What the plugin raises becomes a `PluginError`, which fails the attempt it
+happened in and nothing else; so does an answer of the wrong type, shape or range.  Where no attempt is there to fail
+(queueing hints, QueueSort, PreEnqueue, Unreserve, PostBind) the guard falls back to what is safe and reports a
+`Trouble`.  How the calls are made is up to a `Watch`: here directly, in the live scheduler in a thread with a deadline
+(`reprieve.live.watchdog`).
+
+In-tree plugins are not guarded and pay nothing.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints, always
+from reprieve.framework.instructions import Instruction
+from reprieve.framework.plugin import (
+    MAX_NODE_SCORE,
+    Assigned,
+    BindPlugin,
+    Codes,
+    CycleState,
+    FilterPlugin,
+    Mask,
+    PermitPlugin,
+    Placement,
+    PlacementError,
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    Plugin,
+    PodGroupAssignment,
+    PodGroupAttempt,
+    PodGroupPostFilterPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    Rows,
+    ScorePlugin,
+    Scores,
+    SignPlugin,
+    TieBreaker,
+    row_count,
+    row_numbers,
+)
+from reprieve.framework.status import UNRESOLVABLE, Code, PluginError, Status
+
+R = TypeVar("R")
+_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something to log and count about a plugin: `kind` is `error`, `slow`, `stuck` or `recovered`."""
+
+    plugin: str
+    point: str
+    kind: str
+    text: str
+    """One line."""
+    detail: str = ""
+    """The traceback of an error."""
+
+    @classmethod
+    def of(cls, error: PluginError) -> "Trouble":
+        """A plugin's error with its traceback."""
+        cause = error.__cause__ or error
+        return cls(error.plugin, error.point, "error", str(error), "".join(traceback.format_exception(cause)))
+
+
+class Watch:
+    """How calls of guarded plugins are made, and where trouble is noted. This one calls directly, with no deadline."""
+
+    waits: ClassVar[bool] = False
+    """Calls may wait for something other than this thread."""
+
+    def __init__(self) -> None:
+        self._troubles: deque[Trouble] = deque(maxlen=_KEPT)
+
+    def call(self, who: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
+        """What the function returns or raises. `in_cycle`: an attempt waits for it, and nobody else does."""
+        return function()
+
+    def back(self, function: Callable[[], R]) -> R:
+        """Called by a plugin's call: run the function where the call was made from."""
+        return function()
+
+    def report(self, trouble: Trouble) -> None:
+        """Note something; the last 1000 are kept until they are taken."""
+        self._troubles.append(trouble)
+
+    def take(self) -> list[Trouble]:
+        """What was noted since the last time."""
+        taken = []
+        while self._troubles:
+            taken.append(self._troubles.popleft())
+        return taken
+
+
+def is_in_tree(plugin: Plugin) -> bool:
+    """Whether the plugin comes with the product."""
+    return type(plugin).__module__.startswith("reprieve.")
+
+
+def contained(plugin: Plugin, watch: Watch) -> Plugin:
+    """The plugin behind a guard, or the plugin itself if it is in-tree or guarded already.
+
+    Raises PluginError if its `events` raises.
+    """
+    if isinstance(plugin, Guard) or is_in_tree(plugin):
+        return plugin
+    parts = tuple(guard for point, guard in _GUARDS.items() if isinstance(plugin, point)) or (Guard,)
+    shown = {name: getattr(plugin, name) for name in _SHOWN if hasattr(plugin, name)}
+    kind = type(f"Guarded{type(plugin).__name__}", parts, {**shown, "blocking": watch.waits or plugin.blocking})
+    return cast(Plugin, kind(plugin, watch))
+
+
+def unguarded(plugin: Plugin) -> Plugin:
+    """The plugin itself."""
+    return plugin.inner if isinstance(plugin, Guard) else plugin
+
+
+_SHOWN = ("name", "scope", "incremental", "normalizes", "concerns_group")
+"""What others read of a plugin besides calling it."""
+
+
+class Guard(Plugin):
+    """Passes calls on to `inner`; see the module docstring."""
+
+    def __init__(self, inner: Plugin, watch: Watch) -> None:
+        self.inner: Any = inner
+        self.watch = watch
+        self._hints = self._asked_events()
+
+    def _ask(self, point: str, function: Callable[[], R], *, in_cycle: bool = True) -> R:
+        try:
+            return self.watch.call(self, point, function, in_cycle=in_cycle)
+        except (PluginError, PlacementError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise PluginError(self.name, point, error) from error
+
+    def _wrong(self, point: str, wanted: str, found: object) -> PluginError:
+        return PluginError(self.name, point, TypeError(f"want {wanted}, found {_described(found)}"))
+
+    def _want(self, point: str, kind: type[R], function: Callable[[], Any], *, in_cycle: bool = True) -> R:
+        answer = self._ask(point, function, in_cycle=in_cycle)
+        if not isinstance(answer, kind):
+            raise self._wrong(point, f"a {kind.__name__}", answer)
+        return answer
+
+    def _note(self, error: PluginError) -> None:
+        self.watch.report(Trouble.of(error))
+
+    def _asked_events(self) -> Hints:
+        found = self._ask("EventsToRegister", self.inner.events, in_cycle=False)
+        known = isinstance(found, Mapping) and all(isinstance(kind, EventKind) for kind in found)
+        if not known or not all(callable(hint) for hint in found.values()):
+            raise self._wrong("EventsToRegister", "a mapping of EventKind to hints", found)
+        return {kind: hint if hint is always else self._hint(hint) for kind, hint in found.items()}
+
+    def _hint(self, hint: Hint) -> Hint:
+        def asked(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+            try:
+                return bool(self._ask("QueueingHint", lambda: hint(cluster, pod, event), in_cycle=False))
+            except PluginError as error:
+                self._note(error)
+                return True  # as upstream: better one attempt too many than a lost wake-up
+
+        return asked
+
+    def events(self) -> Hints:
+        """See `Plugin.events`; asked for once."""
+        return self._hints
+
+
+class _PreEnqueue(Guard, PreEnqueuePlugin):
+    def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
+        """An error keeps the pod waiting; the queue asks again later."""
+        try:
+            return self._want("PreEnqueue", Status, lambda: self.inner.pre_enqueue(cluster, pod), in_cycle=False)
+        except PluginError as error:
+            self._note(error)
+            return Status(Code.ERROR, str(error), self.name)
+
+
+class _QueueSort(Guard, QueueSortPlugin):
+    def sort_key(self, priority: int, timestamp: float, key: str) -> tuple[float, ...]:
+        """An error falls back to the order of PrioritySort."""
+        try:
+            found = self._ask("QueueSort", lambda: self.inner.sort_key(priority, timestamp, key), in_cycle=False)
+            # A NaN is not equal to itself and would spoil the heap.
+            numbers = isinstance(found, tuple) and all(isinstance(x, int | float) and x == x for x in found)
+            if not numbers:
+                raise self._wrong("QueueSort", "a tuple of numbers", found)
+            return cast(tuple[float, ...], found)
+        except PluginError as error:
+            self._note(error)
+            return (float(-priority), timestamp)
+
+
+class _Filter(Guard, FilterPlugin):
+    def pre_filter(self, state: CycleState) -> Status:
+        return self._want("PreFilter", Status, lambda: self.inner.pre_filter(state))
+
+    def concerns(self, state: CycleState) -> bool:
+        return self._want("PreFilter", bool, lambda: self.inner.concerns(state))
+
+    def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        return self._want("AddPod", bool, lambda: self.inner.add_pod(state, pod, row))
+
+    def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        return self._want("RemovePod", bool, lambda: self.inner.remove_pod(state, pod, row))
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        found = self._ask("Filter", lambda: self.inner.filter(state, rows))
+        count = row_count(state.cluster, rows)
+        if not _is_array(found, "iu", count) or (count and (found.min() < 0 or found.max() > UNRESOLVABLE)):
+            raise self._wrong("Filter", f"int8[{count}] of 0, 1 or 2", found)
+        return cast(Codes, found.astype(np.int8, copy=False))
+
+    def fits(self, state: CycleState, rows: Rows) -> Mask:
+        found = self._ask("Filter", lambda: self.inner.fits(state, rows))
+        count = row_count(state.cluster, rows)
+        if not _is_array(found, "b", count):
+            raise self._wrong("Filter", f"bool[{count}]", found)
+        return cast(Mask, found)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        found = self._ask("Filter", lambda: self.inner.reasons(state, rows))
+        count = row_count(state.cluster, rows)
+        pairs = isinstance(found, Sequence) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in found)
+        if not pairs or not all(isinstance(text, str) and _is_array(mask, "b", count) for text, mask in found):
+            raise self._wrong("Filter", f"a list of reasons, each with bool[{count}]", found)
+        return list(found)
+
+
+class _PostFilter(Guard, PostFilterPlugin):
+    def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
+        return self._want("PostFilter", PostFilterResult, lambda: self.inner.post_filter(state, diagnosis))
+
+
+class _PodGroupPostFilter(Guard, PodGroupPostFilterPlugin):
+    def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
+        handed = _HandedAttempt(attempt, self.watch)
+        call = self.inner.pod_group_post_filter
+        return self._want("PodGroupPostFilter", PostFilterResult, lambda: call(handed))
+
+
+class _HandedAttempt(PodGroupAttempt):
+    """The attempt as a guarded plugin gets it: the algorithm runs where the picture may be changed."""
+
+    def __init__(self, attempt: PodGroupAttempt, watch: Watch) -> None:
+        self.cluster, self.group, self.pods = attempt.cluster, attempt.group, attempt.pods
+        self.placements, self.preemption_under_way = attempt.placements, attempt.preemption_under_way
+        self._attempt = attempt
+        self._watch = watch
+
+    def run(self, ties: TieBreaker | None = None, within: Placement | None = None) -> PodGroupAssignment:
+        return self._watch.back(lambda: self._attempt.run(ties, within))
+
+    def hopeful(self) -> Sequence[Placement]:
+        return self._watch.back(self._attempt.hopeful)
+
+    def placement_scores(self, found: Any) -> Sequence[int]:
+        return self._watch.back(lambda: self._attempt.placement_scores(found))
+
+    @property
+    def placed_without_help(self) -> int:
+        return self._attempt.placed_without_help
+
+    @property
+    def nominated_rows(self) -> Sequence[int]:
+        return self._attempt.nominated_rows
+
+
+class _Score(Guard, ScorePlugin):
+    def pre_score(self, state: CycleState) -> bool:
+        return self._want("PreScore", bool, lambda: self.inner.pre_score(state))
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        found = self._ask("Score", lambda: self.inner.score(state, rows))
+        scores = self._scores("Score", found, row_count(state.cluster, rows))
+        if not self.normalizes:
+            self._in_range("Score", scores, lambda index: _name(state, row_numbers(state.cluster, rows)[index]))
+        return scores
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        found = self._ask("NormalizeScore", lambda: self.inner.normalize(state, scores))
+        normal = self._scores("NormalizeScore", found, len(scores))
+        self._in_range("NormalizeScore", normal, lambda index: f"feasible node {index}")
+        return normal
+
+    def _scores(self, point: str, found: object, count: int) -> Scores:
+        if not _is_array(found, "iu", count):
+            raise self._wrong(point, f"int64[{count}]", found)
+        return cast(Scores, cast("npt.NDArray[np.int64]", found).astype(np.int64, copy=False))
+
+    def _in_range(self, point: str, scores: Scores, name: Callable[[int], str]) -> None:
+        bad = np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))
+        if len(bad):
+            index = int(bad[0])
+            text = f"returns an invalid score {scores[index]} for {name(index)}, want 0 to {MAX_NODE_SCORE}"
+            raise PluginError(self.name, point, ValueError(text))
+
+
+class _Reserve(Guard, ReservePlugin):
+    def reserve(self, state: CycleState, row: int) -> Status:
+        return self._want("Reserve", Status, lambda: self.inner.reserve(state, row))
+
+    def unreserve(self, state: CycleState, row: int) -> None:
+        self._ask("Unreserve", lambda: self.inner.unreserve(state, row), in_cycle=False)
+
+
+class _Permit(Guard, PermitPlugin):
+    def permit(self, state: CycleState, row: int) -> Status:
+        return self._want("Permit", Status, lambda: self.inner.permit(state, row))
+
+
+class _PreBind(Guard, PreBindPlugin):
+    def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
+        found = self._ask("PreBind", lambda: self.inner.pre_bind(state, row))
+        if not isinstance(found, Sequence) or not all(isinstance(one, get_args(Instruction)) for one in found):
+            raise self._wrong("PreBind", "a sequence of instructions", found)
+        return found
+
+
+class _Bind(Guard, BindPlugin):
+    def bind(self, state: CycleState, row: int) -> object | None:
+        found = self._ask("Bind", lambda: self.inner.bind(state, row))
+        if found is not None and not isinstance(found, get_args(Instruction)):
+            raise self._wrong("Bind", "an instruction or None", found)
+        return cast(object, found)
+
+
+class _PostBind(Guard, PostBindPlugin):
+    def post_bind(self, state: CycleState, row: int) -> None:
+        self._ask("PostBind", lambda: self.inner.post_bind(state, row), in_cycle=False)
+
+
+class _PlacementGenerate(Guard, PlacementGeneratePlugin):
+    def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Placement] | None:
+        found = self._ask("PlacementGenerate", lambda: self.inner.generate(cluster, group))
+        if found is None:
+            return None
+        if not isinstance(found, Sequence) or not all(_is_placement(one, cluster) for one in found):
+            raise self._wrong("PlacementGenerate", "placements of live rows, or None", found)
+        return found
+
+
+class _PlacementScore(Guard, PlacementScorePlugin):
+    def score_placement(
+        self, cluster: ClusterState, group: GroupState, placement: Placement, assigned: Assigned
+    ) -> int:
+        call = self.inner.score_placement
+        return self._want("PlacementScore", int, lambda: call(cluster, group, placement, assigned))
+
+    def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
+        found = self._ask("NormalizePlacementScore", lambda: self.inner.normalize_placements(scores))
+        numbers = isinstance(found, Sequence) and len(found) == len(scores)
+        if not numbers or not all(isinstance(one, int) and 0 <= one <= MAX_NODE_SCORE for one in found):
+            raise self._wrong("NormalizePlacementScore", f"{len(scores)} numbers of 0 to {MAX_NODE_SCORE}", found)
+        return cast(Sequence[int], found)
+
+
+class _PlacementFeasible(Guard, PlacementFeasiblePlugin):
+    def feasible(self, group: GroupState, *, scheduled: int, remaining: int) -> Status:
+        call = self.inner.feasible
+        return self._want("PlacementFeasible", Status, lambda: call(group, scheduled=scheduled, remaining=remaining))
+
+
+class _Sign(Guard, SignPlugin):
+    def sign(self, pod: PodRecord) -> bytes | None:
+        found = self._ask("Sign", lambda: self.inner.sign(pod))
+        if found is not None and not isinstance(found, bytes):
+            raise self._wrong("Sign", "bytes or None", found)
+        return found
+
+
+_GUARDS: dict[type[Plugin], type[Guard]] = {
+    PreEnqueuePlugin: _PreEnqueue,
+    QueueSortPlugin: _QueueSort,
+    FilterPlugin: _Filter,
+    PostFilterPlugin: _PostFilter,
+    PodGroupPostFilterPlugin: _PodGroupPostFilter,
+    ScorePlugin: _Score,
+    ReservePlugin: _Reserve,
+    PermitPlugin: _Permit,
+    PreBindPlugin: _PreBind,
+    BindPlugin: _Bind,
+    PostBindPlugin: _PostBind,
+    PlacementGeneratePlugin: _PlacementGenerate,
+    PlacementScorePlugin: _PlacementScore,
+    PlacementFeasiblePlugin: _PlacementFeasible,
+    SignPlugin: _Sign,
+}
+
+
+def _is_array(found: object, kinds: str, count: int) -> bool:
+    """Whether it is a one-dimensional array of that length, of one of numpy's kinds of type."""
+    return isinstance(found, np.ndarray) and found.dtype.kind in kinds and found.shape == (count,)
+
+
+def _is_placement(found: object, cluster: ClusterState) -> bool:
+    if not isinstance(found, Placement) or not isinstance(found.rows, np.ndarray):
+        return False
+    rows, nodes = found.rows, cluster.nodes
+    if rows.dtype.kind not in "iu" or rows.ndim != 1 or not len(rows):
+        return False
+    in_bounds = rows[0] >= 0 and rows[-1] < len(nodes) and bool((rows[1:] > rows[:-1]).all())
+    return bool(in_bounds and nodes.alive[rows].all())
+
+
+def _described(found: object) -> str:
+    if isinstance(found, np.ndarray):
+        text = f"{found.dtype}[{', '.join(str(size) for size in found.shape)}]"
+        if found.size and found.dtype.kind in "iu":
+            text += f" from {found.min()} to {found.max()}"
+        return text
+    return f"{type(found).__name__} {found!r}"[:200]
+
+
+def _name(state: CycleState, row: int) -> str:
+    return f"node {state.cluster.nodes.names[row]!r}"

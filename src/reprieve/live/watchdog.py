@@ -1,0 +1,218 @@
+"""Calls of third-party plugins in threads of their own, with a deadline (scheduling.md 5).
+
+Each plugin object gets one thread, made when it is first called.  Whoever calls waits for the answer, so that nothing
+runs side by side as long as plugins behave.  A call that takes longer than the limit is given up: the attempt fails,
+the plugin counts as *stuck* and fails every further attempt at once, and the scheduler goes on.  When the call returns
+after all, its answer is dropped and the plugin is called again.
+
+What this cannot do: stop the thread, or take the interpreter lock from C code that keeps it.  A loop in pure Python
+that never ends costs the scheduler part of its speed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar, TypeVar, cast
+
+from reprieve.framework.containment import Trouble, Watch
+from reprieve.framework.plugin import Plugin
+
+R = TypeVar("R")
+DEFAULT_LIMIT = 10.0
+"""Seconds after which a call is given up."""
+DEFAULT_BUDGET = 1.0
+"""Seconds a call may take without being noted as slow; also the limit where no attempt waits for the answer."""
+
+
+class Watchdog(Watch):
+    """See the module docstring; times in seconds. `clock` has to run on by itself: it measures threads."""
+
+    waits: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        limit: float = DEFAULT_LIMIT,
+        budget: float = DEFAULT_BUDGET,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._limit = limit
+        self._budget = min(budget, limit)
+        self._clock = clock
+        self._workers: dict[int, _Worker] = {}
+
+    def call(self, who: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
+        """See `Watch.call`. Raises TimeoutError if the call is given up, or an earlier one has not returned yet."""
+        worker = self._workers.get(id(who))
+        if worker is None:
+            worker = self._workers[id(who)] = _Worker(who)
+        if worker.thread is threading.current_thread():
+            return function()
+        began = self._clock()
+        if worker.stuck is not None:
+            raise TimeoutError(f"has not returned from {worker.stuck.point} for {began - worker.stuck.began:.0f} s")
+        call = _Call(point, function, began)
+        limit = self._limit if in_cycle else self._budget
+        worker.calls.put(call)
+        answer = self._wait(worker, call, limit)
+        took = self._clock() - began - call.elsewhere
+        if took > self._budget:
+            self.report(Trouble(who.name, point, "slow", f"{point} plugin {who.name!r} took {took:.1f} s"))
+        return cast(R, answer())
+
+    def _wait(self, worker: _Worker, call: _Call, limit: float) -> Callable[[], Any]:
+        """What gives the call's outcome. Runs on this thread what the call asks for, not counting that time."""
+        while True:
+            left = call.began + call.elsewhere + limit - self._clock()
+            try:
+                answer = call.answers.get(timeout=max(left, 0.0))
+            except Empty:
+                answer = call.give_up()
+                if answer is None:
+                    worker.stuck = call
+                    call.returned = lambda: self._returned(worker, call)
+                    if call.over.is_set():  # it returned just now
+                        call.returned()
+                    self.report(_stuck(worker, call, limit))
+                    raise TimeoutError(f"gave no answer within {limit:g} s") from None
+            if not isinstance(answer, _Request):
+                return cast(Callable[[], Any], answer)
+            began = self._clock()
+            answer.serve()
+            call.elsewhere += self._clock() - began
+
+    def back(self, function: Callable[[], R]) -> R:
+        """See `Watch.back`. Raises TimeoutError if the call that wants it has been given up."""
+        call = getattr(_current, "call", None)
+        return function() if call is None else cast(R, call.ask(function))
+
+    def stuck(self) -> list[str]:
+        """Names of plugins that have not returned from a call that was given up."""
+        return sorted(worker.who.name for worker in list(self._workers.values()) if worker.stuck is not None)
+
+    def close(self) -> None:
+        """End the threads that wait for calls; those that are stuck end when they return."""
+        for worker in self._workers.values():
+            worker.calls.put(None)
+        self._workers.clear()
+
+    def _returned(self, worker: _Worker, call: _Call) -> None:
+        if worker.stuck is call:
+            worker.stuck = None
+            who, took = worker.who.name, self._clock() - call.began
+            text = f"{call.point} plugin {who!r} returned after {took:.1f} s: it is called again"
+            self.report(Trouble(who, call.point, "recovered", text))
+
+
+_current = threading.local()
+"""`.call`: the call this thread makes for a plugin."""
+
+
+class _Call:
+    """One call of a plugin, between the thread that wants it and the one that makes it."""
+
+    def __init__(self, point: str, function: Callable[[], Any], began: float) -> None:
+        self.point = point
+        self.function = function
+        self.began = began
+        self.elsewhere = 0.0
+        """Seconds spent on what the call asked for."""
+        self.answers: SimpleQueue[Any] = SimpleQueue()
+        self.over = threading.Event()
+        self.returned: Callable[[], None] = lambda: None
+        self._lock = threading.Lock()
+        self._given_up = False
+
+    def run(self) -> None:
+        """Make the call, on the plugin's thread."""
+        _current.call = self
+        try:
+            value = self.function()
+        except BaseException as error:  # whatever it is, it must not end the thread unheard
+            raised = error
+
+            def answer() -> Any:
+                raise raised
+        else:
+
+            def answer() -> Any:
+                return value
+
+        _current.call = None
+        self.answers.put(answer)
+        self.over.set()
+        self.returned()
+
+    def give_up(self) -> Any:
+        """Stop waiting, unless there is an answer or a request after all, which is returned."""
+        with self._lock:
+            try:
+                return self.answers.get_nowait()
+            except Empty:
+                self._given_up = True
+                return None
+
+    def ask(self, function: Callable[[], Any]) -> Any:
+        """Have something done by the thread that waits for this call."""
+        request = _Request(function)
+        with self._lock:
+            if self._given_up:
+                raise TimeoutError("the call was given up")
+            self.answers.put(request)
+        return request.outcome.get()()
+
+
+class _Request:
+    """Something a call wants done where it was made from."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self.outcome: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+
+    def serve(self) -> None:
+        """Do it and hand the outcome over."""
+        try:
+            value = self._function()
+        except BaseException as error:
+            raised = error
+
+            def answer() -> Any:
+                raise raised
+        else:
+
+            def answer() -> Any:
+                return value
+
+        self.outcome.put(answer)
+
+
+class _Worker:
+    """The thread of one plugin. `stuck` is a call that was given up and has not returned."""
+
+    def __init__(self, who: Plugin) -> None:
+        self.who = who
+        self.calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self.stuck: _Call | None = None
+        self.thread = threading.Thread(target=self._work, name=f"plugin {who.name}", daemon=True)
+        self.thread.start()
+
+    def _work(self) -> None:
+        while (call := self.calls.get()) is not None:
+            call.run()
+
+
+def _stuck(worker: _Worker, call: _Call, limit: float) -> Trouble:
+    """What to log: with where in its code the plugin is."""
+    name = worker.who.name
+    text = (
+        f"{call.point} plugin {name!r} gave no answer within {limit:g} s: "
+        "it counts as stuck, and its attempts fail until it returns"
+    )
+    frame = sys._current_frames().get(worker.thread.ident or 0)
+    return Trouble(name, call.point, "stuck", text, "".join(traceback.format_stack(frame)) if frame else "")

@@ -1,0 +1,274 @@
+"""Profiles made of a configuration's, by upstream's rules of precedence (scheduling.md 6).
+
+`multiPoint` enables or disables a plugin wherever it has something to say; a single extension point overrides that:
+first come plugins that both name, in the order of the extension point, then the rest of `multiPoint`, then those that
+only the extension point names.  What cannot be is a `ConfigurationError` whose path leads to the place in the file.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from reprieve.framework.configuration import (
+    DEFAULT_SCHEDULER_NAME,
+    ConfigurationError,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    ProfileConfiguration,
+)
+from reprieve.framework.containment import Watch, contained
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import (
+    MAX_NODE_SCORE,
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    Plugin,
+    PodGroupPostFilterPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import PluginError
+
+Args = Mapping[str, Any]
+Factory = Callable[[FeatureGates, Args], Plugin]
+
+POINTS: dict[str, type[Plugin]] = {
+    "preEnqueue": PreEnqueuePlugin,
+    "queueSort": QueueSortPlugin,
+    "preFilter": FilterPlugin,
+    "filter": FilterPlugin,
+    "postFilter": PostFilterPlugin,
+    "podGroupPostFilter": PodGroupPostFilterPlugin,
+    "preScore": ScorePlugin,
+    "score": ScorePlugin,
+    "reserve": ReservePlugin,
+    "permit": PermitPlugin,
+    "preBind": PreBindPlugin,
+    "bind": BindPlugin,
+    "postBind": PostBindPlugin,
+    "placementGenerate": PlacementGeneratePlugin,
+    "placementScore": PlacementScorePlugin,
+    "placementFeasible": PlacementFeasiblePlugin,
+}
+"""Extension points as the file calls them."""
+
+_COVERED = {"preFilter": "filter", "preScore": "score"}
+"""Points that are one with another here: they can only be switched together with it."""
+
+_UPSTREAM_ALSO = {
+    "preEnqueue": {"DefaultPreemption", "DynamicResources"},
+    "filter": {"DynamicResources", "NodeDeclaredFeatures"},
+    "postFilter": {"DynamicResources"},
+    "score": {"DynamicResources", "VolumeBinding"},
+    "reserve": {"DynamicResources", "GangScheduling", "VolumeBinding"},
+    "permit": {"GangScheduling"},
+    "preBind": {"DynamicResources", "VolumeBinding"},
+    "placementScore": {"NodeResourcesFit"},
+}
+"""Points at which upstream's plugin of that name has something to say and ours does not: it may be named there."""
+
+MAX_TOTAL_SCORE = 1 << 41
+"""Scores and name ranks share 63 bits (`reprieve.framework.evaluation`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Every plugin there is, by name."""
+
+    in_tree: Mapping[str, Factory]
+    """In the order they run; enabled unless a configuration says otherwise."""
+    weights: Mapping[str, int]
+    """Default weights of in-tree scores."""
+    also_called: Mapping[str, str] = field(default_factory=dict)
+    """What configurations written for kube-scheduler call some of them -> our name."""
+    later: frozenset[str] = frozenset()
+    """Upstream's plugins that are not here: they may be disabled or given args."""
+    third_party: Mapping[str, Factory] = field(default_factory=dict)
+    """Enabled only if a configuration says so, or `named`."""
+    named: tuple[str, ...] = ()
+    """Third-party plugins to enable in every profile that does not mention them."""
+    watch: Watch = field(default_factory=Watch)
+    """How third-party plugins are called."""
+
+    def check(self, name: str, where: str, *, wildcard: bool = False) -> None:
+        """Raise ConfigurationError unless the plugin is known; with `wildcard` also `*` and those not here yet."""
+        if name in self.in_tree or name in self.third_party or (wildcard and (name == "*" or name in self.later)):
+            return
+        if name in self.later:
+            raise ConfigurationError(where, f"plugin {name!r} is not supported yet")
+        known = ", ".join(sorted({*self.in_tree, *self.third_party}))
+        raise ConfigurationError(where, f"unknown plugin {name!r}; known: {known}")
+
+
+def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registry: Registry, path: str) -> Profile:
+    """One profile. Raises ConfigurationError; `path` is where in the file the profile stands."""
+    configuration = _by_our_names(configuration, registry.also_called)
+    plugins = configuration.plugins
+    multi = _multi_point(plugins, registry, f"{path}.plugins.multiPoint")
+    args = _args(configuration, registry, path)
+    named = list(multi)
+    for point, chosen in plugins.points():
+        where = f"{path}.plugins.{point}"
+        _check_set(plugins, point, chosen, registry, where)
+        if point not in _COVERED:
+            named += [ref.name for ref in chosen.enabled if ref.name not in named]
+    built = {name: _build(name, gates, registry, *args.get(name, ({}, f"{path}.plugins"))) for name in named}
+    order: dict[str, tuple[str, ...]] = {}
+    for point, chosen in plugins.points():
+        kind = POINTS[point]
+        if point in _COVERED:
+            continue
+        for index, ref in enumerate(chosen.enabled):
+            if not isinstance(built[ref.name], kind) and ref.name not in _UPSTREAM_ALSO.get(point, ()):
+                where = f"{path}.plugins.{point}.enabled[{index}].name"
+                raise ConfigurationError(where, f"plugin {ref.name!r} does not extend {point}")
+        names = tuple(name for name in _expanded(multi, chosen) if isinstance(built[name], kind))
+        if names != tuple(name for name in named if isinstance(built[name], kind)):
+            order[kind.__name__] = names
+    profile = Profile(
+        configuration.scheduler_name or DEFAULT_SCHEDULER_NAME,
+        list(built.values()),
+        _weights(multi, plugins.score, built, ScorePlugin, f"{path}.plugins.score"),
+        placement_weights=_weights(
+            multi, plugins.placement_score, built, PlacementScorePlugin, f"{path}.plugins.placementScore"
+        ),
+        order=order,
+        watch=registry.watch,
+    )
+    sorts = len(profile.at(QueueSortPlugin))
+    if sorts != 1:
+        raise ConfigurationError(f"{path}.plugins.queueSort", f"exactly one queueSort plugin is needed, found {sorts}")
+    if not profile.binders:
+        raise ConfigurationError(f"{path}.plugins.bind", "at least one bind plugin is needed")
+    return profile
+
+
+def _by_our_names(configuration: ProfileConfiguration, names: Mapping[str, str]) -> ProfileConfiguration:
+    """The same with plugins called as they are called here."""
+
+    def renamed(chosen: PluginSet) -> PluginSet:
+        return PluginSet(
+            enabled=tuple(replace(ref, name=names.get(ref.name, ref.name)) for ref in chosen.enabled),
+            disabled=tuple(replace(entry, name=names.get(entry.name, entry.name)) for entry in chosen.disabled),
+        )
+
+    plugins = configuration.plugins
+    points = {field: renamed(getattr(plugins, field)) for field in plugins.__struct_fields__}
+    config = tuple(replace(c, name=names.get(c.name, c.name)) for c in configuration.plugin_config)
+    return replace(configuration, plugins=Plugins(**points), plugin_config=config)
+
+
+def _multi_point(plugins: Plugins, registry: Registry, where: str) -> dict[str, int]:
+    """The plugins of multiPoint in order with their weights: defaults, replaced in place, then what is new."""
+    chosen = plugins.multi_point
+    off = {entry.name for entry in chosen.disabled}
+    for index, entry in enumerate(chosen.disabled):
+        registry.check(entry.name, f"{where}.disabled[{index}].name", wildcard=True)
+    own = _by_name(chosen, registry, where)
+    multi = {name: registry.weights.get(name, 1) for name in registry.in_tree if name not in off and "*" not in off}
+    for name, ref in own.items():
+        multi[name] = ref.weight or 1
+    mentioned = off | {ref.name for _, point in plugins.points() for ref in point.enabled}
+    for name in registry.named:
+        if name not in mentioned:
+            multi.setdefault(name, 1)
+    return multi
+
+
+def _by_name(chosen: PluginSet, registry: Registry, where: str) -> dict[str, PluginRef]:
+    found: dict[str, PluginRef] = {}
+    for index, ref in enumerate(chosen.enabled):
+        at = f"{where}.enabled[{index}].name"
+        registry.check(ref.name, at)
+        if ref.name in found:
+            raise ConfigurationError(at, f"plugin {ref.name!r} is enabled twice")
+        found[ref.name] = ref
+    return found
+
+
+def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Registry, where: str) -> None:
+    _by_name(chosen, registry, where)
+    for index, entry in enumerate(chosen.disabled):
+        registry.check(entry.name, f"{where}.disabled[{index}].name", wildcard=True)
+    other = _COVERED.get(point)
+    if other is None:
+        return
+    wider = {e.name for e in getattr(plugins, other).disabled} | {e.name for e in plugins.multi_point.disabled}
+    again = {ref.name for ref in chosen.enabled}
+    for entry in chosen.disabled:
+        alone = entry.name not in wider and "*" not in wider and entry.name not in again
+        if alone and entry.name not in registry.later:
+            raise ConfigurationError(where, f"{entry.name!r} can only be disabled together with {other}")
+
+
+def _expanded(multi: Mapping[str, int], chosen: PluginSet) -> Iterator[str]:
+    """The plugins of one extension point, in the order they run."""
+    own = [ref.name for ref in chosen.enabled]
+    off = {entry.name for entry in chosen.disabled}
+    if "*" in off:
+        yield from own
+        return
+    yield from (name for name in own if name in multi and name not in off)
+    yield from (name for name in multi if name not in own and name not in off)
+    yield from (name for name in own if name not in multi or name in off)
+
+
+def _weights(
+    multi: Mapping[str, int], chosen: PluginSet, built: Mapping[str, Plugin], kind: type[Plugin], where: str
+) -> dict[str, int]:
+    """Weights of one kind of scores: the extension point's before multiPoint's."""
+    own = {ref.name: ref.weight or 1 for ref in chosen.enabled}
+    weights = {name: weight for name, weight in {**multi, **own}.items() if isinstance(built[name], kind)}
+    if sum(weights.values()) * MAX_NODE_SCORE >= MAX_TOTAL_SCORE:
+        raise ConfigurationError(where, "total score of Score plugins could overflow")
+    return weights
+
+
+def _args(configuration: ProfileConfiguration, registry: Registry, path: str) -> dict[str, tuple[Args, str]]:
+    found: dict[str, tuple[Args, str]] = {}
+    for index, config in enumerate(configuration.plugin_config):
+        where = f"{path}.pluginConfig[{index}]"
+        registry.check(config.name, f"{where}.name", wildcard=True)
+        found[config.name] = (config.args, f"{where}.args")
+    return found
+
+
+def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where: str) -> Plugin:
+    """A plugin, guarded if it is not in-tree. Raises ConfigurationError for whatever keeps it from being made."""
+    if name in registry.in_tree:
+        return _made(registry.in_tree[name], gates, args, where)
+    own = {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}
+    try:
+        return contained(_made(registry.third_party[name], gates, own, where), registry.watch)
+    except ConfigurationError:
+        raise
+    except PluginError as error:
+        raise ConfigurationError(where, str(error)) from error
+    except (Exception, SystemExit) as error:
+        text = f"plugin {name!r} could not be made: {type(error).__name__}: {error}"
+        raise ConfigurationError(where, text) from error
+
+
+def _made(make: Factory, gates: FeatureGates, args: Args, where: str) -> Plugin:
+    try:
+        return make(gates, args)
+    except ConfigurationError as error:
+        raise ConfigurationError(".".join(filter(None, (where, error.path))), error.message) from None
+    except msgspec.ValidationError as error:
+        message, _, at = str(error).partition(" - at ")
+        path = at.strip("`").removeprefix("$").removeprefix(".")
+        raise ConfigurationError(".".join(filter(None, (where, path))), message[0].lower() + message[1:]) from None

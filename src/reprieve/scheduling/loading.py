@@ -1,0 +1,139 @@
+"""Plugins that do not come with the product (scheduling.md 5, docs/plugins.md).
+
+They come from any installed package that names them in the entry point group `reprieve.plugins`, or are named on the
+command line as `module:Class`.  The first are known and enabled only where a configuration says so, like upstream's
+out-of-tree registry; the second are enabled in every profile that does not mention them.
+
+Nothing of an entry point is imported before a configuration enables it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from reprieve.framework import plugin as framework
+from reprieve.framework.containment import Watch
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import Plugin
+from reprieve.scheduling.configuring import POINTS, Args, Factory
+
+GROUP = "reprieve.plugins"
+_EXTENSION_POINTS = (*dict.fromkeys(POINTS.values()), framework.SignPlugin)
+
+
+class PluginLoadError(ValueError):
+    """A plugin cannot be used; the message says which and why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThirdParty:
+    """Third-party plugins by the names configurations call them."""
+
+    factories: Mapping[str, Factory] = field(default_factory=dict)
+    named: tuple[str, ...] = ()
+    """Those that were named on the command line."""
+    watch: Watch | None = None
+    """How they are called; None: directly."""
+
+    def watched(self, watch: Watch) -> "ThirdParty":
+        """The same, called in another way."""
+        return replace(self, watch=watch)
+
+
+NO_THIRD_PARTY = ThirdParty()
+
+
+def third_party(
+    references: Iterable[str] = (), *, in_tree: Iterable[str] = (), found: Sequence[EntryPoint] | None = None
+) -> ThirdParty:
+    """The plugins of installed packages and those named as `module:Class`.
+
+    `in_tree` are names that are taken; `found` are the entry points, by default those of this Python.  Raises
+    PluginLoadError for a reference that cannot be used, or a name that is taken.
+    """
+    taken = set(in_tree)
+    factories: dict[str, Factory] = {}
+    offered: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP) if found is None else found:
+        offered.setdefault(point.name, []).append(point)
+    for name, points in offered.items():
+        factories[name] = _of_entry_points(name, points, in_tree=name in taken)
+    named = []
+    for reference in references:
+        kind = _class_of(reference)
+        if kind.name in taken:
+            raise PluginLoadError(f"{reference}: the name {kind.name!r} is taken by a plugin that comes with reprieve")
+        if kind.name in named:
+            raise PluginLoadError(f"{reference}: a plugin {kind.name!r} was named before")
+        if any(_reference(point) != _reference_of(reference) for point in offered.get(kind.name, ())):
+            others = ", ".join(_described(point) for point in offered[kind.name])
+            raise PluginLoadError(f"{reference}: the name {kind.name!r} is taken by {others}")
+        factories[kind.name] = _factory(kind)
+        named.append(kind.name)
+    return ThirdParty(factories, tuple(named))
+
+
+def _factory(kind: type[Plugin]) -> Factory:
+    def build(_gates: FeatureGates, args: Args) -> Plugin:
+        return kind.configured(args)
+
+    return build
+
+
+def _of_entry_points(name: str, points: Sequence[EntryPoint], *, in_tree: bool) -> Factory:
+    """A factory that imports when it is asked; until then trouble of one package is nobody's trouble."""
+
+    def build(_gates: FeatureGates, args: Args) -> Plugin:
+        if in_tree:
+            raise PluginLoadError(f"{_described(points[0])}: the name is taken by a plugin that comes with reprieve")
+        if len({_reference(point) for point in points}) > 1:
+            raise PluginLoadError(f"offered by several packages: {', '.join(_described(point) for point in points)}")
+        kind = _class_of(_reference(points[0]))
+        if kind.name != name:
+            raise PluginLoadError(f"{_described(points[0])}: the class calls itself {kind.name!r}, not {name!r}")
+        return kind.configured(args)
+
+    return build
+
+
+def _reference(point: EntryPoint) -> str:
+    return _reference_of(point.value)
+
+
+def _reference_of(text: str) -> str:
+    module, _, name = text.partition(":")
+    return f"{module.strip()}:{name.strip()}"
+
+
+def _described(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist is not None else "?"
+    return f"entry point {point.name} = {point.value} of {package}"
+
+
+def _class_of(reference: str) -> type[Plugin]:
+    """The class behind `module:Class`. Raises PluginLoadError."""
+    module, colon, name = reference.partition(":")
+    module, name = module.strip(), name.strip()
+    if not colon or not module or not name:
+        raise PluginLoadError(f"{reference!r}: want MODULE:CLASS")
+    imported = _guarded(reference, f"importing {module}", lambda: import_module(module))
+    found: object = imported
+    for part in name.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            raise PluginLoadError(f"{reference}: module {module!r} has no {name!r}")
+    if not isinstance(found, type) or not issubclass(found, Plugin):
+        raise PluginLoadError(f"{reference}: not a plugin: it does not derive from reprieve.Plugin")
+    if not isinstance(found.name, str) or not found.name:
+        raise PluginLoadError(f"{reference}: the class has no name: set `name` to what configurations call it")
+    if not issubclass(found, _EXTENSION_POINTS):
+        raise PluginLoadError(f"{reference}: it extends no extension point, such as reprieve.FilterPlugin")
+    return found
+
+
+def _guarded(reference: str, what: str, do: Callable[[], object]) -> object:
+    try:
+        return do()
+    except (Exception, SystemExit) as error:
+        raise PluginLoadError(f"{reference}: {what} failed: {type(error).__name__}: {error}") from error
