@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from reprieve.cli.sections import Row, Section, Tone
+from reprieve.preemption.outcome import CLUSTER_DOMAIN
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -106,7 +107,15 @@ def _evicted(made: PreemptionAccount) -> Section:
     units = [unit for unit in made.units if unit.evicted]
     title = f"Evicted for {made.preemptor} (priority {made.priority}), {_seconds(made.at)} in"
     shown, notes = _first([_victims(alike) for alike in _alike(units)])
-    return Section(title, _UNIT_COLUMNS, shown, notes, tone=Tone.BAD)
+    return Section(title, _UNIT_COLUMNS, shown, (*_domain(made), *notes), tone=Tone.BAD)
+
+
+def _domain(made: PreemptionAccount) -> tuple[str, ...]:
+    """Where a group with a topology constraint is placed as a whole."""
+    if not made.preemptor.startswith("podgroup ") or made.domain == CLUSTER_DOMAIN:
+        return ()
+    others = f", the cheapest of {made.candidates} domains" if made.candidates > 1 else ""
+    return (f"The group is placed in {made.domain}{others}.",)
 
 
 _UNIT_COLUMNS = ("workload", "size", "on", "priority", "running for")
