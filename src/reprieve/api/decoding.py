@@ -41,8 +41,10 @@ KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
         (o.PersistentVolumeClaim, ()),
         (o.StorageClass, ()),
         (o.CSINode, ()),
+        (o.CSIDriver, ()),
         (o.CSIStorageCapacity, ("storage.k8s.io/v1beta1",)),
         (o.ResourceClaim, ("resource.k8s.io/v1beta2",)),
+        (o.ResourceClaimTemplate, ("resource.k8s.io/v1beta2",)),
         (o.ResourceSlice, ("resource.k8s.io/v1beta2",)),
         (o.DeviceClass, ("resource.k8s.io/v1beta2",)),
     )

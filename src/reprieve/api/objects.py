@@ -21,6 +21,7 @@ import msgspec
 
 from reprieve.api.devices import DeviceClass as DeviceClass
 from reprieve.api.devices import ResourceClaim as ResourceClaim
+from reprieve.api.devices import ResourceClaimTemplate as ResourceClaimTemplate
 from reprieve.api.devices import ResourceSlice as ResourceSlice
 from reprieve.api.meta import EMPTY as EMPTY
 from reprieve.api.meta import EMPTY_MAP as EMPTY_MAP
@@ -43,8 +44,10 @@ from reprieve.api.owners import ReplicaSet as ReplicaSet
 from reprieve.api.owners import ReplicationController as ReplicationController
 from reprieve.api.owners import Service as Service
 from reprieve.api.owners import StatefulSet as StatefulSet
+from reprieve.api.storage import CSIDriver as CSIDriver
 from reprieve.api.storage import CSINode as CSINode
 from reprieve.api.storage import CSIStorageCapacity as CSIStorageCapacity
+from reprieve.api.storage import NamedSource as NamedSource
 from reprieve.api.storage import PersistentVolume as PersistentVolume
 from reprieve.api.storage import PersistentVolumeClaim as PersistentVolumeClaim
 from reprieve.api.storage import PersistentVolumeClaimSpec as PersistentVolumeClaimSpec
@@ -244,6 +247,9 @@ class Volume(Struct, frozen=True, kw_only=True):
     iscsi: ISCSIVolume | None = None
     rbd: RBDVolume | None = None
     csi: CSIVolumeSource | None = None
+    azure_disk: NamedSource | None = None
+    cinder: NamedSource | None = None
+    portworx_volume: NamedSource | None = None
 
 
 class PodResourceClaim(Struct, frozen=True, kw_only=True):

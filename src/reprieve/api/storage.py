@@ -72,6 +72,15 @@ class CSIPersistentVolumeSource(Struct, frozen=True, kw_only=True):
     volume_handle: str = ""
 
 
+class NamedSource(Struct, frozen=True, kw_only=True):
+    """A volume source of a cloud by what names the disk there; each source uses one of the fields."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    pd_name: str = ""
+    disk_name: str = ""
+    read_only: bool = False
+
+
 class VolumeNodeAffinity(Struct, frozen=True, kw_only=True):
     """spec.nodeAffinity of a PersistentVolume: where the volume can be reached."""
 
@@ -88,6 +97,12 @@ class PersistentVolumeSpec(Struct, frozen=True, kw_only=True):
     storage_class_name: str = ""
     volume_mode: str = "Filesystem"
     csi: CSIPersistentVolumeSource | None = None
+    aws_elastic_block_store: NamedSource | None = None
+    gce_persistent_disk: NamedSource | None = None
+    azure_disk: NamedSource | None = None
+    cinder: NamedSource | None = None
+    portworx_volume: NamedSource | None = None
+    persistent_volume_reclaim_policy: str = "Retain"
 
 
 class PersistentVolumeStatus(Struct, frozen=True, kw_only=True):
@@ -127,6 +142,7 @@ class StorageClass(KubernetesObject, frozen=True, kw_only=True):
 
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
+    reclaim_policy: str = "Delete"
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
@@ -171,3 +187,18 @@ class CSIStorageCapacity(KubernetesObject, frozen=True, kw_only=True):
     node_topology: LabelSelector | None = None
     capacity: QuantityText | None = None
     maximum_volume_size: QuantityText | None = None
+
+
+class CSIDriverSpec(Struct, frozen=True, kw_only=True):
+    """spec of a CSIDriver; `storage_capacity`: CSIStorageCapacity objects say what is left."""
+
+    storage_capacity: bool = False
+
+
+class CSIDriver(KubernetesObject, frozen=True, kw_only=True):
+    """storage.k8s.io/v1 CSIDriver; its name is what provisioners and sources call the driver."""
+
+    KIND: ClassVar[str] = "CSIDriver"
+    API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
+
+    spec: CSIDriverSpec = CSIDriverSpec()

@@ -43,6 +43,7 @@ OPTIONAL: Final[tuple[type[KubernetesObject], ...]] = (
     o.PersistentVolumeClaim,
     o.StorageClass,
     o.CSINode,
+    o.CSIDriver,
     o.CSIStorageCapacity,
     o.ResourceClaim,
     o.ResourceSlice,

@@ -396,6 +396,12 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "storageClassName": named(CLASS),
             "volumeMode": _keep,
             "csi": {"driver": _keep, "volumeHandle": named(DISK)},
+            "awsElasticBlockStore": {"volumeID": named(DISK)},
+            "gcePersistentDisk": {"pdName": named(DISK)},
+            "azureDisk": {"diskName": named(DISK)},
+            "cinder": {"volumeID": named(DISK)},
+            "portworxVolume": {"volumeID": named(DISK)},
+            "persistentVolumeReclaimPolicy": _keep,
         },
         "status": {"phase": _keep},
     },
@@ -403,6 +409,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     o.StorageClass: {
         "provisioner": _keep,
         "volumeBindingMode": _keep,
+        "reclaimPolicy": _keep,
         "allowedTopologies": _each(
             {
                 "matchLabelExpressions": lambda value, names: [
@@ -417,6 +424,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "drivers": _each({"name": _keep, "nodeID": named(DISK), "topologyKeys": _each(_key), "allocatable": _keep})
         }
     },
+    o.CSIDriver: {"spec": {"storageCapacity": _keep}},
     o.CSIStorageCapacity: {
         "storageClassName": named(CLASS),
         "nodeTopology": _SELECTOR,
@@ -434,6 +442,8 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "nodeName": named(NODE),
             "nodeSelector": _NODE_SELECTOR,
             "allNodes": _keep,
+            "perDeviceNodeSelection": _keep,
+            "sharedCounters": _keep,
             "devices": _keep,
         }
     },

@@ -7,11 +7,12 @@ Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.Clu
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reprieve.api import objects
 from reprieve.api.versions import pod_group_name
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
+from reprieve.cluster.volumes import PodVolumes, volumes_of
 
 if TYPE_CHECKING:
     from reprieve.cluster.kinship import Kin
@@ -23,11 +24,27 @@ Owner = tuple[str, str, str]
 """(apiVersion, kind, name) of the controller."""
 
 
+class PodClaim(NamedTuple):
+    """spec.resourceClaims[] with what the pod's status says of it.
+
+    `claim` is the name of the ResourceClaim; None with `made`: there is none and none is needed; without: not made yet.
+    """
+
+    name: str
+    claim: str | None
+    generated: bool
+    """From a template: the claim has to belong to the pod."""
+    made: bool
+    known: bool = True
+    """False: of a kind of reference that is not known here."""
+
+
 class PodRecord:
     """One pod. Times are seconds since the epoch; `start` is None for a pod that has not started."""
 
     __slots__ = (
         "bound",
+        "claims",
         "created",
         "gates",
         "grace",
@@ -48,6 +65,7 @@ class PodRecord:
         "start",
         "terminating",
         "uid",
+        "volumes",
     )
 
     def __init__(
@@ -69,6 +87,8 @@ class PodRecord:
         terminating: bool = False,
         preempted: bool = False,
         owner: Owner | None = None,
+        claims: tuple[PodClaim, ...] = (),
+        volumes: PodVolumes | None = None,
     ) -> None:
         self.namespace = namespace
         self.name = name
@@ -90,6 +110,10 @@ class PodRecord:
         self.preempted = preempted
         """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
         self.owner = owner
+        self.claims = claims
+        """The device claims it names; changed only by `ClusterState.set_claims`."""
+        self.volumes = volumes
+        """Claims and disks that matter for placement; None for most pods."""
         self.kin: Kin | None = None
         """What other pods' selectors see of it, once somebody asked; changed only by `reprieve.cluster.kinship`."""
         self.row = NO_ROW
@@ -99,6 +123,11 @@ class PodRecord:
 
     def __repr__(self) -> str:
         return f"<pod {self.key} priority={self.priority} row={self.row}>"
+
+    @property
+    def claim_keys(self) -> list[str]:
+        """`namespace/name` of the device claims it names, in their order, each once."""
+        return list(dict.fromkeys(f"{self.namespace}/{one.claim}" for one in self.claims if one.claim is not None))
 
     @property
     def scheduled(self) -> bool:
@@ -140,8 +169,26 @@ def record_of(
         else 30.0,
         terminating=meta.deletion_timestamp is not None,
         preempted=was_preempted(pod),
+        volumes=volumes_of(pod),
+        claims=claims_of(pod),
         owner=next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None),
     )
+
+
+def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
+    """The device claims of a pod, those from templates as far as its status names them (resourceclaim.Name)."""
+    if not pod.spec.resource_claims:
+        return ()
+    made = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
+    found = []
+    for one in pod.spec.resource_claims:
+        if one.resource_claim_name is not None:
+            found.append(PodClaim(one.name, one.resource_claim_name, generated=False, made=True))
+        elif one.resource_claim_template_name is not None:
+            found.append(PodClaim(one.name, made.get(one.name), generated=True, made=one.name in made))
+        else:
+            found.append(PodClaim(one.name, None, generated=False, made=False, known=False))
+    return tuple(found)
 
 
 def was_preempted(pod: objects.Pod) -> bool:

@@ -45,8 +45,6 @@ class PodSpecSignature:
     tolerations: tuple[objects.Toleration, ...]
     ports: tuple[HostPort, ...]
     node_name: str
-    unsupported: tuple[str, ...] = ()
-    """Fields of the spec that no plugin here decides on; scheduling such a pod would be a guess."""
     spread: tuple[objects.TopologySpreadConstraint, ...] = ()
     images: tuple[str, ...] = ()
     """Image names as node status has them, of init containers and containers, one entry for each container."""
@@ -79,11 +77,10 @@ class SignatureTable:
         amounts = pod_requests(pod)
         nonzero = pod_nonzero_requests(pod)
         ports = host_ports(pod)
-        unsupported = _unsupported(spec)
         spread = spec.topology_spread_constraints
         details = (
-            _encode((spec.node_selector, spec.affinity, spec.tolerations, spread, unsupported))
-            if spec.node_selector or spec.affinity is not None or spec.tolerations or spread or unsupported
+            _encode((spec.node_selector, spec.affinity, spec.tolerations, spread))
+            if spec.node_selector or spec.affinity is not None or spec.tolerations or spread
             else b""
         )
         images = _images(spec)
@@ -91,7 +88,7 @@ class SignatureTable:
         key = (tuple(sorted(amounts.items())), nonzero, ports, details, images)
         found = self._by_key.get(key)
         if found is None:
-            found = self._make(spec, amounts, nonzero, ports, unsupported, images)
+            found = self._make(spec, amounts, nonzero, ports, images)
             self._by_key[key] = found
             self._all.append(found)
         return found
@@ -110,7 +107,6 @@ class SignatureTable:
         amounts: dict[str, int],
         nonzero: tuple[int, int],
         ports: tuple[HostPort, ...],
-        unsupported: tuple[str, ...],
         images: tuple[str, ...],
     ) -> PodSpecSignature:
         delta = self._resources.vector(amounts)
@@ -127,7 +123,6 @@ class SignatureTable:
             tolerations=tuple(spec.tolerations or ()),
             ports=ports,
             node_name="",
-            unsupported=unsupported,
             spread=tuple(spec.topology_spread_constraints or ()),
             images=images,
             selects=_selects(spec.affinity),
@@ -149,15 +144,3 @@ def _images(spec: objects.PodSpec) -> tuple[str, ...]:
     """As container runtimes report images: a name without a tag means `:latest`."""
     names = [container.image for container in (*(spec.init_containers or ()), *(spec.containers or ()))]
     return tuple(name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names)
-
-
-def _unsupported(spec: objects.PodSpec) -> tuple[str, ...]:
-    """Fields whose rules no plugin of this version decides: they are refused, never ignored."""
-    found = []
-    if spec.resource_claims:
-        found.append("spec.resourceClaims")
-    for volume in spec.volumes or ():
-        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
-            found.append("spec.volumes")
-            break
-    return tuple(found)

@@ -1,24 +1,180 @@
 """Volumes, claims, classes and what nodes can attach: the storage side of the picture.
 
-The objects are kept as the API gave them.  What the scheduler itself has decided and the API does not show yet is laid
-over them elsewhere; nothing here is changed by deciding.
+Objects are kept as the API gave them.  Three things are laid over them:
 
-Invariants: every index is derived from the objects alone; `version` grows with every change.
+- *users*: how many placed pods use a claim, kept up by `ClusterState` as pods come to rows and leave them;
+- *reservations*: what the scheduler has decided and the API does not show yet - a volume kept for a claim, a node
+  chosen for a claim that is to be provisioned.  They last until the API shows them or they are given up, and no trial
+  touches them: a pod taken off its node in a trial keeps its volumes, so that preemption never counts on them;
+- *unsettled* pods: placed inside a trial and not reserved; whoever chooses volumes lets the later ones see the choices
+  of the earlier ones.  A trial that is undone leaves none.
+
+Invariant: everything but the reservations is derived from the objects and from where pods are.
 """
 
-from reprieve.api.meta import KubernetesObject
-from reprieve.api.storage import CSINode, CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-VolumeObject = PersistentVolume | PersistentVolumeClaim | StorageClass | CSINode | CSIStorageCapacity
-VOLUME_KINDS = (PersistentVolume, PersistentVolumeClaim, StorageClass, CSINode, CSIStorageCapacity)
-_NAMESPACED = ("PersistentVolumeClaim", "CSIStorageCapacity")
+from reprieve.api import objects
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.quantity import value_of
+from reprieve.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+
+if TYPE_CHECKING:
+    from reprieve.cluster.pods import PodRecord
+
+VolumeObject = PersistentVolume | PersistentVolumeClaim | StorageClass | CSINode | CSIDriver | CSIStorageCapacity
+VOLUME_KINDS = (PersistentVolume, PersistentVolumeClaim, StorageClass, CSINode, CSIDriver, CSIStorageCapacity)
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+CLASS_BETA = "volume.beta.kubernetes.io/storage-class"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
+ONCE_POD = "ReadWriteOncePod"
+
+
+@dataclass(frozen=True, slots=True)
+class UsedClaim:
+    """A claim that a pod uses; `ephemeral`: made for this pod (generic ephemeral volume) and owned by it."""
+
+    key: str
+    name: str
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InlineDisk:
+    """A disk that a pod's spec names itself. `source` is the field of `spec.volumes[]`.
+
+    `ids` are the names of which one in common means the same disk.
+    """
+
+    source: str
+    ids: frozenset[str]
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumes:
+    """What the volume plugins read of a pod's spec; equal for pods that use the same."""
+
+    claims: tuple[UsedClaim, ...]
+    disks: tuple[InlineDisk, ...]
+
+
+@dataclass(slots=True)
+class Reservation:
+    """What a pod waits for. Keys are those of claims; `volumes`: claim -> volume, `provisioned`: to be made for `node`.
+
+    `awaited` are claims that another pod already has in hand.
+    """
+
+    node: str
+    volumes: dict[str, str] = field(default_factory=dict)
+    provisioned: tuple[str, ...] = ()
+    awaited: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Unsettled:
+    """A pod placed in a trial; `taken` are the volumes chosen for it, `chosen`: claim -> node, None: not asked yet."""
+
+    pod: "PodRecord"
+    row: int
+    taken: dict[str, str] | None = None
+    chosen: frozenset[str] = frozenset()
+
+
+def volumes_of(pod: objects.Pod) -> PodVolumes | None:
+    """The volumes of a pod that matter for placement; None if there are none, as for most pods."""
+    if not pod.spec.volumes:
+        return None
+    namespace = pod.metadata.namespace or "default"
+    claims: list[UsedClaim] = []
+    disks: list[InlineDisk] = []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            name = volume.persistent_volume_claim.claim_name
+            claims.append(UsedClaim(f"{namespace}/{name}", name))
+        elif volume.ephemeral is not None:
+            name = f"{pod.metadata.name}-{volume.name}"
+            claims.append(UsedClaim(f"{namespace}/{name}", name, ephemeral=True))
+        else:
+            disk = _inline(volume)
+            if disk is not None:
+                disks.append(disk)
+    return PodVolumes(tuple(claims), tuple(disks)) if claims or disks else None
+
+
+def _inline(volume: objects.Volume) -> InlineDisk | None:
+    if volume.gce_persistent_disk is not None:
+        gce = volume.gce_persistent_disk
+        return InlineDisk("gcePersistentDisk", frozenset({gce.pd_name}), gce.read_only)
+    if volume.aws_elastic_block_store is not None:
+        return InlineDisk("awsElasticBlockStore", frozenset({volume.aws_elastic_block_store.volume_id}), False)
+    if volume.iscsi is not None:
+        return InlineDisk("iscsi", frozenset({volume.iscsi.iqn}), volume.iscsi.read_only)
+    if volume.rbd is not None:
+        rbd = volume.rbd
+        same = frozenset(f"{monitor}|{rbd.pool}|{rbd.image}" for monitor in rbd.monitors)
+        return InlineDisk("rbd", same, rbd.read_only)
+    if volume.azure_disk is not None:
+        return InlineDisk("azureDisk", frozenset({volume.azure_disk.disk_name}), volume.azure_disk.read_only)
+    if volume.cinder is not None:
+        return InlineDisk("cinder", frozenset({volume.cinder.volume_id}), volume.cinder.read_only)
+    if volume.portworx_volume is not None:
+        found = volume.portworx_volume
+        return InlineDisk("portworxVolume", frozenset({found.volume_id}), found.read_only)
+    return None
 
 
 def key_of(item: KubernetesObject) -> str:
     """`namespace/name` of a claim or a capacity, the name of anything else."""
-    if type(item).__name__ in _NAMESPACED:
+    if type(item).NAMESPACED:
         return f"{item.metadata.namespace or 'default'}/{item.metadata.name}"
     return item.metadata.name
+
+
+def class_of(claim: PersistentVolumeClaim) -> str:
+    """The name of a claim's storage class; "" for none."""
+    beta = claim.metadata.annotations.get(CLASS_BETA)
+    return beta if beta is not None else claim.spec.storage_class_name or ""
+
+
+def volume_class(volume: PersistentVolume) -> str:
+    """The name of a volume's storage class; "" for none."""
+    beta = volume.metadata.annotations.get(CLASS_BETA)
+    return beta if beta is not None else volume.spec.storage_class_name
+
+
+def fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """The binding is complete on both sides: what the PV controller notes in an annotation and in the phase."""
+    return bool(claim.spec.volume_name) and (
+        BIND_COMPLETED in claim.metadata.annotations or claim.status.phase == "Bound"
+    )
+
+
+def storage(amounts: Mapping[str, objects.QuantityText]) -> int:
+    """Bytes of storage that are asked for or there."""
+    return value_of(amounts["storage"]) if "storage" in amounts else 0
+
+
+def refers_to(volume: PersistentVolume, key: str, uid: str) -> bool:
+    """The volume's claimRef is this claim (its UID counts where both have one)."""
+    ref = volume.spec.claim_ref
+    if ref is None or f"{ref.namespace or 'default'}/{ref.name}" != key:
+        return False
+    return not ref.uid or not uid or ref.uid == uid
 
 
 class VolumeObjects:
@@ -26,37 +182,161 @@ class VolumeObjects:
 
     def __init__(self) -> None:
         self.version = 0
+        """Grows with every change of an object."""
         self.volumes: dict[str, PersistentVolume] = {}
         self.claims: dict[str, PersistentVolumeClaim] = {}
         self.classes: dict[str, StorageClass] = {}
         self.csi_nodes: dict[str, CSINode] = {}
+        self.drivers: dict[str, CSIDriver] = {}
         self.capacities: dict[str, CSIStorageCapacity] = {}
+        self.by_class: dict[str, dict[str, PersistentVolume]] = {}
+        """Storage class -> volumes by name."""
+        self.users: dict[str, int] = {}
+        """Claim -> placed pods that use it, counting every mention."""
+        self.reservations: dict[str, Reservation] = {}
+        """By UID of the pod."""
+        self.kept: dict[str, str] = {}
+        """Volume -> claim it is reserved for."""
+        self.selected: dict[str, str] = {}
+        """Claim -> node it is to be provisioned for."""
+        self.unsettled: dict[str, Unsettled] = {}
+        """By UID, in the order the pods were placed."""
+
+    # -- objects -----------------------------------------------------------------------------------------------------
 
     def set(self, item: VolumeObject) -> VolumeObject | None:
         """Learn of an object or its change; returns what was known of it before."""
-        before = self._put(item)
-        self.version += before != item
+        table, key = self._table(type(item).__name__), key_of(item)
+        before: VolumeObject | None = table.get(key)
+        if before == item:
+            return before
+        table[key] = item
+        self.version += 1
+        if isinstance(before, PersistentVolume):
+            self._unlist(before)
+        if isinstance(item, PersistentVolume):
+            self.by_class.setdefault(volume_class(item), {})[key] = item
+            if item.spec.claim_ref is not None:
+                self.kept.pop(key, None)  # the API shows who has it
+        elif isinstance(item, PersistentVolumeClaim) and (fully_bound(item) or SELECTED_NODE in _annotations(item)):
+            self.selected.pop(key, None)
         return before
 
     def remove(self, kind: str, namespace: str, name: str) -> VolumeObject | None:
         """An object is gone; returns what was known of it."""
         key = f"{namespace or 'default'}/{name}" if kind in _NAMESPACED else name
         found: VolumeObject | None = self._table(kind).pop(key, None)
-        self.version += found is not None
+        if found is None:
+            return None
+        self.version += 1
+        if isinstance(found, PersistentVolume):
+            self._unlist(found)
+            self.kept.pop(key, None)
+        elif isinstance(found, PersistentVolumeClaim):
+            self.selected.pop(key, None)
         return found
 
-    def _put(self, item: VolumeObject) -> VolumeObject | None:
-        table, key = self._table(type(item).__name__), key_of(item)
-        before: VolumeObject | None = table.get(key)
-        table[key] = item
-        return before
+    # -- pods --------------------------------------------------------------------------------------------------------
 
-    def _table(self, kind: str) -> dict[str, VolumeObject]:
-        tables: dict[str, dict[str, VolumeObject]] = {
+    def placed(self, pod: "PodRecord", row: int, *, tentative: bool) -> None:
+        """A pod with volumes came to a row; `tentative`: in a trial, to see how others fare beside it."""
+        assert pod.volumes is not None
+        for claim in pod.volumes.claims:
+            self.users[claim.key] = self.users.get(claim.key, 0) + 1
+        if tentative and not pod.bound and pod.uid not in self.reservations:
+            self.unsettled[pod.uid] = Unsettled(pod, row)
+
+    def displaced(self, pod: "PodRecord") -> None:
+        """A pod with volumes left its row."""
+        assert pod.volumes is not None
+        for claim in pod.volumes.claims:
+            left = self.users[claim.key] - 1
+            if left:
+                self.users[claim.key] = left
+            else:
+                del self.users[claim.key]
+        self.unsettled.pop(pod.uid, None)
+
+    # -- reservations ------------------------------------------------------------------------------------------------
+
+    def reserve(self, uid: str, reservation: Reservation) -> None:
+        """Keep volumes and nodes for a pod's claims until the API shows them or they are given back."""
+        self.give_back(uid)
+        self.reservations[uid] = reservation
+        for claim, volume in reservation.volumes.items():
+            self.kept[volume] = claim
+        for claim in reservation.provisioned:
+            self.selected[claim] = reservation.node
+
+    def give_back(self, uid: str) -> None:
+        """Give up what was reserved for a pod; nothing happens if there is nothing."""
+        reservation = self.reservations.pop(uid, None)
+        if reservation is None:
+            return
+        for claim, volume in reservation.volumes.items():
+            if self.kept.get(volume) == claim:
+                del self.kept[volume]
+        for claim in reservation.provisioned:
+            if self.selected.get(claim) == reservation.node:
+                del self.selected[claim]
+
+    def settled(self, uid: str) -> None:
+        """The pod is bound: its claims are, too, and the API shows it, or will with the next event."""
+        self.reservations.pop(uid, None)
+
+    def node_of(self, claim: PersistentVolumeClaim) -> str | None:
+        """The node a claim is (to be) provisioned for, by the API or by a reservation."""
+        noted = claim.metadata.annotations.get(SELECTED_NODE)
+        return noted if noted is not None else self.selected.get(key_of(claim))
+
+    def has_volume_for(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool | None:
+        """Whether a volume is held for this claim; None: it is free."""
+        key = key_of(claim)
+        kept = self.kept.get(volume.metadata.name)
+        if kept is not None:
+            return kept == key
+        if volume.spec.claim_ref is None:
+            return None
+        return refers_to(volume, key, claim.metadata.uid)
+
+    # -- for tests ---------------------------------------------------------------------------------------------------
+
+    def digest(self) -> tuple[object, ...]:
+        """Everything a plugin can read beside the objects themselves."""
+        return (self.version, sorted(self.users.items()), sorted(self.kept.items()), sorted(self.selected.items()))
+
+    def check(self, pods: "Iterable[PodRecord]") -> None:
+        """Compare the users with the pods; raises AssertionError on a difference."""
+        users: dict[str, int] = {}
+        for pod in pods:
+            for claim in pod.volumes.claims if pod.volumes is not None and pod.row >= 0 else ():
+                users[claim.key] = users.get(claim.key, 0) + 1
+        assert users == self.users, f"users of claims are off: {self.users}, not {users}"
+        kept = [volume for r in self.reservations.values() for volume in r.volumes.values()]
+        assert not self.unsettled, f"choices of a trial are left: {sorted(self.unsettled)}"
+        assert len(kept) == len(set(kept)), f"a volume is reserved twice: {sorted(kept)}"
+
+    def _unlist(self, volume: PersistentVolume) -> None:
+        name = volume_class(volume)
+        there = self.by_class.get(name, {})
+        there.pop(volume.metadata.name, None)
+        if not there:
+            self.by_class.pop(name, None)
+
+    def _table(self, kind: str) -> dict[str, Any]:
+        tables: dict[str, dict[str, Any]] = {
             "PersistentVolume": self.volumes,
             "PersistentVolumeClaim": self.claims,
             "StorageClass": self.classes,
             "CSINode": self.csi_nodes,
+            "CSIDriver": self.drivers,
             "CSIStorageCapacity": self.capacities,
-        }  # type: ignore[dict-item]
+        }
         return tables[kind]
+
+
+_NAMESPACED = frozenset(kind.KIND for kind in VOLUME_KINDS if kind.NAMESPACED)
+
+
+def _annotations(item: KubernetesObject) -> Mapping[str, str]:
+    return item.metadata.annotations

@@ -144,6 +144,8 @@ class Diagnoser:
         `apart`: each row is looked at with its own nominated pods and no others, which matters only to plugins that
         look at other rows.
         """
+        if rules and self._refused_outright(state, rows, found):
+            return
         self._walk(state, rows, found, rules=rules)
         crowded = [
             (row, pods)
@@ -153,6 +155,22 @@ class Diagnoser:
         for batch in [[one] for one in crowded] if apart else [crowded] if crowded else []:
             with self._cluster.overlay(overlaid(batch)):
                 self._walk(state, np.array([row for row, _ in batch], dtype=np.int64), found, rules=rules)
+
+    def _refused_outright(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> bool:
+        """Whether a CLUSTER filter rejects the pod before any node is looked at: then that is all there is to say."""
+        for plugin in self._profile.cluster_filters:
+            try:
+                status = plugin.pre_filter(state)
+            except PluginError:
+                raise
+            except Exception as error:
+                raise PluginError(plugin.name, "PreFilter", error) from error
+            if not status.ok and status.code is not Code.SKIP:
+                found.message = status.reason
+                found.mark(found.plugins, plugin.name, rows)
+                found.codes[rows] = int(status.code)
+                return True
+        return False
 
     def _walk(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, rules: bool) -> None:
         left = rows

@@ -1,0 +1,146 @@
+"""VolumeRestrictions: disks that cannot be mounted twice, and claims for one pod only.
+
+Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumerestrictions):
+- GCE persistent disks, RBD images and iSCSI targets are shared on a node only if all pods read; an EBS disk never.
+- A claim with the access mode ReadWriteOncePod serves one pod in the cluster.  The pod that has it may be preempted, so
+  the node that it runs on can be cured, and only that one.
+- A claim that does not exist rejects the pod everywhere.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.cluster.volumes import ONCE_POD, InlineDisk
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
+from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count, row_numbers
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+
+DISK_CONFLICT = "node(s) had no available disk"
+ONCE_POD_CONFLICT = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+
+_SKIP = Status(Code.SKIP)
+_RESTRICTED = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"})
+
+
+def conflicting(ours: InlineDisk, theirs: InlineDisk) -> bool:
+    """Whether two pods cannot have these on one node."""
+    if ours.source != theirs.source or ours.source not in _RESTRICTED or not ours.ids & theirs.ids:
+        return False
+    return not (ours.read_only and theirs.read_only)
+
+
+def not_found(name: str) -> str:
+    """The API's words for a claim that is not there."""
+    return f'persistentvolumeclaim "{name}" not found'
+
+
+class VolumeRestrictions(FilterPlugin):
+    """See the module docstring. Reads who is placed where, in the present view."""
+
+    name = "VolumeRestrictions"
+    scope: ClassVar[Scope] = Scope.CLUSTER
+
+    def concerns(self, state: CycleState) -> bool:
+        """Pods with restricted disks or with claims."""
+        volumes = state.pod.volumes
+        return volumes is not None and (
+            any(not claim.ephemeral for claim in volumes.claims) or any(d.source in _RESTRICTED for d in volumes.disks)
+        )
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Skipped unless there is a disk to look for, or a claim that is somebody else's or is missing."""
+        volumes = state.pod.volumes
+        if volumes is None:
+            return _SKIP
+        status = SUCCESS if any(disk.source in _RESTRICTED for disk in volumes.disks) else _SKIP
+        store = state.cluster.volumes
+        for used in volumes.claims:
+            if used.ephemeral:
+                continue
+            claim = store.claims.get(used.key)
+            if claim is None:
+                state.data[self.name] = rejection = Status(Code.UNRESOLVABLE, not_found(used.name), self.name)
+                return rejection
+            if ONCE_POD in claim.spec.access_modes:
+                status = SUCCESS
+        state.data[self.name] = status
+        return status
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`."""
+        if state.data.get(self.name, SUCCESS) != SUCCESS:
+            return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
+        disks = self._disk_conflicts(state, rows)
+        if self._claimed(state):
+            disks[:] = True
+        return disks.astype(np.int8) * np.int8(UNSCHEDULABLE)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`; a disk comes before a claim."""
+        status = state.data.get(self.name, SUCCESS)
+        if isinstance(status, Status) and status != SUCCESS:
+            return [(status.reason, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
+        disks = self._disk_conflicts(state, rows)
+        found = [(DISK_CONFLICT, disks)]
+        if self._claimed(state):
+            found.append((ONCE_POD_CONFLICT, ~disks))
+        return found
+
+    def _claimed(self, state: CycleState) -> bool:
+        store, pod = state.cluster.volumes, state.pod
+        for used in pod.volumes.claims if pod.volumes is not None else ():
+            if not used.ephemeral and used.key in store.users:
+                claim = store.claims.get(used.key)
+                if claim is not None and ONCE_POD in claim.spec.access_modes:
+                    return True
+        return False
+
+    @staticmethod
+    def _disk_conflicts(state: CycleState, rows: Rows) -> Mask:
+        nodes, volumes = state.cluster.nodes, state.pod.volumes
+        numbers = row_numbers(state.cluster, rows)
+        mask = np.zeros(len(numbers), dtype=np.bool_)
+        wanted = [disk for disk in volumes.disks if disk.source in _RESTRICTED] if volumes is not None else []
+        if wanted:
+            for index, row in enumerate(numbers):
+                mask[index] = any(_conflict(wanted, pod) for pod in nodes.pods[row].values())
+        return mask
+
+    def events(self) -> Hints:
+        """Pods with the disk or the claim leave, nodes and claims come."""
+        return {
+            EventKind.POD_GONE: _gave_something_back,
+            EventKind.NODE_ADDED: always,
+            EventKind.CLAIM_CHANGED: _claim_came,
+        }
+
+
+def _conflict(wanted: list[InlineDisk], pod: PodRecord) -> bool:
+    theirs = pod.volumes.disks if pod.volumes is not None else ()
+    return any(conflicting(disk, other) for disk in wanted for other in theirs)
+
+
+def _gave_something_back(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    gone = event.pod
+    if gone is None:
+        return True
+    if gone.volumes is None or pod.volumes is None:
+        return False
+    keys = {claim.key for claim in gone.volumes.claims}
+    return any(claim.key in keys for claim in pod.volumes.claims) or _conflict(list(pod.volumes.disks), gone)
+
+
+def _claim_came(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    return event.before is None and uses_claim(pod, event)
+
+
+def uses_claim(pod: PodRecord, event: ClusterEvent) -> bool:
+    """Whether the claim of an event is one of the pod's, and there."""
+    if event.item is None or pod.volumes is None:
+        return False
+    meta = event.item.metadata
+    key = f"{meta.namespace or 'default'}/{meta.name}"
+    return any(claim.key == key for claim in pod.volumes.claims)
