@@ -77,3 +77,14 @@ class ResourceTable:
 def insufficient(name: str) -> str:
     """Upstream's reason for a resource that is short (NodeResourcesFit)."""
     return "Too many pods" if name == "pods" else f"Insufficient {name}"
+
+
+def readable(name: str, value: int) -> str:
+    """An amount of a column as people write it: `1500m`, `2Gi`, `3`."""
+    if name == "cpu":
+        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
+    if name in ("memory", "ephemeral-storage") or name.startswith("hugepages-"):
+        for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+            if value % size == 0:
+                return f"{value // size}{unit}"
+    return str(value)

@@ -265,7 +265,8 @@ class _State(Collector):
             return
         yield from _pending(list(engine.queue.entities()))
         cluster = engine.cluster
-        scheduled = [pod for pod in cluster.pods.values() if pod.row >= 0]
+        # Copied first: a cycle may run in a thread of its own.
+        scheduled = [pod for pod in list(cluster.pods.values()) if pod.row >= 0]
         nodes = cluster.nodes
         cache = GaugeMetricFamily(
             "scheduler_cache_size", "Number of nodes, pods, and assumed pods in the scheduler cache.", labels=["type"]
@@ -280,7 +281,7 @@ class _State(Collector):
             labels=["queue", "event"],
         )
         by_label: dict[tuple[str, str], int] = {}
-        for (place, cause), count in engine.queue.incoming.items():
+        for (place, cause), count in list(engine.queue.incoming.items()):
             labels = (place.value, event_label(cause))
             by_label[labels] = by_label.get(labels, 0) + count
         for labels, count in by_label.items():

@@ -44,7 +44,10 @@ _ASSUMED_LIMIT: Final = 200_000
 
 
 class Recorder(Protocol):
-    """Keeps decision records (`reprieve.observability.store`)."""
+    """Keeps decision records (`reprieve.observability.recording.RecordKeeper`)."""
+
+    def attach(self, engine: Engine) -> None:
+        """Whose decisions these are."""
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """An attempt ended."""
@@ -99,6 +102,8 @@ class Observer:
         """Read state from that engine."""
         self._engine = engine
         self.metrics.attach(engine)
+        if self._records is not None:
+            self._records.attach(engine)
 
     # -- attempts ----------------------------------------------------------------------------------
 

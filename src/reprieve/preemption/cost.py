@@ -2,9 +2,18 @@
 
 from collections.abc import Sequence
 
+from reprieve.preemption.outcome import Cost as Cost
 from reprieve.preemption.outcome import Verdict
 
-Cost = tuple[int, int, int, int, float]
+CRITERIA = (
+    "fewest PodDisruptionBudget violations",
+    "lowest priority of the most important victim",
+    "smallest sum of victim priorities",
+    "fewest victim pods",
+    "latest start of the most important victims",
+)
+"""What the parts of a `Cost` are, in order."""
+BY_NAME = "first by name"
 _OFFSET = 1 << 31
 """Added to every priority before summing, so that negative ones count right."""
 

@@ -18,9 +18,9 @@ from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Mask, PostFilterResult
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.cost import Cost, cost_of
+from reprieve.preemption.cost import BY_NAME, CRITERIA, cost_of
 from reprieve.preemption.eligibility import ineligible
-from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Preemption, Verdict
+from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Compared, Cost, Preemption, Verdict
 from reprieve.preemption.reprieving import judge, judge_by_numbers
 from reprieve.preemption.room import Room, only_resources
 from reprieve.preemption.units import PreemptionUnit, effective_priority, units_below
@@ -85,19 +85,56 @@ class _Remembered:
             self.cost[:, row] = answer.cost[:4]
             self.earliest[row] = answer.cost[4]
 
-    def cheapest(self, rows: npt.NDArray[np.int64], rank: npt.NDArray[np.int64]) -> tuple[Candidate, int] | None:
-        """The best candidate among the rows by cost, then by name, and how many candidates there are."""
+    def cheapest(self, rows: npt.NDArray[np.int64], rank: npt.NDArray[np.int64]) -> "_Choice | None":
+        """The best candidate among the rows by cost, then by name."""
         left = rows[self.good[rows]]
         count = len(left)
         if not count:
             return None
+        rivals = left
+        steps = []
+        for criterion, row_costs in zip(CRITERIA, (*self.cost, self.earliest), strict=True):
+            if len(left) > 1:
+                costs = row_costs[left]
+                kept = left[costs == costs.min()]
+                if len(kept) < len(left):
+                    rivals, left = left, kept
+                    steps.append((criterion, len(left)))
+        best = int(left[rank[left].argmin()])
+        if len(left) > 1:
+            rivals = left
+            steps.append((BY_NAME, 1))
+        second = self._first_of(rivals[rivals != best], rank)
+        return _Choice(self._candidate(best), count, None if second < 0 else self._candidate(second), tuple(steps))
+
+    def _first_of(self, left: npt.NDArray[np.int64], rank: npt.NDArray[np.int64]) -> int:
+        """The best of the rows, all of them candidates; -1 if there are none."""
         for row_costs in (*self.cost, self.earliest):
             if len(left) > 1:
                 costs = row_costs[left]
                 left = left[costs == costs.min()]
-        best = self.answers[int(left[rank[left].argmin()])]
-        assert isinstance(best, Candidate)
-        return best, count
+        return int(left[rank[left].argmin()]) if len(left) else -1
+
+    def _candidate(self, row: int) -> Candidate:
+        found = self.answers[row]
+        assert isinstance(found, Candidate)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The cheapest of `candidates` domains, the second best, and how the field narrowed (`outcome.Compared`)."""
+
+    best: Candidate
+    candidates: int
+    second: Candidate | None
+    steps: tuple[tuple[str, int], ...]
+
+    def compared(self, cluster: ClusterState) -> Compared | None:
+        """The comparison as data."""
+        if self.second is None:
+            return None
+        return Compared(cluster.nodes.names[self.second.row], self.second.cost, self.steps)
 
 
 class PodPreemption:
@@ -142,7 +179,7 @@ class PodPreemption:
         if found is None:
             text = f"preemption: {self._refusal(diagnosis, curable, remembered)}"
             return PostFilterResult(Status(Code.UNSCHEDULABLE, text, self._plugin), clear_nomination=True)
-        best, candidates = found
+        best = found.best
         preemption = Preemption(
             pod=pod,
             group=None,
@@ -150,7 +187,8 @@ class PodPreemption:
             domain=cluster.nodes.names[best.row],
             nominations=((pod, best.row),),
             verdicts=_for_preemptor(best.verdicts, pod),
-            candidates=candidates,
+            candidates=found.candidates,
+            compared=found.compared(cluster),
         )
         return PostFilterResult(SUCCESS, preemption)
 

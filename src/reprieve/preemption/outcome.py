@@ -44,6 +44,23 @@ class Verdict:
         return self.reason is not None
 
 
+Cost = tuple[int, int, int, int, float]
+"""What orders candidates, cheapest first (`reprieve.preemption.cost`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The comparison that decided between candidates (preemption.md 3): the runner-up, and how the field narrowed.
+
+    `steps` are (criterion, candidates left after it), only where it told candidates apart.
+    """
+
+    domain: str
+    cost: Cost | None
+    """None: nobody would have to go there."""
+    steps: tuple[tuple[str, int], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Preemption:
     """One decision to preempt. `verdicts` are in importance order; `nominations` in scheduling order."""
@@ -57,6 +74,8 @@ class Preemption:
     verdicts: tuple[Verdict, ...]
     candidates: int = 1
     """Domains that would have worked; this one was the cheapest."""
+    compared: Compared | None = None
+    """The next best of them."""
 
     @property
     def victims(self) -> list[Verdict]:

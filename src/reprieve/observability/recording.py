@@ -1,0 +1,340 @@
+"""Decisions become decision records.
+
+Called once per attempt on the scheduling loop, right after the decision, while the picture is still the one that was
+decided on.  The work is linear in the verdicts of a preemption and in the nodes for a rejection; the same rejection of
+identical pods is worked out once while nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import readable
+from reprieve.cluster.state import ClusterState
+from reprieve.observability.events import micro_time
+from reprieve.observability.records import (
+    API_VERSION,
+    KIND,
+    MOST_MESSAGES,
+    MOST_NAMES,
+    MOST_NOMINATIONS,
+    MOST_REPRIEVED,
+    Candidate,
+    Comparison,
+    Cost,
+    DecisionRecord,
+    Lack,
+    Members,
+    Message,
+    Nomination,
+    PreemptionRecord,
+    Reason,
+    Ref,
+    Step,
+    Timings,
+    Unit,
+    Why,
+)
+from reprieve.observability.shortages import lack_of
+from reprieve.observability.store import Name, RecordStore
+from reprieve.preemption.cost import CRITERIA, cost_of
+from reprieve.preemption.outcome import Cost as CostKey
+from reprieve.preemption.outcome import Preemption, Verdict
+from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
+from reprieve.scheduling.engine import Engine
+
+RESULTS: Final = {
+    Result.SCHEDULED: "PartlyScheduled",
+    Result.UNSCHEDULABLE: "Unschedulable",
+    Result.WAITING: "Preempting",
+    Result.ERROR: "Error",
+}
+_MOST_ENTITIES: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Latest:
+    """The last record of an entity: what a repetition or the end of its preemption changes."""
+
+    record: DecisionRecord
+    involved: tuple[Name, ...]
+    first: float
+
+
+class RecordKeeper:
+    """Makes records and puts them into a store; see the module docstring."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self.store = store
+        self._engine: Engine | None = None
+        self._latest: OrderedDict[str, _Latest] = OrderedDict()
+        self._lack: tuple[tuple[object, ...], Lack] | None = None
+
+    def attach(self, engine: Engine) -> None:
+        """Whose decisions these are."""
+        self._engine = engine
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """An attempt ended; what ended in a rejection or a preemption is written down."""
+        engine = self._engine
+        if engine is None or not (decision.rejections or decision.preemption is not None):
+            return
+        if decision.result is Result.SCHEDULED and decision.retry_now:
+            return  # the rest is tried at once: that attempt has the answer
+        record = self._record(engine, decision, seconds, now)
+        involved = _involved(record, decision.preemption)
+        before = self._latest.get(decision.key)
+        if before is not None and _same(before.record, record):
+            record.id = before.record.id
+            record.repeated = before.record.repeated + 1
+            record.first_time = micro_time(before.first)
+            latest = _Latest(record, involved, before.first)
+        else:
+            record.id = self.store.next_id()
+            latest = _Latest(record, involved, now)
+        self._latest[decision.key] = latest
+        self._latest.move_to_end(decision.key)
+        while len(self._latest) > _MOST_ENTITIES:
+            self._latest.popitem(last=False)
+        self.store.put(record, involved)
+
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
+        """The API calls of a preemption were made, or one failed."""
+        latest = self._latest.get(preemption.key)
+        if latest is None or latest.record.preemption is None:
+            return
+        made = latest.record.preemption
+        made.state = "Done" if error is None else "Failed"
+        made.error = error or ""
+        made.seconds = seconds
+        self.store.put(latest.record, latest.involved)
+
+    def _record(self, engine: Engine, decision: Decision, seconds: float, now: float) -> DecisionRecord:
+        diagnosis = decision.diagnosis
+        rejections = decision.rejections
+        condition = decision.condition
+        message = condition.message if condition is not None and condition.message else ""
+        if not message and rejections:
+            message = rejections[0].message
+        reasons = sorted(diagnosis.reasons.items(), key=lambda item: (-item[1], item[0])) if diagnosis else []
+        record = DecisionRecord(
+            id=0,
+            api_version=API_VERSION,
+            kind=KIND,
+            time=micro_time(now),
+            entity=_entity(engine.cluster, decision),
+            result=RESULTS[decision.result],
+            message=message,
+            attempt=decision.attempt,
+            profile=decision.profile,
+            timings=Timings(attempt_seconds=seconds, waiting_seconds=max(0.0, now - decision.queued)),
+            nodes=diagnosis.nodes if diagnosis is not None else 0,
+            reasons=[Reason(reason=reason, nodes=nodes) for reason, nodes in reasons],
+            rejected_by=sorted(decision.rejected_by),
+            pods=_messages(rejections),
+        )
+        if decision.key.startswith("group/"):
+            record.members = self._members(engine.cluster, decision)
+        if decision.result is Result.UNSCHEDULABLE and rejections:
+            record.lack = self._lacking(engine.cluster, decision, record.members)
+        if decision.preemption is not None:
+            record.preemption = preemption_record(engine.cluster, decision.preemption, now)
+        return record
+
+    @staticmethod
+    def _members(cluster: ClusterState, decision: Decision) -> Members:
+        group = cluster.groups.get(decision.key.removeprefix("group/"))
+        placed = sum(1 for rejection in decision.rejections if rejection.message == WAITING_FOR_QUORUM)
+        return Members(
+            tried=len(decision.rejections) + len(decision.bindings) + len(decision.waiting),
+            placed=placed + len(decision.bindings) + len(decision.waiting),
+            min_count=group.min_count if group is not None else 0,
+            already_scheduled=group.scheduled if group is not None else 0,
+        )
+
+    def _lacking(self, cluster: ClusterState, decision: Decision, members: Members | None) -> Lack | None:
+        diagnosis = decision.diagnosis
+        if diagnosis is None:
+            return None
+        pods = [rejection.pod for rejection in decision.rejections]
+        pod, placed, more = pods[0], 0, 1
+        if members is not None:
+            if any(other.signature is not pod.signature for other in pods):
+                return None
+            placed = members.placed
+            more = max(1, members.min_count - members.already_scheduled - placed)
+        log = cluster.touched
+        key = (id(pod.signature), pod.priority, placed, more, log.epoch, len(log.rows), cluster.nodes.static_version)
+        if members is None and self._lack is not None and self._lack[0] == key:
+            return self._lack[1]
+        lack = lack_of(cluster, pod, diagnosis, placed=placed, more=more)
+        self._lack = (key, lack)
+        return lack
+
+
+def preemption_record(cluster: ClusterState, preemption: Preemption, now: float) -> PreemptionRecord:
+    """A decision to preempt as data; `now`: when it was made, for how long the victims have been running."""
+    names = cluster.nodes.names
+    evicted: list[Verdict] = []
+    spared: list[Verdict] = []
+    reprieved = 0
+    for verdict in preemption.verdicts:
+        if verdict.reason is not None:
+            evicted.append(verdict)
+        else:
+            reprieved += 1
+            if reprieved <= MOST_REPRIEVED:
+                spared.append(verdict)
+    key = cost_of(evicted)
+    lost = sum(max(0.0, now - pod.start) for verdict in evicted for pod in verdict.unit.pods if pod.start is not None)
+    return PreemptionRecord(
+        domain=preemption.domain,
+        potential_victims=len(preemption.verdicts),
+        evicted=[_unit(names, verdict, now) for verdict in evicted],
+        reprieved=[_unit(names, verdict, now) for verdict in spared],
+        reprieved_total=reprieved,
+        cost=Cost(
+            units=len(evicted),
+            pods=sum(len(verdict.unit.pods) for verdict in evicted),
+            highest_priority=max((verdict.unit.priority for verdict in evicted), default=0),
+            pdb_violations=sum(1 for verdict in evicted if verdict.violates_pdb),
+            running_seconds_lost=lost,
+        ),
+        comparison=_comparison(preemption, key),
+        nominations=[
+            Nomination(pod=pod.key, node=names[row]) for pod, row in preemption.nominations[:MOST_NOMINATIONS]
+        ],
+        nominations_total=len(preemption.nominations),
+    )
+
+
+def _comparison(preemption: Preemption, key: CostKey | None) -> Comparison:
+    compared = preemption.compared
+    found = Comparison(candidates=preemption.candidates, chosen=_candidate(preemption.domain, key))
+    if compared is None:
+        return found
+    found.runner_up = _candidate(compared.domain, compared.cost)
+    found.steps = [Step(criterion=criterion, left=left) for criterion, left in compared.steps]
+    found.decided_by = decided_by(key, compared.cost)
+    return found
+
+
+def decided_by(key: CostKey | None, other: CostKey | None) -> str:
+    """The first criterion of preemption.md 3 that tells the chosen candidate from the runner-up."""
+    if key is None:
+        return "nobody has to go" if other is not None else ""
+    if other is not None:
+        for criterion, one, two in zip(CRITERIA, key, other, strict=True):
+            if one != two:
+                return criterion
+    return ""
+
+
+def _candidate(domain: str, key: CostKey | None) -> Candidate:
+    if key is None:
+        return Candidate(domain=domain)
+    violations, highest, total, pods, start = key
+    began = "" if start in (float("inf"), float("-inf")) else micro_time(-start)
+    return Candidate(
+        domain=domain,
+        pdb_violations=violations,
+        highest_priority=highest,
+        priority_sum=total,
+        pods=pods,
+        earliest_start=began,
+    )
+
+
+def _unit(names: Sequence[str], verdict: Verdict, now: float) -> Unit:
+    unit, reason = verdict.unit, verdict.reason
+    starts = [pod.start for pod in unit.pods if pod.start is not None]
+    rows = dict.fromkeys(unit.rows)
+    return Unit(
+        unit=unit.name,
+        kind="PodGroup" if unit.group is not None else "Pod",
+        outcome="Reprieved" if reason is None else "Evicted",
+        priority=unit.priority,
+        pods=len(unit.pods),
+        pod_names=[pod.key for pod in unit.pods[:MOST_NAMES]],
+        nodes=sorted(names[row] for row in list(rows)[:MOST_NAMES]),
+        running_seconds=max(0.0, now - min(starts)) if starts else None,
+        violates_pdb=verdict.violates_pdb,
+        why=None
+        if reason is None
+        else Why(
+            pod=reason.pod.key,
+            node=names[reason.row],
+            plugin=reason.plugin,
+            text=reason.text,
+            resource=reason.resource,
+            short=readable(reason.resource, reason.short) if reason.short else "",
+        ),
+    )
+
+
+def _entity(cluster: ClusterState, decision: Decision) -> Ref:
+    if decision.key.startswith("group/"):
+        namespace, name = decision.key.removeprefix("group/").split("/", 1)
+        group = cluster.groups.get(f"{namespace}/{name}")
+        spec = group.spec if group is not None else None
+        return Ref(
+            kind="PodGroup",
+            namespace=namespace,
+            name=name,
+            uid=group.uid if group is not None else "",
+            priority=spec.priority if spec is not None else 0,
+        )
+    pod = _pod_of(decision)
+    return Ref(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, priority=pod.priority)
+
+
+def _pod_of(decision: Decision) -> PodRecord:
+    if decision.rejections:
+        return decision.rejections[0].pod
+    assert decision.preemption is not None
+    return decision.preemption.nominations[0][0]
+
+
+def _messages(rejections: Iterable[Rejection]) -> list[Message]:
+    """Pods by what they were told, in the order in which the messages come up."""
+    found: dict[tuple[str, str], Message] = {}
+    for rejection in rejections:
+        key = (rejection.reason, rejection.message)
+        message = found.get(key)
+        if message is None:
+            if len(found) >= MOST_MESSAGES:
+                continue
+            message = found[key] = Message(message=rejection.message, reason=rejection.reason, pods=0, names=[])
+        message.pods += 1
+        if len(message.names) < MOST_NAMES:
+            message.names.append(rejection.pod.key)
+    return list(found.values())
+
+
+def _same(one: DecisionRecord, other: DecisionRecord) -> bool:
+    return (
+        one.preemption is None
+        and other.preemption is None
+        and one.entity == other.entity
+        and (one.result, one.message) == (other.result, other.message)
+    )
+
+
+def _involved(record: DecisionRecord, preemption: Preemption | None) -> tuple[Name, ...]:
+    """Under which names the record is found: whose attempt it was, and everybody who is evicted."""
+    entity = record.entity
+    names = {(entity.kind, entity.namespace, entity.name): None}
+    if preemption is not None:
+        for verdict in preemption.verdicts:
+            if verdict.reason is None:
+                continue
+            group = verdict.unit.group
+            if group is not None:
+                names["PodGroup", group.namespace, group.name] = None
+            for pod in verdict.unit.pods:
+                names["Pod", pod.namespace, pod.name] = None
+    return tuple(names)

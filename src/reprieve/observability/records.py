@@ -1,0 +1,221 @@
+"""The decision record: what one attempt that did not simply succeed tried, found and decided (observability.md).
+
+Plain data that becomes JSON as it is; names in camelCase, empty fields left out.  Times are RFC 3339 in UTC, durations
+seconds, amounts quantities as in manifests.
+
+Invariant: a record is bounded: every list that grows with the cluster has a limit, with the full number beside it; only
+the evicted units are all there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+API_VERSION: Final = "reprieve.dev/v1alpha1"
+KIND: Final = "DecisionRecord"
+MOST_NAMES: Final = 10
+MOST_REPRIEVED: Final = 100
+MOST_NOMINATIONS: Final = 200
+MOST_MESSAGES: Final = 20
+
+
+class Part(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=False):
+    """How all parts are written."""
+
+
+class Ref(Part):
+    """An object. `kind` is Pod or PodGroup."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    priority: int = 0
+
+
+class Reason(Part):
+    """A reason and on how many nodes it holds; a node may have several."""
+
+    reason: str
+    nodes: int
+
+
+class Message(Part):
+    """What pods were told, and how many; `names` are the first of them."""
+
+    message: str
+    reason: str
+    pods: int
+    names: list[str]
+
+
+class Members(Part):
+    """A pod group's attempt in numbers: how many were tried, how many of those found a place, what is asked for."""
+
+    tried: int
+    placed: int
+    min_count: int = 0
+    already_scheduled: int = 0
+
+
+class Shortage(Part):
+    """What is missing for one pod, and on how many nodes exactly that; `names` are the first of them by name."""
+
+    missing: dict[str, str]
+    nodes: int
+    names: list[str]
+
+
+class TooBig(Part):
+    """A request that no node could meet even when empty."""
+
+    resource: str
+    asked: str
+    largest: str
+
+
+class Lack(Part):
+    """How far the pod, or the next member of a group, is from fitting, as far as resources go.
+
+    `closest` are the nodes that lack least.  For a group of identical pods `more` is how many members are missing to
+    minCount; each needs a place of its own.
+    """
+
+    closest: Shortage | None = None
+    too_big: list[TooBig] = []
+    more: int = 1
+
+
+class Why(Part):
+    """Why a unit had to go: with it back, `pod` would no longer fit on `node`. `short`: of `resource`, how much."""
+
+    pod: str
+    node: str
+    plugin: str
+    text: str
+    resource: str = ""
+    short: str = ""
+
+
+class Unit(Part):
+    """A potential victim. `pod_names` and `nodes` are the first of them."""
+
+    unit: str
+    kind: str
+    outcome: str
+    """`Evicted` or `Reprieved`; for the latter everything still fits with it running."""
+    priority: int
+    pods: int
+    pod_names: list[str]
+    nodes: list[str]
+    running_seconds: float | None = None
+    """Of its oldest pod, at the time of the decision."""
+    violates_pdb: bool = False
+    why: Why | None = None
+
+
+class Cost(Part):
+    """What the eviction costs."""
+
+    units: int
+    pods: int
+    highest_priority: int
+    pdb_violations: int = 0
+    running_seconds_lost: float = 0.0
+    """Summed over the pods whose start is known."""
+
+
+class Candidate(Part):
+    """A domain that would have worked, by what decides between them (preemption.md 3), in that order."""
+
+    domain: str
+    pdb_violations: int = 0
+    highest_priority: int = 0
+    priority_sum: int = 0
+    """Of the victims, each plus 2^31."""
+    pods: int = 0
+    earliest_start: str = ""
+    """Of the victims of the highest priority; later is cheaper."""
+
+
+class Step(Part):
+    """One criterion of the comparison, and how many candidates it left."""
+
+    criterion: str
+    left: int
+
+
+class Comparison(Part):
+    """How the domain was chosen. Without `runner_up` there was no other."""
+
+    candidates: int
+    chosen: Candidate
+    decided_by: str = ""
+    steps: list[Step] = []
+    runner_up: Candidate | None = None
+
+
+class Nomination(Part):
+    """Room held for a pod."""
+
+    pod: str
+    node: str
+
+
+class PreemptionRecord(Part):
+    """A decision to preempt: who goes, who is spared, why, and what became of it."""
+
+    domain: str
+    potential_victims: int
+    evicted: list[Unit]
+    reprieved: list[Unit]
+    reprieved_total: int
+    cost: Cost
+    comparison: Comparison
+    nominations: list[Nomination]
+    nominations_total: int
+    state: str = "UnderWay"
+    """`UnderWay`, `Done` (every API call was made) or `Failed`."""
+    error: str = ""
+    seconds: float = 0.0
+
+
+class Timings(Part):
+    """`attempt_seconds`: this attempt; `waiting_seconds`: since the entity first might be tried."""
+
+    attempt_seconds: float
+    waiting_seconds: float
+
+
+class DecisionRecord(Part):
+    """See the module docstring. `result`: Unschedulable, Preempting or Error.
+
+    An attempt that ends exactly as the one before does not make a new record: `repeated` counts, `first_time` is when
+    that began, and everything else is as of the latest.
+    """
+
+    id: int
+    time: str
+    entity: Ref
+    result: str
+    message: str
+    attempt: int
+    timings: Timings
+    api_version: str = ""
+    kind: str = ""
+    profile: str = ""
+    first_time: str = ""
+    repeated: int = 0
+    nodes: int = 0
+    reasons: list[Reason] = []
+    rejected_by: list[str] = []
+    pods: list[Message] = []
+    members: Members | None = None
+    lack: Lack | None = None
+    preemption: PreemptionRecord | None = None
+
+
+encode: Final = msgspec.json.Encoder().encode
+decode: Final = msgspec.json.Decoder(DecisionRecord).decode

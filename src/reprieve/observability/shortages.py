@@ -1,0 +1,103 @@
+"""How much is missing for a pod that fits nowhere: the numbers behind "what would help".
+
+Only what is certain is said: amounts on nodes whose failure taking pods away may cure, with the room that is held for
+nominated pods counted as taken, as the filters count it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import readable
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.observability.records import Lack, Shortage, TooBig
+
+_MOST_NAMES = 3
+Amounts = npt.NDArray[np.int64]
+
+
+def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, placed: int = 0, more: int = 1) -> Lack:
+    """What `pod` lacks. For a group of identical pods: after `placed` of them, for each of `more` further ones.
+
+    Nothing is said of the closest nodes where the members placed are not as many as the amounts alone would allow:
+    then something else than amounts decides.
+    """
+    nodes = cluster.nodes
+    n = len(nodes)
+    wanted = pod.signature.requests
+    if not n or not wanted or len(diagnosis.codes) != n:
+        return Lack(more=more)
+    columns = [column for column, _ in wanted]
+    asked = np.array([[amount] for _, amount in wanted], dtype=np.int64)
+    have = nodes.allocatable[columns, :n]
+    lack = Lack(more=more, too_big=_too_big(cluster, wanted, have[:, nodes.alive[:n]]))
+    rows = diagnosis.resolvable_rows()
+    if not len(rows):
+        return lack
+    free = (have - nodes.used[columns, :n])[:, rows]
+    _hold(cluster, pod, columns, rows, free)
+    if placed:
+        fits = np.maximum(free // asked, 0).min(axis=0)
+        if int(fits.sum()) != placed:
+            return lack
+        free = free - fits * asked
+    lack.closest = _closest(cluster, columns, rows, np.maximum(asked - free, 0), asked)
+    return lack
+
+
+def _too_big(cluster: ClusterState, wanted: Sequence[tuple[int, int]], have: Amounts) -> list[TooBig]:
+    """Requests above what any node has in all; none where some node could hold everything."""
+    if not have.shape[1] or bool((have >= [[amount] for _, amount in wanted]).all(axis=0).any()):
+        return []
+    names = cluster.resources.names
+    found = []
+    for (column, amount), row in zip(wanted, have, strict=True):
+        largest = int(row.max())
+        if amount > largest:
+            name = names[column]
+            found.append(TooBig(resource=name, asked=readable(name, amount), largest=readable(name, largest)))
+    return found
+
+
+def _hold(
+    cluster: ClusterState, pod: PodRecord, columns: Sequence[int], rows: npt.NDArray[np.int64], free: Amounts
+) -> None:
+    """Take away what is held for nominated pods of equal or higher priority."""
+    nominated = cluster.nodes.nominated
+    if not nominated:
+        return
+    for index, row in enumerate(rows.tolist()):
+        for other in nominated.get(row, {}).values():
+            # Its own nomination, or that of a fellow member, is room for it.
+            ours = other is pod or (pod.group is not None and other.group == pod.group)
+            if other.row < 0 and other.priority >= pod.priority and not ours:
+                free[:, index] -= other.signature.delta[columns]
+
+
+def _closest(
+    cluster: ClusterState, columns: Sequence[int], rows: npt.NDArray[np.int64], short: Amounts, asked: Amounts
+) -> Shortage | None:
+    """The smallest shortage, in parts of what is asked for, and the nodes that have exactly that."""
+    missing = short.any(axis=0)
+    if not missing.any():
+        return None
+    short, rows = short[:, missing], rows[missing]
+    parts = (short / asked).sum(axis=0)
+    best = short[:, [int(parts.argmin())]]
+    same = rows[(short == best).all(axis=0)]
+    names, nodes = cluster.resources.names, cluster.nodes
+    first = same[np.argsort(nodes.rank[same], kind="stable")[:_MOST_NAMES]]
+    return Shortage(
+        missing={
+            names[column]: readable(names[column], int(amount))
+            for column, amount in zip(columns, best[:, 0], strict=True)
+            if amount
+        },
+        nodes=len(same),
+        names=[nodes.names[row] for row in first.tolist()],
+    )

@@ -1,0 +1,283 @@
+"""The decision record (observability.md, "The decision record")."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.records import MOST_REPRIEVED, DecisionRecord, decode, encode
+from reprieve.observability.store import MemoryStore
+from tests.building import START, gang, group, node, pdb, pod
+from tests.observability.watching import Observed
+
+GPU = "nvidia.com/gpu"
+
+
+class Recorded(Observed):
+    """A world whose decisions are recorded."""
+
+    def __init__(self, *items: object, **how: object) -> None:
+        self.store = MemoryStore()
+        super().__init__(*items, records=RecordKeeper(self.store), **how)  # type: ignore[arg-type]
+
+    def about(self, name: str, kind: str = "Pod") -> list[DecisionRecord]:
+        """The records of an object, newest first, once through JSON."""
+        found = asyncio.run(self.store.find(kind, "default", name))
+        return [decode(encode(record)) for record in found]
+
+    def one(self, name: str, kind: str = "Pod") -> DecisionRecord:
+        """The newest record of an object."""
+        return self.about(name, kind)[0]
+
+
+def test_a_pod_that_fits_leaves_no_record() -> None:
+    seen = Recorded(node("n1"), pod("a", cpu=1)).settle()
+    assert len(seen.store) == 0
+
+
+def test_a_rejection() -> None:
+    seen = Recorded(
+        node("n1", cpu=2), node("n2", cpu=2), node("n3", cpu=8, taints=[("k", "v", "NoSchedule")]), pod("a", cpu=4)
+    )
+    seen.settle()
+    record = seen.one("a")
+    assert (record.kind, record.api_version) == ("DecisionRecord", "reprieve.dev/v1alpha1")
+    assert (record.entity.kind, record.entity.name, record.entity.uid) == ("Pod", "a", "uid-a")
+    assert (record.result, record.attempt, record.profile) == ("Unschedulable", 1, "default-scheduler")
+    assert record.message == seen.world.message("a")
+    assert record.nodes == 3
+    assert [(r.reason, r.nodes) for r in record.reasons] == [
+        ("Insufficient cpu", 2),
+        ("node(s) had untolerated taint(s)", 1),
+    ]
+    assert record.rejected_by == ["NodeResourcesFit", "TaintToleration"]
+    assert record.timings.attempt_seconds == pytest.approx(0.003)
+    assert record.preemption is None
+
+
+def test_the_same_rejection_again_is_counted_in_one_record() -> None:
+    seen = Recorded(node("n1", cpu=2), pod("a", cpu=4)).settle()
+    decision = seen.world.engine.decisions[-1]
+    for second in (1, 2):
+        seen.observer.decided(decision, seconds=0.5, now=START + 10 + second)
+    assert len(seen.store) == 1
+    record = seen.one("a")
+    assert record.repeated == 2
+    assert record.time > record.first_time
+    assert record.timings.attempt_seconds == 0.5, "as of the latest"
+
+
+def test_another_reason_is_another_record() -> None:
+    seen = Recorded(node("n1", cpu=2), pod("a", cpu=4)).settle()
+    seen.world.add(node("n2", cpu=2))
+    seen.observer.decided(seen.world.engine.decisions[-1], seconds=0.1, now=START)
+    seen.world.virtual.now += 400
+    seen.settle()
+    assert [len(seen.about("a")), seen.one("a").repeated] == [2, 0]
+
+
+def test_what_is_missing_least_and_where() -> None:
+    """n1 and n3 lack one core each, n2 lacks two."""
+    seen = Recorded(
+        *(node(f"n{i}", cpu=4) for i in (1, 2, 3)),
+        pod("x1", cpu=1, node="n1"),
+        pod("x2", cpu=2, node="n2"),
+        pod("x3", cpu=1, node="n3"),
+        pod("a", cpu=4),
+    ).settle()
+    lack = seen.one("a").lack
+    assert lack is not None
+    assert lack.closest is not None
+    assert lack.closest.missing == {"cpu": "1"}
+    assert (lack.closest.nodes, lack.closest.names) == (2, ["n1", "n3"])
+    assert lack.too_big == []
+
+
+def test_room_held_for_others_is_not_free() -> None:
+    """The filters count nominated pods of equal or higher priority as running (scheduling.md 2)."""
+    seen = Recorded(node("n1", cpu=4), pod("held", cpu=3, priority=5, nominated="n1", gates=["wait"]), pod("a", cpu=2))
+    seen.settle()
+    lack = seen.one("a").lack
+    assert lack is not None
+    assert lack.closest is not None
+    assert lack.closest.missing == {"cpu": "1"}
+
+
+def test_a_request_above_every_node() -> None:
+    seen = Recorded(node("n1", cpu=4), node("n2", cpu=8), pod("a", cpu=64, memory="1Gi")).settle()
+    lack = seen.one("a").lack
+    assert lack is not None
+    assert [(t.resource, t.asked, t.largest) for t in lack.too_big] == [("cpu", "64", "8")]
+    assert lack.closest is None
+
+
+def test_a_gang_that_lacks_places() -> None:
+    """Two of four members fit on n1, one on n2; one more place of 2 GPUs is needed, and n2 has one GPU left."""
+    seen = Recorded(
+        node("n1", gpu=4), node("n2", gpu=3), *gang("train", 4, gpu=2), pod("there", gpu=0, node="n1")
+    ).settle()
+    record = seen.one("train", "PodGroup")
+    assert record.members is not None
+    assert (record.members.tried, record.members.placed, record.members.min_count) == (4, 3, 4)
+    assert record.lack is not None
+    assert record.lack.more == 1
+    assert record.lack.closest is not None
+    assert record.lack.closest.missing == {GPU: "1"}
+    assert record.lack.closest.names == ["n2"]
+
+
+def test_evicted_and_reprieved_with_their_reasons() -> None:
+    seen = Recorded(
+        node("n1", cpu=4),
+        pod("big", cpu=2, node="n1", priority=1, start=-100),
+        pod("small", cpu=1, node="n1", priority=2, start=-50),
+        pod("high", cpu=2, priority=9),
+    ).settle()
+    made = seen.one("high").preemption
+    assert made is not None
+    assert (made.domain, made.potential_victims, made.reprieved_total) == ("n1", 2, 1)
+    (gone,) = made.evicted
+    assert (gone.unit, gone.kind, gone.outcome, gone.nodes) == ("default/big", "Pod", "Evicted", ["n1"])
+    assert gone.why is not None
+    assert (gone.why.pod, gone.why.node, gone.why.plugin, gone.why.text) == (
+        "default/high",
+        "n1",
+        "NodeResourcesFit",
+        "Insufficient cpu",
+    )
+    assert (gone.why.resource, gone.why.short) == ("cpu", "1")
+    (kept,) = made.reprieved
+    assert (kept.unit, kept.outcome, kept.why) == ("default/small", "Reprieved", None)
+    assert (made.cost.units, made.cost.pods, made.cost.highest_priority) == (1, 1, 1)
+    assert made.cost.running_seconds_lost == pytest.approx(100, abs=5)
+    assert [(n.pod, n.node) for n in made.nominations] == [("default/high", "n1")]
+
+
+@pytest.mark.parametrize(
+    ("items", "criterion", "runner_up"),
+    [
+        (
+            [pod("a", cpu=4, node="n1", labels={"app": "x"}), pod("b", cpu=4, node="n2"), pdb("p", {"app": "x"})],
+            "fewest PodDisruptionBudget violations",
+            "n1",
+        ),
+        (
+            [pod("a", cpu=4, node="n1", priority=5), pod("b", cpu=4, node="n2", priority=4)],
+            "lowest priority of the most important victim",
+            "n1",
+        ),
+        (
+            [
+                pod("a", cpu=2, node="n1", priority=5),
+                pod("a2", cpu=2, node="n1", priority=5),
+                pod("b", cpu=4, node="n2", priority=5),
+            ],
+            "smallest sum of victim priorities",
+            "n1",
+        ),
+        (
+            [pod("a", cpu=4, node="n1", start=1), pod("b", cpu=4, node="n2", start=2)],
+            "latest start of the most important victims",
+            "n1",
+        ),
+        ([pod("a", cpu=4, node="n1", start=1), pod("b", cpu=4, node="n2", start=1)], "", "n2"),
+    ],
+    ids=["budgets", "highest", "sum", "start", "name"],
+)
+def test_the_comparison_that_decided(items: list[object], criterion: str, runner_up: str) -> None:
+    """preemption.md 3: the order of the criteria."""
+    seen = Recorded(node("n1", cpu=4), node("n2", cpu=4), *items, pod("high", cpu=4, priority=9)).settle()
+    made = seen.one("high").preemption
+    assert made is not None
+    comparison = made.comparison
+    assert comparison.candidates == 2
+    assert comparison.decided_by == criterion
+    assert comparison.runner_up is not None
+    assert comparison.runner_up.domain == runner_up
+    assert comparison.chosen.domain == made.domain != runner_up
+    assert comparison.steps[-1].left == 1
+    assert comparison.steps[-1].criterion == (criterion or "first by name")
+
+
+def test_the_runner_up_is_the_second_best_of_all() -> None:
+    """Three ways to lose: by priority, by number, by start. The one that loses last is next."""
+    seen = Recorded(
+        *(node(f"n{i}", cpu=4) for i in (1, 2, 3, 4)),
+        pod("a", cpu=4, node="n1", priority=7, start=5),
+        pod("b", cpu=4, node="n2", priority=3, start=1),
+        pod("c", cpu=4, node="n3", priority=3, start=9),
+        pod("d", cpu=4, node="n4", priority=3, start=4),
+        pod("high", cpu=4, priority=9),
+    ).settle()
+    made = seen.one("high").preemption
+    assert made is not None
+    assert made.domain == "n3"
+    assert made.comparison.runner_up is not None
+    assert made.comparison.runner_up.domain == "n4"
+    assert [(step.criterion, step.left) for step in made.comparison.steps] == [
+        ("lowest priority of the most important victim", 3),
+        ("latest start of the most important victims", 1),
+    ]
+
+
+def test_victims_find_the_record_of_their_preemptor() -> None:
+    seen = Recorded(
+        node("n1", cpu=4), *gang("old", 2, cpu=2, node="n1", whole=True), *gang("new", 1, cpu=4, priority=9)
+    ).settle()
+    for kind, name in (("Pod", "old-0"), ("Pod", "old-1"), ("PodGroup", "old"), ("PodGroup", "new")):
+        record = seen.one(name, kind)
+        assert record.entity.name == "new"
+        assert record.preemption is not None
+        assert [(u.unit, u.kind, u.pods, u.pod_names) for u in record.preemption.evicted] == [
+            ("default/old", "PodGroup", 2, ["default/old-0", "default/old-1"])
+        ]
+
+
+def test_what_became_of_the_preemption() -> None:
+    seen = Recorded(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9)).settle()
+    done = seen.one("high").preemption
+    assert done is not None
+    assert (done.state, done.seconds, done.error) == ("Done", 0.02, "")
+    preemption = seen.world.virtual.preemptions[0].preemption
+    seen.observer.preemption_ended(preemption, seconds=1.5, error="the API server said no")
+    failed = seen.one("high").preemption
+    assert failed is not None
+    assert (failed.state, failed.error) == ("Failed", "the API server said no")
+    assert len(seen.about("high")) == 1
+
+
+def test_spared_units_are_counted_and_the_first_are_named() -> None:
+    spared = [pod(f"s{i:03}", cpu="10m", node="n1", priority=1) for i in range(MOST_REPRIEVED + 20)]
+    seen = Recorded(
+        node("n1", cpu=8, pods=200), *spared, pod("low", cpu=6, node="n1"), pod("high", cpu=5, priority=9)
+    ).settle()
+    made = seen.one("high").preemption
+    assert made is not None
+    assert (len(made.reprieved), made.reprieved_total) == (MOST_REPRIEVED, MOST_REPRIEVED + 20)
+    assert [unit.unit for unit in made.evicted] == ["default/low"]
+
+
+def test_an_error_is_recorded_with_its_message() -> None:
+    """preemption.md 8: pods that differ from the group's priority."""
+    seen = Recorded(
+        node("n1"),
+        group("odd", min_count=2, priority=5),
+        pod("a", group="odd", priority=5),
+        pod("b", group="odd", priority=6),
+    ).settle()
+    record = seen.one("odd", "PodGroup")
+    assert record.result == "Error"
+    assert record.message.startswith("all pods in a single pod group should match the priority of the pod group")
+
+
+def test_json_is_in_camel_case_without_empty_fields() -> None:
+    seen = Recorded(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9)).settle()
+    (found,) = asyncio.run(seen.store.find("Pod", "default", "high"))
+    plain = msgspec.json.decode(encode(found))
+    assert plain["preemption"]["potentialVictims"] == 1
+    assert plain["preemption"]["evicted"][0]["podNames"] == ["default/low"]
+    assert "violatesPdb" not in plain["preemption"]["evicted"][0]
+    assert "lack" not in plain
