@@ -17,7 +17,7 @@ import msgspec
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
-from reprieve.client.transport import Answer, ApiClient, Limits
+from reprieve.client.transport import MERGE_PATCH, Answer, ApiClient, Limits
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 
 Json = dict[str, Any]
@@ -141,8 +141,17 @@ PATHS = {
 
 
 async def create(client: ApiClient, *items: Json) -> list[Json]:
-    """Create objects one after another and return them as the server has them."""
-    return [(await client.request("POST", PATHS[item["kind"]], body=item)).read(dict) for item in items]
+    """Create objects one after another and return them as the server has them; nodes are ready at once."""
+    made = []
+    for item in items:
+        found = (await client.request("POST", PATHS[item["kind"]], body=item)).read(dict)
+        if item["kind"] == "Node":  # the server has tainted it: not ready
+            path = f"{PATHS['Node']}/{found['metadata']['name']}"
+            found = (
+                await client.request("PATCH", path, body={"spec": {"taints": None}}, content_type=MERGE_PATCH)
+            ).read(dict)
+        made.append(found)
+    return made
 
 
 async def create_custom(client: ApiClient, resource: Resource, body: Json) -> Json:

@@ -1,0 +1,165 @@
+"""The live scheduler in a test: the real shell and engine, on an embedded API server, with its calls under control.
+
+Time runs a hundred times as fast for the scheduler, so that backoffs and retries are over soon; nothing waits for a
+time to pass, only for conditions. There are no kubelets: `leave` plays them for pods that are to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from reprieve.client.clock import REAL_CLOCK
+from reprieve.client.discovery import discover
+from reprieve.client.informer import InformerOptions
+from reprieve.client.pacing import BackoffPolicy
+from reprieve.client.transport import Answer, ApiClient
+from reprieve.controlplane.server.serving import Serving
+from reprieve.framework.gates import FeatureGates
+from reprieve.live.app import Scheduler
+from reprieve.live.feeding import FeedOptions
+from reprieve.live.settings import Settings
+from reprieve.observability.logs import Log
+from reprieve.observability.metrics import Metrics
+from reprieve.observability.observer import Observer
+from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.profiles import default_profile
+
+from .faults import Call, FaultyClient, Json, Send, client_of
+
+_FASTER = 100.0
+_QUICK = InformerOptions(
+    backoff=BackoffPolicy(initial=0.1, maximum=0.2), quick=0.0, silence=1e5, first_silence=1e4, shortest_watch=1e5
+)
+
+
+class FastClock:
+    """The machine's clock, a hundred times as fast from when it was made."""
+
+    def __init__(self) -> None:
+        self._began = REAL_CLOCK.monotonic()
+        self._now = REAL_CLOCK.now()
+
+    def monotonic(self) -> float:
+        return (REAL_CLOCK.monotonic() - self._began) * _FASTER
+
+    def now(self) -> datetime:
+        return self._now + timedelta(seconds=self.monotonic())
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / _FASTER)
+
+
+class Watched(Observer):
+    """An observer that also keeps what became of preemptions."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.ended: list[tuple[Preemption, str | None]] = []
+        self.started: list[Preemption] = []
+        self.troubles: list[str] = []
+
+    def decided(self, decision: Any, **named: Any) -> None:
+        super().decided(decision, **named)
+        if decision.preemption is not None and decision.preemption.victims:
+            self.started.append(decision.preemption)
+
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
+        super().preemption_ended(preemption, seconds=seconds, error=error)
+        self.ended.append((preemption, error))
+
+    def trouble(self, where: str, text: str) -> None:
+        super().trouble(where, text)
+        self.troubles.append(f"{where}: {text}")
+
+    @property
+    def under_way(self) -> int:
+        return len(self.started) - len(self.ended)
+
+
+class Running:
+    """A scheduler at work. `client` is its connection, with `calls`; `script` may be set to play the network."""
+
+    def __init__(self, scheduler: Scheduler, client: FaultyClient, observer: Watched, task: asyncio.Task[None]) -> None:
+        self.scheduler = scheduler
+        self.client = client
+        self.observer = observer
+        self.task = task
+
+    @property
+    def engine(self) -> Engine:
+        return self.scheduler.engine
+
+    @property
+    def sent(self) -> list[str]:
+        """Calls but for events and conditions of who is not a victim."""
+        return [str(call) for call in self.client.calls if "/events" not in call.path]
+
+
+@asynccontextmanager
+async def running(
+    server: Serving,
+    *,
+    script: Callable[[Call, Send], Awaitable[Answer]] | None = None,
+    asynchronous: bool = True,
+) -> AsyncIterator[Running]:
+    """A scheduler, from its start to its end. Leaving the context kills it: nothing is finished or given back."""
+    gates = FeatureGates(scheduler_async_preemption=asynchronous)
+    profile = default_profile(gates)
+    settings = Settings({profile.name: profile}, gates=gates, feed=FeedOptions(informers=_QUICK))
+    async with client_of(server, FaultyClient, clock=FastClock()) as client:
+        if script is not None:
+            client.script = script
+        engine = Engine(settings.profiles, gates=gates, validate=True)
+        observer = Watched(metrics=Metrics(), log=Log(-1))
+        observer.attach(engine)
+        scheduler = Scheduler(settings, client, client, await discover(client), observer, engine)
+        task = asyncio.create_task(scheduler.run(asyncio.Event()))
+        try:
+            yield Running(scheduler, client, observer, task)
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def until(condition: Callable[[], Awaitable[object] | object], what: str, seconds: float = 10.0) -> None:
+    """Return when the condition holds; fail when it does not come true in time."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + seconds
+    while True:
+        found = condition()
+        if isinstance(found, Awaitable):
+            found = await found
+        if found:
+            return
+        assert loop.time() < ends, f"not in time: {what}"
+        await asyncio.sleep(0.002)
+
+
+async def leave(client: ApiClient, *names: str) -> None:
+    """The kubelet's last word: terminating pods are gone for good."""
+    for name in names:
+        await client.request("DELETE", f"/api/v1/namespaces/default/pods/{name}", body={"gracePeriodSeconds": 0})
+
+
+async def pods(client: ApiClient) -> dict[str, Json]:
+    """All pods by name."""
+    found = (await client.get("/api/v1/pods")).read(dict)
+    return {item["metadata"]["name"]: item for item in found["items"]}
+
+
+async def leaving(client: ApiClient) -> list[str]:
+    """Names of terminating pods, sorted."""
+    return sorted(name for name, item in (await pods(client)).items() if "deletionTimestamp" in item["metadata"])
+
+
+async def placed(client: ApiClient, *names: str) -> bool:
+    """Whether all of the pods have a node."""
+    found = await pods(client)
+    return all(name in found and found[name]["spec"].get("nodeName") for name in names)
