@@ -1,0 +1,127 @@
+"""A minute of everything at once; `REPRIEVE_CHAOS=full` makes it five (scheduling.md 7, preemption.md 9).
+
+Random pods, gangs and nodes come and go while the API refuses, loses and delays, watches are cut, and of two schedulers
+that stand for election the leader is killed or frozen. When it is over everything that could run has to run, and
+nothing may ever have been bound twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+from reprieve.api.objects import Pod
+from reprieve.client.discovery import Resource
+from reprieve.client.informer import Informer
+from reprieve.client.kubeconfig import connect
+from reprieve.client.transport import ApiClient, Limits
+from tests.chaos.audit import Watcher, unsettled, violations
+from tests.chaos.processes import Process, control_plane, scheduler, until
+from tests.chaos.proxy import Faults, FaultyProxy
+from tests.chaos.world import World
+
+SECONDS = 300.0 if os.environ.get("REPRIEVE_CHAOS") == "full" else 45.0
+SEED = int(os.environ.get("REPRIEVE_CHAOS_SEED", "20"))
+NODES = 8
+SETTLE_SECONDS = 90.0
+PODS = Resource("", "v1", "pods", "Pod", True)
+BAD_TIMES = (
+    Faults(),
+    Faults(refused=0.3),
+    Faults(lost=0.3),
+    Faults(delayed=0.5, slowest=1.5),
+    Faults(refused=0.1, lost=0.1, delayed=0.2, slowest=0.5),
+)
+
+
+async def disturb(proxy: FaultyProxy, schedulers: list[Process], chance: random.Random) -> None:
+    """Until cancelled: bad times follow each other, watches are cut, leaders die and freeze."""
+    while True:
+        await asyncio.sleep(chance.uniform(0.5, 2.0))
+        proxy.faults = chance.choice(BAD_TIMES)
+        event = chance.random()
+        if event < 0.25:
+            proxy.cut_watches(0.5)
+        elif event < 0.40:
+            victim = chance.choice(schedulers)
+            await victim.kill()
+            await asyncio.sleep(chance.uniform(0.0, 1.0))
+            await victim.start()
+        elif event < 0.50:
+            victim = chance.choice(schedulers)
+            victim.freeze()
+            await asyncio.sleep(chance.uniform(1.0, 6.0))
+            victim.thaw()
+
+
+async def supervise(schedulers: list[Process]) -> None:
+    """Until cancelled: who ended by itself (a deposed leader does) is started again, as a Deployment would."""
+    while True:
+        await asyncio.sleep(0.2)
+        for process in schedulers:
+            if not process.alive:
+                await process.start()
+
+
+async def chaos(directory: Path) -> None:
+    """See the module."""
+    chance = random.Random(SEED)
+    server = control_plane(directory, NODES)
+    await server.start()
+    schedulers: list[Process] = []
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await until(lambda: (directory / "kubeconfig").exists(), "the control plane")
+        connection = connect(directory / "kubeconfig")
+        watcher = Watcher()
+        async with (
+            ApiClient(connection, limits=Limits(qps=0.0), chance=random.Random(1)) as client,
+            FaultyProxy(connection, random.Random(SEED + 1)) as proxy,
+        ):
+            world = World(client, chance, NODES)
+            await world.begin()
+            informer = Informer(client, PODS, Pod, watcher.pod)
+            schedulers += [scheduler(directory, number, proxy.url) for number in range(2)]
+            tasks += [asyncio.create_task(informer.run()), asyncio.create_task(supervise(schedulers))]
+            await informer.wait_synced()
+            trouble = asyncio.create_task(disturb(proxy, schedulers, random.Random(SEED + 2)))
+            ends = asyncio.get_running_loop().time() + SECONDS
+            while asyncio.get_running_loop().time() < ends:
+                await world.act()
+                await asyncio.sleep(chance.uniform(0.02, 0.4))
+            trouble.cancel()
+            await asyncio.gather(trouble, return_exceptions=True)
+            proxy.faults = Faults()
+            for process in schedulers:
+                process.thaw()
+            await world.end()
+            await settle(client)
+            assert not watcher.broken
+            assert await violations(client) == []
+            twice = {key: count for key, count in proxy.bound.items() if count > 1}
+            assert not twice, f"bound twice: {twice}"
+            assert watcher.bindings > SECONDS / 2, f"hardly anything was bound: {world.done}"
+            assert watcher.preempted, "nothing was preempted: the cluster was too large"
+            assert sum(process.deaths for process in schedulers) > 0
+            assert proxy.troubled["watch cut"]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for process in (*schedulers, server):
+            await process.stop()
+
+
+async def settle(client: ApiClient) -> None:
+    """Return when nothing goes on any more and nobody waits who could run."""
+    ends = asyncio.get_running_loop().time() + SETTLE_SECONDS
+    while left := await unsettled(client):
+        assert asyncio.get_running_loop().time() < ends, f"still after {SETTLE_SECONDS:.0f} s: {left}"
+        await asyncio.sleep(0.5)
+
+
+def test_everything_holds_after_chaos(tmp_path: Path) -> None:
+    """The invariants of scheduling.md 7 hold after random trouble, and nobody who could run is left waiting."""
+    asyncio.run(chaos(tmp_path))
