@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import MOST_REPRIEVED, DecisionRecord, decode, encode
 from reprieve.observability.store import MemoryStore
-from tests.building import START, gang, group, node, pdb, pod
+from tests.building import START, Item, gang, group, node, pdb, pod
 from tests.observability.watching import Observed
 
 GPU = "nvidia.com/gpu"
@@ -19,9 +21,9 @@ GPU = "nvidia.com/gpu"
 class Recorded(Observed):
     """A world whose decisions are recorded."""
 
-    def __init__(self, *items: object, **how: object) -> None:
+    def __init__(self, *items: Item | Sequence[Item], **how: Any) -> None:
         self.store = MemoryStore()
-        super().__init__(*items, records=RecordKeeper(self.store), **how)  # type: ignore[arg-type]
+        super().__init__(*items, records=RecordKeeper(self.store), **how)
 
     def about(self, name: str, kind: str = "Pod") -> list[DecisionRecord]:
         """The records of an object, newest first, once through JSON."""
@@ -187,7 +189,7 @@ def test_evicted_and_reprieved_with_their_reasons() -> None:
     ],
     ids=["budgets", "highest", "sum", "start", "name"],
 )
-def test_the_comparison_that_decided(items: list[object], criterion: str, runner_up: str) -> None:
+def test_the_comparison_that_decided(items: list[Item], criterion: str, runner_up: str) -> None:
     """preemption.md 3: the order of the criteria."""
     seen = Recorded(node("n1", cpu=4), node("n2", cpu=4), *items, pod("high", cpu=4, priority=9)).settle()
     made = seen.one("high").preemption

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -49,7 +49,7 @@ class Observed:
                     self.observer.evicted(pod, preemption, now=now)
             self.observer.preemption_ended(preemption, seconds=0.02, error=None)
 
-    def settle(self) -> Observed:
+    def settle(self) -> Self:
         """Run until nothing changes."""
         self.world.settle()
         return self

@@ -1,6 +1,7 @@
 """`reprieve scheduler`: the scheduler alone, against any API server."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -63,6 +64,12 @@ def command(
     ] = 10259,
     tls_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="The certificate to serve with.")] = None,
     tls_private_key_file: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keep what was decided and why in this file, over restarts (default: in memory)."
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Choose among equally good nodes by this seed instead of by name.")
     ] = None,
@@ -124,6 +131,7 @@ def command(
         burst=burst,
         election=election,
         serving=serving,
+        records=records,
         verbosity=verbosity,
         log_format=log_format.value,
     )

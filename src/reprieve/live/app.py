@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from reprieve.api.versions import INTERNAL_VERSION
 from reprieve.client.discovery import Served, discover
-from reprieve.client.errors import ClientError
+from reprieve.client.errors import ClientError, ConfigError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.leading import DeposedError, Election
 from reprieve.client.transport import ApiClient, Limits
@@ -34,6 +34,8 @@ from reprieve.live.writes import Writes
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
+from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.store import open_store
 from reprieve.scheduling.engine import Engine
 
 GRACE: Final = 3.0
@@ -176,10 +178,21 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         served = await discover(first)
         groups = served.readable("PodGroup")
         sink = _Sink(metrics)
+
+        def records_trouble(text: str) -> None:  # from the thread that writes them
+            metrics.trouble.labels("records").inc()
+            log.error(text, where="records")
+
+        try:
+            store = open_store(settings.records, trouble=records_trouble)
+        except OSError as error:
+            raise ConfigError(f"decision records: {error}") from None
+        stack.callback(store.close)
         observer = Observer(
             metrics=metrics,
             sink=sink,
             log=log,
+            records=RecordKeeper(store),
             controller=settings.scheduler_name,
             instance=socket.gethostname(),
             group_version=groups[0].api_version if groups else INTERNAL_VERSION,
@@ -190,7 +203,13 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         if settings.serving is not None:
             health = Health()
             found.checks(health)
-            server = Server(settings.serving, metrics=metrics, health=health, authorize=DelegatedAuth(lease_client))
+            server = Server(
+                settings.serving,
+                metrics=metrics,
+                health=health,
+                records=store.find,
+                authorize=DelegatedAuth(lease_client),
+            )
             await server.start()
             stack.push_async_callback(server.stop)
             log.info("Serving", url=server.url)

@@ -49,6 +49,8 @@ class Settings:
     election: LeaseOptions | None = None
     """None: this is the only one, it acts at once."""
     serving: ServingOptions | None = None
+    records: Path | None = None
+    """The file decision records are kept in; None: in memory."""
     verbosity: int = 2
     log_format: str = "text"
     feed: FeedOptions = field(default_factory=FeedOptions)

@@ -63,7 +63,10 @@ class RecordStore(Protocol):
 
 
 def open_store(path: Path | None, *, bounds: Bounds = Bounds(), trouble: Trouble = lambda _: None) -> RecordStore:
-    """A store in a file, or in memory where there is none. `trouble` is told what went wrong, from any thread."""
+    """A store in a file, or in memory where there is none. `trouble` is told what went wrong, from any thread.
+
+    Raises OSError where the file cannot be opened or made.
+    """
     return MemoryStore(bounds) if path is None else FileStore(path, bounds, trouble=trouble)
 
 
@@ -290,6 +293,8 @@ class FileStore:
 def _open(path: Path, trouble: Trouble) -> sqlite3.Connection:
     try:
         return _connect(path)
+    except sqlite3.OperationalError as error:  # in use, or on a disk that fails: not ours to move away
+        raise OSError(f"{path}: {error}") from None
     except sqlite3.DatabaseError as error:
         aside = path.with_name(f"{path.name}.broken")
         trouble(f"{path}: {error}; set aside as {aside.name}")
