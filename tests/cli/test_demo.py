@@ -1,43 +1,73 @@
-"""The worked example: ends as it must, and says so by its exit code."""
+"""The worked example: played live it ends as it must and says so by its exit code; a plan of it says the same."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from reprieve.api.loading import load
 from reprieve.simulation import demo
+from reprieve.simulation.plan import PlanOptions, plan
 from tests.cli.conftest import Run
 
 
-def test_demo_reaches_the_expected_outcome(run: Run) -> None:
+def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "reprieve", "demo"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PATH": "/nowhere"},
+    )
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+    for told in (
+        "42 pods running on 128 of them: every GPU is taken.",
+        "All 8 pods of default/train run.\n  11 workloads (14 pods) evicted to make room.",
+        "group default/nightly",
+        "would not fit on gpu-01: Insufficient nvidia.com/gpu (4 short)",
+        "first of all because a PodDisruptionBudget protects them",
+        "default/giant waits: none of its 13 pods is placed.\n  0/16 nodes are available: ",
+        "Nobody is evicted.",
+    ):
+        assert told in ended.stdout
+
+
+def test_demo_fails_when_something_else_happens(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "ACTS", (replace(demo.ACTS[1], evicted=("default/sweep",)),))
     ended = run("demo")
-    assert (ended.code, ended.err) == (0, "")
-    assert "gang default/train  8/8 pods placed" in ended.out
-    assert "group default/nightly" in ended.out
-    assert "Nobody is evicted." in ended.out
+    assert ended.code == 1
+    assert ended.err == "unexpected: Act 2: a gang that cannot fit: evicted: nobody; expected: default/sweep\n"
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("scheduled", "evicted", "told"),
     [
-        ({"scheduled": 7}, "8 pods placed, expected 7"),
-        ({"evicted": ("default/sweep",)}, "expected: default/sweep"),
+        (8, demo.ACTS[0].evicted, []),
+        (7, demo.ACTS[0].evicted, ["7 pods placed, expected 8"]),
+        (8, (), ["evicted: nobody; expected: " + ", ".join(demo.ACTS[0].evicted)]),
+        (8, (*demo.ACTS[0].evicted, "default/sweep"), ["evicted: "]),
     ],
 )
-def test_demo_fails_when_something_else_happens(
-    changes: dict[str, Any], told: str, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "ACTS", (replace(demo.ACTS[0], **changes), *demo.ACTS[1:]))
-    ended = run("demo")
-    assert ended.code == 1
-    assert ended.err.startswith("unexpected: Act 1")
-    assert told in ended.err
+def test_differences_from_what_is_expected_are_told(scheduled: int, evicted: tuple[str, ...], told: list[str]) -> None:
+    found = demo.differences(demo.ACTS[0], scheduled=scheduled, evicted=evicted)
+    assert len(found) == len(told)
+    assert all(text.startswith(begin) for text, begin in zip(found, told, strict=True))
+
+
+@pytest.mark.parametrize("act", demo.ACTS, ids=lambda act: act.group)
+def test_a_plan_of_the_same_manifests_says_the_same(act: demo.Act) -> None:
+    answer = plan(load([demo.DIRECTORY / demo.CLUSTER, demo.DIRECTORY / act.file]), PlanOptions())
+    assert demo.check_plan(act, answer.plan) == []
 
 
 def test_every_gpu_of_the_demo_cluster_is_taken() -> None:
     """What the story says of the cluster is true."""
-    from reprieve.api.loading import load
-
-    manifests = load([demo.DIRECTORY / "cluster.yaml"])
+    manifests = load([demo.DIRECTORY / demo.CLUSTER])
     gpus = [int(pod.object.spec.containers[0].resources.requests["nvidia.com/gpu"]) for pod in manifests.pods]
     assert (len(manifests.nodes), sum(gpus)) == (16, 128)
+    assert sorted(pod["metadata"]["name"] for wave in demo.waves() for pod in wave) == sorted(
+        pod.object.name for pod in manifests.pods
+    )

@@ -1,36 +1,143 @@
-"""`reprieve demo`: the worked example."""
+"""`reprieve demo`: the worked example, played on a live cluster on this machine."""
+
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 import typer
 
-from reprieve.cli.outcome import Exit, note, show
-from reprieve.cli.sections import Section
+from reprieve.cli.outcome import CommandError, Exit, note, show
+from reprieve.cli.sections import Section, Tone
+
+if TYPE_CHECKING:
+    from reprieve.client.transport import ApiClient
+    from reprieve.live.stage import Stage
+    from reprieve.simulation.demo import Act, Json
+    from reprieve.simulation.report import PreemptionAccount
+
+_GPU = "nvidia.com/gpu"
 
 
 def command() -> None:
-    """Run a worked example: a gang gets its room in a full cluster, another cannot fit and nobody is touched.
+    """Run a cluster for half a minute: a gang gets its room in it, another cannot fit and nobody is touched.
 
     Ends by itself; exit code 0 only if what must happen happened.
     """
-    from reprieve.cli.options import read_options, read_size
-    from reprieve.cli.plan import DEFAULT_MAX_BYTES, answer_for
-    from reprieve.cli.render import plan_sections
-    from reprieve.cli.terminal import show_sections
-    from reprieve.simulation.demo import ACTS, DIRECTORY, check
+    from reprieve.cli.apiserver import log_to_stderr, run_serving
 
-    limit = read_size("--max-input-bytes", DEFAULT_MAX_BYTES)
-    as_expected = True
-    for number, act in enumerate(ACTS):
-        files = [str(DIRECTORY / file) for file in act.files]
-        answer = answer_for(files, read_options(), limit)
-        opening = Section(act.title, notes=act.story)
-        closing = Section("What this shows", notes=act.lesson)
-        if number:
-            show("\n")
-        show_sections([opening, *plan_sections(answer), closing])
-        for difference in check(act, answer):
-            as_expected = False
-            note(f"unexpected: {act.title}: {difference}")
-    again = (f"reprieve plan -f {' -f '.join(act.files)}" for act in ACTS)
+    log_to_stderr(False)
+    with TemporaryFile() as log:
+        try:
+            told = run_serving(_play(log.fileno()))
+        except BaseException:
+            log.seek(0)
+            note(log.read().decode(errors="replace").rstrip())
+            raise
+    for difference in told:
+        note(f"unexpected: {difference}")
+    raise typer.Exit(Exit.NOT_SO if told else Exit.DONE)
+
+
+async def _play(log: int) -> list[str]:
+    """Both acts on a cluster of their own, whose scheduler logs to a descriptor; what came out other than expected."""
+    from reprieve.cli.terminal import show_sections
+    from reprieve.client.errors import ClientError
+    from reprieve.client.kubeconfig import connect
+    from reprieve.client.transport import ApiClient, Limits
+    from reprieve.controlplane.kubelet import KubeletOptions
+    from reprieve.controlplane.server.serving import ServeOptions
+    from reprieve.live.local import LocalOptions, local_cluster
+    from reprieve.live.stage import LateError, stage
+    from reprieve.live.supervising import ChildRefusedError
+    from reprieve.simulation.demo import ACTS, DIRECTORY, nodes
+
+    fleet = KubeletOptions(manifests=nodes(), start_seconds=0.1)
+    arguments = ("--scheduler-name=default-scheduler", "--v=0")
+    options = LocalOptions(ServeOptions(controllers="*", kubelets=fleet), arguments=arguments, tell=note, output=log)
+    told: list[str] = []
+    try:
+        async with local_cluster(options) as cluster:
+            connection = connect(str(cluster.kubeconfig))
+            async with ApiClient(connection, limits=Limits(qps=0.0)) as client, stage(client) as scene:
+                show_sections([await _fill(scene)])
+                for act in ACTS:
+                    show("\n")
+                    show_sections([Section(act.title, notes=act.story)])
+                    sections, different = await _perform(act, scene, client)
+                    show("\n")
+                    show_sections([*sections, Section("What this shows", notes=act.lesson)])
+                    told += [f"{act.title}: {difference}" for difference in different]
+    except (ChildRefusedError, LateError, TimeoutError, ClientError) as error:
+        raise CommandError(str(error) or "the scheduler does not become ready", Exit.NOT_SO) from None
     show("\n")
-    show_sections([Section("Try it yourself", notes=(*again, f"in {DIRECTORY}"))])
-    raise typer.Exit(Exit.DONE if as_expected else Exit.NOT_SO)
+    ways = ("reprieve up --nodes 16", *(f"reprieve plan -f cluster.yaml -f {act.file}" for act in ACTS))
+    show_sections([Section("Try it yourself", notes=(*ways, f"in {DIRECTORY}"))])
+    return told
+
+
+async def _fill(scene: "Stage") -> Section:
+    """Fill the cluster: everything is placed by the scheduler and runs."""
+    from reprieve.simulation.demo import furniture, nodes, waves
+
+    await scene.create(furniture())
+    wanted: list[Json] = []
+    for wave in waves():
+        await scene.tick_over()
+        await scene.create(wave)
+        wanted += wave
+        await scene.all_running(len(wanted))
+    gpus = sum(int(pod.spec.containers[0].resources.requests[_GPU]) for pod in scene.running())
+    there = sum(int(node["status"]["allocatable"][_GPU]) for node in nodes())
+    notes = (
+        f"{len(nodes())} nodes with {there} GPUs, {len(wanted)} pods running on {gpus} of them: every GPU is taken.",
+        "Its API is Kubernetes', its kubelets are simulated, its scheduler is reprieve.",
+    )
+    return Section("A cluster on this machine", notes=notes)
+
+
+async def _perform(act: "Act", scene: "Stage", client: "ApiClient") -> tuple[list[Section], list[str]]:
+    """Let the gang of an act arrive, wait for what must come, and tell what came; also what was not expected."""
+    from reprieve.cli.render import count, decision_sections
+    from reprieve.simulation.demo import differences, objects
+
+    before = {pod.metadata.uid for pod in scene.running()}
+    scene.preempted.clear()
+    made = await _foreseen(act, client)
+    await scene.create(objects(act.file))
+    if act.scheduled:
+        await scene.until(lambda: len(scene.running(act.group)) >= act.scheduled, f"{act.group} running")
+        gone = {pod.metadata.uid for pod in scene.preempted.values()}
+        await scene.until(lambda: not gone & {pod.metadata.uid for pod in scene.pods()}, "the victims gone")
+    else:
+        await scene.until(lambda: scene.waits(act.group) is not None, f"{act.group} told that it cannot be scheduled")
+    placed, evicted = scene.running(act.group), scene.units()
+    different = differences(act, scheduled=len(placed), evicted=evicted)
+    kept = {pod.metadata.uid for pod in scene.running()} & before
+    if kept != before - {pod.metadata.uid for pod in scene.preempted.values()}:
+        different.append("pods that nobody preempted do not run any more")
+    if made is not None and {unit.unit for unit in made.units if unit.evicted} != evicted:
+        different.append("the plan for the same cluster foresees other victims")
+    pods = count(len(scene.preempted), "pod")
+    now = f"{count(len(before), 'pod')} running before, {len(scene.running())} now."
+    if placed:
+        title, tone = f"All {len(placed)} pods of {act.group} run.", Tone.GOOD
+        notes = [f"{count(len(evicted), 'workload')} ({pods}) evicted to make room.", now]
+    else:
+        title, tone = f"{act.group} waits: none of its {act.size} pods is placed.", Tone.WAITING
+        notes = [scene.waits(act.group) or "", "Nobody is evicted." if not evicted else f"{pods} evicted.", now]
+    sections = [Section(title, notes=tuple(notes), tone=tone)]
+    if made is not None and evicted:
+        sections += decision_sections(made)
+    return sections, different
+
+
+async def _foreseen(act: "Act", client: "ApiClient") -> "PreemptionAccount | None":
+    """What `reprieve plan` says of the cluster as it is if the gang came: the same engine, and the reasons."""
+    from reprieve.api.loading import load
+    from reprieve.client.reading import add_new, known_classes, manifests_of, read_cluster
+    from reprieve.simulation.demo import DIRECTORY
+    from reprieve.simulation.plan import PlanOptions, plan
+
+    cluster = manifests_of(await read_cluster(client), client.connection.server)
+    add_new(cluster, load([str(DIRECTORY / act.file)], complete=False, classes=known_classes(cluster)))
+    made = plan(cluster, PlanOptions(first_decision=True)).account.preemptions
+    return made[0] if made else None

@@ -3,6 +3,7 @@
 Invariant: nothing here depends on the wall clock; the same answer gives the same text.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -43,6 +44,29 @@ def plan_sections(answer: Answer) -> list[Section]:
         _closing(plan, account),
     ]
     return [section for section in sections if section is not None]
+
+
+def decision_sections(made: PreemptionAccount) -> list[Section]:
+    """Who goes for whom and who is spared, without times: pods of one node and priority together, sorted by name.
+
+    The same decision gives the same text, whenever it was made and whatever UIDs the pods have.
+    """
+    units = sorted(made.units, key=lambda unit: (-unit.priority, not unit.whole_group, unit.nodes, _natural(unit.unit)))
+    evicted = [_victims(alike, ages=False) for alike in _alike(unit for unit in units if unit.evicted)]
+    spared = [_victims(alike, ages=False) for alike in _alike(unit for unit in units if not unit.evicted)]
+    sections = []
+    for title, rows, tone in (
+        (f"Evicted for {made.preemptor} (priority {made.priority})", evicted, Tone.BAD),
+        ("Spared of those with a lower priority", spared, Tone.GOOD),
+    ):
+        shown, notes = _first(rows)
+        sections.append(Section(title, _UNIT_COLUMNS[:-1], shown, notes, tone=tone))
+    return sections
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """To sort batch-4 before batch-12."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 # -- at a glance -------------------------------------------------------------------------------------------------------
@@ -131,7 +155,7 @@ def _alike(units: Iterable[UnitAccount]) -> Iterable[list[UnitAccount]]:
     return together.values()
 
 
-def _victims(alike: Sequence[UnitAccount]) -> Row:
+def _victims(alike: Sequence[UnitAccount], *, ages: bool = True) -> Row:
     first = alike[0]
     if len(alike) == 1:
         who, size, ran = _unit(first), len(first.pods), _ran(first)
@@ -140,8 +164,11 @@ def _victims(alike: Sequence[UnitAccount]) -> Row:
         names = ", ".join([first.unit, *(unit.unit.removeprefix(space) for unit in alike[1:MOST_NAMES])])
         more = f" and {len(alike) - MOST_NAMES} more" if len(alike) > MOST_NAMES else ""
         who, size, ran = f"pods {names}{more}", len(alike), _ran_between(alike)
+    cells = (who, count(size, "pod"), _nodes(first.nodes), str(first.priority), *([ran] if ages else []))
+    if not first.evicted:
+        protected = "first of all because a PodDisruptionBudget protects them" if first.violates_pdb else ""
+        return Row(cells, below=(protected,) if protected else ())
     budget = ("although a PodDisruptionBudget forbids it: nothing else would do",) if first.violates_pdb else ()
-    cells = (who, count(size, "pod"), _nodes(first.nodes), str(first.priority), ran)
     return Row(cells, below=(f"why: {first.why}", *budget))
 
 

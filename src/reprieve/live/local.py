@@ -31,13 +31,18 @@ _LOOPBACK: Final = "127.0.0.1"
 
 @dataclass
 class LocalOptions:
-    """What is asked for. `metrics_port` 0 takes a free one. `arguments` are further ones of `reprieve scheduler`."""
+    """What is asked for. `metrics_port` 0 takes a free one.
+
+    `arguments` are further ones of `reprieve scheduler`; what it writes goes to the descriptor `output`, by default
+    our stderr. `tell` hears when it died.
+    """
 
     serve: ServeOptions
     metrics_port: int = 0
     arguments: tuple[str, ...] = ()
     tell: Callable[[str], None] = lambda text: None
     restarts: Restarts = field(default_factory=Restarts)
+    output: int | None = None
 
 
 class LocalCluster:
@@ -71,6 +76,7 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
             final=(BAD_INPUT,),
             tell=lambda text: options.tell(f"the scheduler {text}"),
             restarts=options.restarts,
+            output=options.output,
         )
         running = asyncio.create_task(supervisor.run(), name="scheduler")
         try:

@@ -66,7 +66,7 @@ class Supervisor:
     """Keeps one tied child running while `run` runs.
 
     `final` are exit codes after which it is not started again. `tell` hears, in a few words, whenever it died. What the
-    child writes goes to our stderr.
+    child writes goes to the descriptor `output`, by default our stderr.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class Supervisor:
         final: Collection[int] = (),
         tell: Callable[[str], None] = lambda text: None,
         restarts: Restarts = Restarts(),
+        output: int | None = None,
     ) -> None:
+        self._output = output
         self._command = tuple(command)
         self._final = frozenset(final)
         self._tell = tell
@@ -107,11 +109,13 @@ class Supervisor:
             await self._stop()
 
     async def _once(self) -> int:
-        # A pipe for stdin is the tie; stdout is ours alone, a child has no business there.
+        # A pipe for stdin is the tie; our stdout is ours alone, a child has no business there.
+        output = self._output if self._output is not None else sys.stderr.fileno()
         process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
-            stdout=sys.stderr.fileno(),
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
         self._process = process

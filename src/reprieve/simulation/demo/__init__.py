@@ -1,14 +1,22 @@
 """The worked example: a full GPU cluster, a gang that gets its room, and a gang that cannot fit.
 
-Two acts on the shipped cluster (`cluster.yaml` beside this file).  Each says what must come out; `check` compares.
+The manifests are for both ways of seeing it: `reprieve plan -f` takes them as they are, `reprieve demo` plays them on a
+live cluster. Each act says what must come out.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from reprieve.simulation.report import Answer
+import msgspec
+
+from reprieve.api.yamltext import read_documents
+from reprieve.simulation.report import Plan
 
 DIRECTORY = Path(__file__).parent
+CLUSTER = "cluster.yaml"
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +25,13 @@ class Act:
 
     title: str
     story: tuple[str, ...]
-    files: tuple[str, ...]
-    """Names in `DIRECTORY`."""
+    file: str
+    """Its name in `DIRECTORY`."""
+    group: str
+    """`namespace/name` of the PodGroup that arrives."""
+    size: int
     scheduled: int
-    """Pods that are placed at the end; all of them, or none."""
+    """Pods of the group that run at the end; all of them, or none."""
     evicted: tuple[str, ...]
     """Workloads that make way, as units are named, sorted."""
     lesson: tuple[str, ...]
@@ -30,11 +41,13 @@ ACTS = (
     Act(
         title="Act 1: a training gang arrives in a full cluster",
         story=(
-            "16 nodes with 8 GPUs each, every GPU taken. The gang train asks for",
-            "8 workers with 4 GPUs each, all or nothing, at priority 1000. Serving",
-            "runs at priority 2000, research at 100, leftovers at 10.",
+            "The gang train asks for 8 workers with 4 GPUs each, all or nothing, at",
+            "priority 1000. Serving runs at priority 2000, research at 100, leftovers",
+            "at 10.",
         ),
-        files=("cluster.yaml", "train.yaml"),
+        file="train.yaml",
+        group="default/train",
+        size=8,
         scheduled=8,
         evicted=(
             *(f"default/batch-{i}" for i in (12, 13, 14, 15, 4, 5, 6, 7)),
@@ -51,10 +64,13 @@ ACTS = (
     Act(
         title="Act 2: a gang that cannot fit",
         story=(
-            "The gang giant asks for 13 whole nodes. Serving holds 4 of the 16 at a",
-            "higher priority: even with everybody else gone there are only 12.",
+            "The gang giant asks for 13 whole nodes at priority 1000. Serving holds 4 of",
+            "the 16 at a higher priority, and train is as important: whoever else goes,",
+            "there is no room for 13.",
         ),
-        files=("cluster.yaml", "giant.yaml"),
+        file="giant.yaml",
+        group="default/giant",
+        size=13,
         scheduled=0,
         evicted=(),
         lesson=("An eviction that would not help is not made: everybody keeps running.",),
@@ -62,13 +78,62 @@ ACTS = (
 )
 
 
-def check(act: Act, answer: Answer) -> list[str]:
+def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str]:
     """What came out other than expected, one line each; empty when all is as it must be."""
-    placed = sum(1 for pod in answer.plan.pods if pod.outcome == "Scheduled")
-    evicted = tuple(sorted({victim.unit for made in answer.plan.preemptions for victim in made.victims}))
-    differences = []
-    if placed != act.scheduled:
-        differences.append(f"{placed} pods placed, expected {act.scheduled}")
-    if evicted != act.evicted:
-        differences.append(f"evicted: {', '.join(evicted) or 'nobody'}; expected: {', '.join(act.evicted) or 'nobody'}")
-    return differences
+    gone = tuple(sorted(evicted))
+    told = []
+    if scheduled != act.scheduled:
+        told.append(f"{scheduled} pods placed, expected {act.scheduled}")
+    if gone != act.evicted:
+        told.append(f"evicted: {', '.join(gone) or 'nobody'}; expected: {', '.join(act.evicted) or 'nobody'}")
+    return told
+
+
+def check_plan(act: Act, plan: Plan) -> list[str]:
+    """The same of a plan with `cluster.yaml` and the act's own file."""
+    placed = sum(1 for pod in plan.pods if pod.outcome == "Scheduled")
+    evicted = {victim.unit for made in plan.preemptions for victim in made.victims}
+    return differences(act, scheduled=placed, evicted=evicted)
+
+
+# -- the manifests, played live ------------------------------------------------------------------------
+
+
+def objects(file: str) -> Iterator[Json]:
+    """The objects of one of the files, as plain data, in order."""
+    for document in read_documents((DIRECTORY / file).read_text()):
+        found = msgspec.to_builtins(document.data)
+        yield from found["items"] if found.get("kind") == "List" else (found,)
+
+
+def nodes() -> tuple[Json, ...]:
+    """The nodes of the cluster."""
+    return tuple(item for item in objects(CLUSTER) if item["kind"] == "Node")
+
+
+def furniture() -> list[Json]:
+    """What the cluster has besides nodes and pods: classes, groups, budgets."""
+    return [item for item in objects(CLUSTER) if item["kind"] not in ("Node", "Pod")]
+
+
+def waves() -> list[list[Json]]:
+    """The pods of the cluster as they are created, in waves with time between them: who starts later is less important.
+
+    Each asks for the node it runs on in the manifest, by a node selector: it is scheduled like any other pod.
+    """
+    pods = [item for item in objects(CLUSTER) if item["kind"] == "Pod"]
+    return [
+        [_pending(pod) for pod in pods if (pod["metadata"]["name"] in _LATECOMERS) is late] for late in (False, True)
+    ]
+
+
+_LATECOMERS = frozenset(f"batch-{index}" for index in (*range(4, 8), *range(12, 16)))
+_STOP_SECONDS = "1"
+"""Pods of the example end a second after they were told to."""
+
+
+def _pending(pod: Json) -> Json:
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    spec["nodeSelector"] = {"kubernetes.io/hostname": pod["spec"]["nodeName"]}
+    metadata = {**pod["metadata"], "annotations": {"reprieve.dev/stop-seconds": _STOP_SECONDS}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
