@@ -76,7 +76,7 @@ class Acting(Protocol):
         """Nominations that ended without a decision."""
 
     def look_around(self, now: float) -> None:
-        """Called about once in `Pace.look_around`."""
+        """Called before the first cycle, and then about once in `Pace.look_around`."""
 
 
 class SchedulingLoop:
@@ -103,6 +103,7 @@ class SchedulingLoop:
         self._threaded = blocks(engine) if threaded is None else threaded
         self._inbox: deque[Told] = deque()
         self._due = asyncio.Event()
+        self._begun = False
         self.cycles = 0
         self.last_turn = clock.monotonic()
         """Monotonic time of the last turn: a loop that is stuck can be told by it."""
@@ -147,6 +148,9 @@ class SchedulingLoop:
             return not complete and self._feed.fed
         if not complete:
             return True
+        if not self._begun:
+            self._begun = True
+            self._acting.look_around(self.time())
         ends = time.perf_counter() + self._pace.slice
         while self._acting.bindings_under_way < self._pace.bindings:
             began = time.perf_counter()
