@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from reprieve.api.meta import KubernetesObject, NodeSelector, Struct, map_field
+from reprieve.api.meta import EMPTY_META, KubernetesObject, NodeSelector, ObjectMeta, Struct, map_field
 
 
 class ResourceClaimSpec(Struct, frozen=True, kw_only=True):
@@ -34,10 +34,11 @@ class AllocationResult(Struct, frozen=True, kw_only=True):
 
 
 class ResourceClaimStatus(Struct, frozen=True, kw_only=True):
-    """status of a ResourceClaim; `allocation` None means not allocated."""
+    """status of a ResourceClaim; `allocation` None means not allocated. `devices` is what drivers report of each."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
+    devices: tuple[dict[str, Any], ...] = ()
 
 
 class ResourceClaim(KubernetesObject, frozen=True, kw_only=True):
@@ -51,6 +52,23 @@ class ResourceClaim(KubernetesObject, frozen=True, kw_only=True):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
+class ResourceClaimTemplateSpec(Struct, frozen=True, kw_only=True):
+    """spec of a ResourceClaimTemplate: labels and annotations, and the spec of the claims made from it."""
+
+    metadata: ObjectMeta = EMPTY_META
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(KubernetesObject, frozen=True, kw_only=True):
+    """resource.k8s.io/v1 ResourceClaimTemplate: a claim is made from it for each pod that names it."""
+
+    KIND: ClassVar[str] = "ResourceClaimTemplate"
+    API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
 class ResourcePool(Struct, frozen=True, kw_only=True):
     """spec.pool of a ResourceSlice."""
 
@@ -60,13 +78,18 @@ class ResourcePool(Struct, frozen=True, kw_only=True):
 
 
 class ResourceSliceSpec(Struct, frozen=True, kw_only=True):
-    """spec of a ResourceSlice: devices of one driver, on a node, on selected nodes or on all."""
+    """spec of a ResourceSlice: devices of one driver, on a node, on selected nodes, on all, or as each device says.
+
+    A slice has `devices` or `shared_counters`, what the pool's partitionable devices consume of.
+    """
 
     driver: str = ""
     pool: ResourcePool = ResourcePool()
     node_name: str | None = None
     node_selector: NodeSelector | None = None
     all_nodes: bool = False
+    per_device_node_selection: bool = False
+    shared_counters: tuple[dict[str, Any], ...] = ()
     devices: tuple[dict[str, Any], ...] = ()
 
 
@@ -80,9 +103,10 @@ class ResourceSlice(KubernetesObject, frozen=True, kw_only=True):
 
 
 class DeviceClassSpec(Struct, frozen=True, kw_only=True):
-    """spec of a DeviceClass; selectors as in the manifest."""
+    """spec of a DeviceClass; selectors and config as in the manifest."""
 
     selectors: tuple[dict[str, Any], ...] = ()
+    config: tuple[dict[str, Any], ...] = ()
     extended_resource_name: str | None = None
 
 

@@ -23,10 +23,11 @@ import numpy as np
 
 from reprieve.api import objects
 from reprieve.cluster.budgets import Budget, budget_of
+from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.groups import GroupState, spec_of
 from reprieve.cluster.kinship import NAMESPACE_NAME, Kinship
 from reprieve.cluster.nodes import NodeColumns
-from reprieve.cluster.pods import NO_ROW, PodRecord
+from reprieve.cluster.pods import NO_ROW, PodClaim, PodRecord
 from reprieve.cluster.resources import ResourceTable
 from reprieve.cluster.selecting import SelectingObjects
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
@@ -76,11 +77,13 @@ class ClusterState:
         self.selecting = SelectingObjects()
         """Services, controllers: what default spread constraints take their selectors from."""
         self.volumes = VolumeObjects()
+        self.devices = DeviceBook(self)
         self.kinship = Kinship(self)
         self._undo: list[_Step] = []
         self._depth = 0
         self._holder: int | None = None
         """The thread that runs a cycle, while one runs."""
+        self._overlaid = False
 
     # -- what the API says -------------------------------------------------------------------------------------------
 
@@ -110,13 +113,15 @@ class ClusterState:
         self._fit()
         self.pods[pod.uid] = pod
         self.kinship.join(pod)
+        if pod.claims:
+            self.devices.join(pod)
         if pod.group is not None:
             group = self.group(pod.group)
             group.members[pod.uid] = pod
             group.existing += not pod.terminating
         if node:
-            self.place(pod, self.nodes.row_for_pod(node))
             pod.bound = True
+            self.place(pod, self.nodes.row_for_pod(node))
 
     def remove_pod(self, pod: PodRecord) -> None:
         """Forget a pod that has ended or is gone; frees its room and its nomination."""
@@ -128,6 +133,9 @@ class ClusterState:
             self.displace(pod)
             self.nodes.release(row)
         self.kinship.leave(pod)
+        if pod.claims:
+            self.devices.leave(pod)
+        self.volumes.give_back(pod.uid)
         self.clear_nomination(pod)
         self.trim()
         if pod.group is not None:
@@ -165,15 +173,26 @@ class ClusterState:
         row = pod.row
         if pod.signature is not signature or pod.labels != labels:
             if row >= 0:
-                self.displace(pod)
+                self._take(pod)  # its devices stay its own
             self.kinship.leave(pod)
             pod.labels, pod.signature = labels, signature
             self.kinship.join(pod)
             if row >= 0:
-                self.place(pod, row)
+                self._put(pod, row)
         for touched in (row, pod.nominated):
             if touched >= 0:
                 self._touch(touched)
+
+    def set_claims(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> None:
+        """The pod's device claims got names, or others; what it holds already is not looked for again."""
+        self._outside_trials()
+        if pod.row >= 0:
+            self.devices.release(pod)
+        self.devices.leave(pod)
+        pod.claims = claims
+        self.devices.join(pod)
+        if pod.row >= 0:
+            self.devices.hold(pod, pod.row)
 
     def group(self, key: str) -> GroupState:
         """The state of a group, made when first named."""
@@ -234,7 +253,12 @@ class ClusterState:
     # -- what the scheduler does; undone by trials --------------------------------------------------------------------
 
     def place(self, pod: PodRecord, row: int) -> None:
-        """Put a pod on a node: assumed, or put back in a trial."""
+        """Put a pod on a node: assumed, or put back in a trial. Its device claims get what they lack."""
+        self._put(pod, row)
+        if pod.claims:
+            self.devices.hold(pod, row)
+
+    def _put(self, pod: PodRecord, row: int) -> None:
         nodes = self.nodes
         pod.row = row
         nodes.used[:, row] += pod.signature.delta
@@ -243,14 +267,21 @@ class ClusterState:
             self._count_ports(pod, row, 1)
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled += 1
+        if pod.volumes is not None:
+            self.volumes.placed(pod, row, tentative=self._depth > 0 and not self._overlaid)
         if self.kinship.active:
             self.kinship.moved(pod, row, 1)
         self.touched.rows.append(row)
         if self._depth:
-            self._undo.append((self.displace, (pod,)))
+            self._undo.append((self._take, (pod,)))
 
     def displace(self, pod: PodRecord) -> None:
         """Take a pod off its node; it stays known and is pending again."""
+        if pod.claims:
+            self.devices.release(pod)
+        self._take(pod)
+
+    def _take(self, pod: PodRecord) -> None:
         row = pod.row
         nodes = self.nodes
         pod.row = NO_ROW
@@ -260,14 +291,22 @@ class ClusterState:
             self._count_ports(pod, row, -1)
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled -= 1
+        if pod.volumes is not None:
+            self.volumes.displaced(pod)
         if self.kinship.active:
             self.kinship.moved(pod, row, -1)
         self.touched.rows.append(row)
         if self._depth:
-            self._undo.append((self.place, (pod, row)))
+            self._undo.append((self._put, (pod, row)))
 
     def displace_all(self, pods: Sequence[PodRecord]) -> None:
         """`displace` for many pods, with the amounts in a few array operations."""
+        for pod in pods:
+            if pod.claims:
+                self.devices.release(pod)
+        self._take_all(pods)
+
+    def _take_all(self, pods: Sequence[PodRecord]) -> None:
         rows = [pod.row for pod in pods]
         self._shift(pods, rows, -1)
         there = self.nodes.pods
@@ -275,17 +314,28 @@ class ClusterState:
             pod.row = NO_ROW
             del there[row][pod.uid]
         if self._depth:
-            self._undo.append((self.place_all, (pods, rows)))
+            self._undo.append((self._put_all, (pods, rows)))
 
     def place_all(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
         """`place` for many pods, with the amounts in a few array operations."""
+        self._put_all(pods, rows)
+        for pod, row in zip(pods, rows, strict=True):
+            if pod.claims:
+                self.devices.hold(pod, row)
+
+    def _put_all(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
         there = self.nodes.pods
         for pod, row in zip(pods, rows, strict=True):
             pod.row = row
             there[row][pod.uid] = pod
         self._shift(pods, rows, 1)
         if self._depth:
-            self._undo.append((self.displace_all, (pods,)))
+            self._undo.append((self._take_all, (pods,)))
+
+    def note_undo(self, change: Callable[..., None], *arguments: object) -> None:
+        """Have a step undone at the end of the trial, by a call that notes its own undoing; nothing outside of one."""
+        if self._depth:
+            self._undo.append((change, arguments))
 
     def nominate(self, pod: PodRecord, row: int) -> None:
         """Note that room on a node is being made for the pod."""
@@ -344,6 +394,7 @@ class ClusterState:
     def trim(self) -> None:
         """Keep the touch log short; called when nothing is going on, so that it never grows with time."""
         self.touched.cut(8 * len(self.nodes) + 4096)
+        self.devices.trim()
 
     @contextmanager
     def overlay(self, placed: Sequence[tuple[PodRecord, int]]) -> Iterator[None]:
@@ -355,20 +406,24 @@ class ClusterState:
         position = len(self.touched.rows)
         mark = len(self._undo)
         self._depth += 1
+        before, self._overlaid = self._overlaid, True
         for pod, row in placed:
             self.place(pod, row)
         try:
             yield
         finally:
             self._rewind(mark)
+            self._overlaid = before
             self._depth -= 1
             del self.touched.rows[position:]
 
     def likeness(self, pod: PodRecord) -> int:
         """Equal for pods that hints cannot tell apart: by signature, and by labels where anything selects on them."""
+        if pod.claims:
+            return hash((pod.uid, pod.claims))
         if not self.kinship.active and not self.selecting:
-            return pod.signature.id
-        return hash((pod.signature.id, self.kinship.kin(pod).id, pod.owner))
+            return pod.signature.id if pod.volumes is None else hash((pod.signature.id, pod.volumes))
+        return hash((pod.signature.id, self.kinship.kin(pod).id, pod.owner, pod.volumes))
 
     @property
     def in_trial(self) -> bool:
@@ -403,6 +458,8 @@ class ClusterState:
         for key in sorted(self.groups):
             group = self.groups[key]
             h.update(repr((key, group.spec, sorted(group.members), group.scheduled)).encode())
+        h.update(repr(self.devices.digest()).encode())
+        h.update(repr(self.volumes.digest()).encode())
         return h.hexdigest()
 
     def check(self) -> None:
@@ -428,6 +485,8 @@ class ClusterState:
         for pod in self.pods.values():
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
         self.kinship.check()
+        self.volumes.check(self.pods.values())
+        self.devices.check()
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -447,6 +506,11 @@ class ClusterState:
                 self._count_ports(pod, row, by)
             if pod.group is not None and not pod.terminating:
                 self.groups[pod.group].scheduled += by
+            if pod.volumes is not None:
+                if by > 0:
+                    self.volumes.placed(pod, row, tentative=self._depth > 0)
+                else:
+                    self.volumes.displaced(pod)
         if self.kinship.active:
             for pod, row in zip(pods, rows, strict=True):
                 self.kinship.moved(pod, row, by)

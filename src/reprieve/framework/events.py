@@ -42,6 +42,9 @@ class EventKind(Enum):
     STORAGE_CLASS_CHANGED = auto()
     CSI_NODE_CHANGED = auto()
     STORAGE_CAPACITY_CHANGED = auto()
+    DEVICE_CLAIM_CHANGED = auto()
+    DEVICE_SLICE_CHANGED = auto()
+    DEVICE_CLASS_CHANGED = auto()
     NOMINATION_CLEARED = auto()
     PREEMPTION_FINISHED = auto()
     """The API calls of a preemption are done, or it failed (preemption.md 7)."""

@@ -14,7 +14,7 @@ from reprieve.framework.status import Status
 
 @dataclass(frozen=True, slots=True)
 class PatchObject:
-    """A merge patch (RFC 7386) of one object or its subresource.
+    """A merge patch (RFC 7386) of one object or its subresource; `strategic`: lists merge by their keys.
 
     `uid` and `resource_version`, where given, have to be the object's: 409 otherwise, and the instruction fails.
     """
@@ -26,6 +26,7 @@ class PatchObject:
     subresource: str = ""
     uid: str = ""
     resource_version: str = ""
+    strategic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,10 @@ class ReservePlugin(Plugin):
     def unreserve(self, state: CycleState, row: int) -> None:
         """Undo `reserve`; must not fail and may be called twice."""
 
+    def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
+        """A binding failed: what was written for it (PreBind) and should be taken back. Asked before `unreserve`."""
+        return ()
+
 
 class PermitPlugin(Plugin):
     """Approves, delays or denies a binding."""
@@ -341,6 +345,8 @@ class PostFilterResult:
     proposal: object | None = None
     clear_nomination: bool = False
     """Nothing helps: whatever was nominated before no longer holds."""
+    errands: tuple[Instruction, ...] = ()
+    """What may make the pod fit a later time, to be carried out; no other PostFilter runs then."""
 
 
 class TieBreaker:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reprieve.api import objects
+from reprieve.cluster.devices import DEVICE_KINDS
 from reprieve.cluster.groups import GroupState
-from reprieve.cluster.pods import NO_ROW, PodRecord, record_of, was_preempted
+from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, record_of, was_preempted
 from reprieve.cluster.selecting import SelectingObject
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import VOLUME_KINDS
@@ -22,6 +23,7 @@ from reprieve.framework.containment import Trouble, unguarded
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.instructions import Instruction
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, PluginError, Status
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -33,7 +35,7 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.profiles import default_profile
-from reprieve.scheduling.reserving import instructed, reserve, told_bound, unreserve
+from reprieve.scheduling.reserving import given_up, instructed, reserve, told_bound, unreserve
 from reprieve.scheduling.running import RunningProfile
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
@@ -43,8 +45,13 @@ _RESOURCE_EVENTS = {
     "PersistentVolumeClaim": EventKind.CLAIM_CHANGED,
     "StorageClass": EventKind.STORAGE_CLASS_CHANGED,
     "CSINode": EventKind.CSI_NODE_CHANGED,
+    "CSIDriver": EventKind.STORAGE_CAPACITY_CHANGED,
     "CSIStorageCapacity": EventKind.STORAGE_CAPACITY_CHANGED,
+    "ResourceClaim": EventKind.DEVICE_CLAIM_CHANGED,
+    "ResourceSlice": EventKind.DEVICE_SLICE_CHANGED,
+    "DeviceClass": EventKind.DEVICE_CLASS_CHANGED,
 }
+_DEVICE_KINDS = frozenset(kind.KIND for kind in DEVICE_KINDS)
 _VOLUME_KINDS = frozenset(kind.KIND for kind in VOLUME_KINDS)
 _ENDED = frozenset({"Succeeded", "Failed"})
 _ECHOES = 8
@@ -84,6 +91,9 @@ class Engine:
         self._under_way: dict[str, set[str]] = {}
         """Preemptor key -> UIDs of its victims that are still there."""
         self._preemptor_of: dict[str, str] = {}
+        self._errands: list[Instruction] = []
+        self._lingering: dict[str, set[str]] = {}
+        """Device claim -> victims that are gone while the API still lists them as its consumers."""
         self._assumed_after: dict[str, int] = {}
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
         self._permitted_later: dict[str, Binding] = {}
@@ -151,6 +161,7 @@ class Engine:
             return
         row = pod.row
         nominated = pod.nominated
+        lingering = self.cluster.devices.lingering(pod) if uid in self._preemptor_of else ()
         if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
             unreserve(self._running_for(pod), Binding(pod, self.cluster.nodes.names[row], row))
         self.cluster.remove_pod(pod)
@@ -160,7 +171,10 @@ class Engine:
         self._permitted_later.pop(uid, None)
         self._said_nominated.pop(uid, None)
         self._unnominated.pop(uid, None)
-        self._left(uid)
+        for key in lingering:
+            self._lingering.setdefault(key, set()).add(uid)
+        if not lingering:
+            self._left(uid)
         if row >= 0:
             self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
         elif nominated >= 0:
@@ -225,6 +239,10 @@ class Engine:
         """
         if isinstance(item, VOLUME_KINDS):
             before: objects.KubernetesObject | None = self.cluster.volumes.set(item)
+        elif isinstance(item, DEVICE_KINDS):
+            before = self.cluster.devices.set(item)
+            if isinstance(item, objects.ResourceClaim):
+                self._claim_changed(item.metadata.namespace, item.metadata.name, before, item, now)
         else:
             raise TypeError(f"{type(item).__name__} is not a resource of the scheduler")
         if before != item:
@@ -235,6 +253,10 @@ class Engine:
         """A resource is gone; returns whether it was known. `namespace` is not read for kinds without one."""
         if kind in _VOLUME_KINDS:
             before: objects.KubernetesObject | None = self.cluster.volumes.remove(kind, namespace, name)
+        elif kind in _DEVICE_KINDS:
+            before = self.cluster.devices.remove(kind, namespace, name)
+            if kind == "ResourceClaim":
+                self._claim_changed(namespace, name, before, None, now)
         else:
             return False
         if before is not None:
@@ -290,6 +312,7 @@ class Engine:
     def _apply(self, entity: Entity, decision: Decision, now: float) -> Decision:
         """Assume the outcome; returns the decision with what Reserve, Permit and displaced nominations changed."""
         cluster, queue = self.cluster, self.queue
+        self._errands += decision.errands
         freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
         for pod in decision.cleared:
             cluster.clear_nomination(pod)
@@ -392,6 +415,11 @@ class Engine:
         """Whether a step may wait for something outside (an extender, a third-party plugin in its own thread)."""
         return any(running.profile.blocking for running in self.running.values())
 
+    def take_errands(self) -> list[Instruction]:
+        """Writes that belong to no binding, since the last time: claims to be given back. If one fails, so be it."""
+        found, self._errands = self._errands, []
+        return found
+
     def take_troubles(self) -> list[Trouble]:
         """What went wrong in plugins since the last time, with tracebacks: for the log and the counters."""
         found: list[Trouble] = []
@@ -424,6 +452,7 @@ class Engine:
         pod = self.cluster.pods.get(uid)
         if pod is not None:
             pod.bound = True
+            self.cluster.volumes.settled(uid)
             if self._has_listeners and pod.row >= 0:
                 told_bound(self._running_for(pod), pod, pod.row)
 
@@ -444,7 +473,9 @@ class Engine:
             return
         row = pod.row
         if self._has_reservers:
-            unreserve(self._running_for(pod), Binding(pod, self.cluster.nodes.names[row], row))
+            failed = Binding(pod, self.cluster.nodes.names[row], row)
+            self._errands += given_up(self._running_for(pod), failed)
+            unreserve(self._running_for(pod), failed)
         self._permitted_later.pop(uid, None)
         self.cluster.displace(pod)
         if self._said_nominated.get(uid, [""])[-1]:
@@ -507,6 +538,10 @@ class Engine:
 
     def _changed_pod(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         known.preempted = was_preempted(pod)
+        claims = claims_of(pod)
+        if claims != known.claims:
+            self.cluster.set_claims(known, claims)
+            self.queue.update_pod(known, now)
         self._changed_spec(known, pod, now)
         if pod.metadata.deletion_timestamp is not None and not known.terminating:
             self._terminating(known, now)
@@ -516,6 +551,7 @@ class Engine:
             if known.row != here:
                 # Somebody else bound it elsewhere: the API is right, our assumption was not.
                 self.cluster.displace(known)
+                known.bound = True
                 self.cluster.place(known, here)
             known.bound = True
         elif node:
@@ -523,8 +559,8 @@ class Engine:
             self.cluster.clear_nomination(known)
             self._said_nominated.pop(known.uid, None)
             row = self.cluster.nodes.row_for_pod(node)
-            self.cluster.place(known, row)
             known.bound = True
+            self.cluster.place(known, row)
             event = ClusterEvent(EventKind.POD_PLACED, row=row, pod=known, group=known.group)
             self.queue.on_event(event, now)
         elif known.row < 0:
@@ -641,9 +677,39 @@ class Engine:
                 if not left:
                     del self._under_way[key]
 
+    def _claim_changed(
+        self,
+        namespace: str,
+        name: str,
+        before: objects.KubernetesObject | None,
+        after: objects.KubernetesObject | None,
+        now: float,
+    ) -> None:
+        """Pods may wait for a device claim to be made or to go, preemptors for devices of victims to be given back."""
+        key = f"{namespace or 'default'}/{name}"
+        for uid in sorted(self._lingering.get(key, ())):
+            if not self.cluster.devices.lists(key, uid):
+                self._lingering[key].discard(uid)
+                if not any(uid in others for others in self._lingering.values()):
+                    self._left(uid)
+        if not self._lingering.get(key, True):
+            del self._lingering[key]
+        if _there(before) != _there(after):
+            for pod in self.cluster.devices.users(key):
+                if pod.row < 0:
+                    self.queue.update_pod(pod, now)
+
     def _ours(self, pod: PodRecord) -> bool:
         return self._any_scheduler or pod.scheduler_name in self.running
 
     def _check(self) -> None:
         if self._validate:
             self.cluster.check()
+
+
+def _there(item: objects.KubernetesObject | None) -> tuple[object, ...]:
+    """What a pod that waits for a claim needs to know of it: whether it exists, is not going, and whose it is."""
+    if item is None:
+        return ()
+    meta = item.metadata
+    return meta.uid, meta.deletion_timestamp is None, meta.owner_references

@@ -11,9 +11,10 @@ import msgspec
 
 from reprieve.api import objects
 from reprieve.api.selectors import SelectorError, compile_node_selector, compile_node_term
-from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.configuration import ConfigurationError, duration
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
+from reprieve.plugins.dynamic_resources import BINDING_TIMEOUT, DynamicResources
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.node_affinity import NodeAffinity
 from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
@@ -30,6 +31,7 @@ from reprieve.plugins.resource_strategies import (
     Strategy,
     requested_to_capacity_ratio,
 )
+from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.default_preemption import DefaultPreemption
 
 Args = Mapping[str, Any]
@@ -105,6 +107,11 @@ class _DefaultConstraint(msgspec.Struct, frozen=True, kw_only=True, rename="came
 class _SpreadArgs(_Args, frozen=True, kw_only=True):
     default_constraints: tuple[_DefaultConstraint, ...] = ()
     defaulting_type: str = "System"
+
+
+class _BindingArgs(_Args, frozen=True, kw_only=True):
+    bind_timeout_seconds: int = 600
+    shape: tuple[_Point, ...] | None = None
 
 
 # -- resources ------------------------------------------------------------------------------------------------------
@@ -232,6 +239,32 @@ def _default(found: _DefaultConstraint, where: str) -> objects.TopologySpreadCon
     )
 
 
+# -- devices --------------------------------------------------------------------------------------------------------
+
+
+class _DynamicResourcesArgs(_Args, frozen=True, kw_only=True):
+    filter_timeout: str = "10s"
+    binding_timeout: str = f"{BINDING_TIMEOUT:g}s"
+
+
+def dynamic_resources(_gates: FeatureGates, args: Args) -> Plugin:
+    """DynamicResourcesArgs. `filterTimeout` is checked and not used: the search is bounded by steps, not by time."""
+    given = msgspec.convert(args, _DynamicResourcesArgs)
+    if _seconds(given.filter_timeout, "filterTimeout") < 0:
+        raise ConfigurationError("filterTimeout", "must be zero or positive")
+    seconds = _seconds(given.binding_timeout, "bindingTimeout")
+    if seconds < 1:
+        raise ConfigurationError("bindingTimeout", "must be at least 1 second")
+    return DynamicResources(binding_timeout=seconds)
+
+
+def _seconds(text: str, path: str) -> float:
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ConfigurationError(path, str(error)) from None
+
+
 # -- preemption -----------------------------------------------------------------------------------------------------
 
 
@@ -239,3 +272,17 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     """DefaultPreemptionArgs."""
     msgspec.convert(args, _PreemptionArgs)
     return DefaultPreemption(group_policy=gates.pod_group_preemption_policy)
+
+
+# -- volumes --------------------------------------------------------------------------------------------------------
+
+
+def volume_binding(_gates: FeatureGates, args: Args) -> Plugin:
+    """VolumeBindingArgs."""
+    found = msgspec.convert(args, _BindingArgs)
+    if found.bind_timeout_seconds < 0:
+        message = "invalid BindTimeoutSeconds, should not be a negative value"
+        raise ConfigurationError("bindTimeoutSeconds", message)
+    if found.shape is not None:
+        raise ConfigurationError("shape", "unexpected field `shape`, feature StorageCapacityScoring is disabled")
+    return VolumeBinding(float(found.bind_timeout_seconds))

@@ -31,11 +31,12 @@ def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way
     return Decision(
         key=key,
         result=Result.WAITING if preemption is not None else Result.UNSCHEDULABLE,
-        rejections=(Rejection(pod, UNSCHEDULABLE, diagnosis.message(" ".join(texts))),),
+        rejections=(Rejection(pod, UNSCHEDULABLE, diagnosis.message(", ".join(texts))),),
         preemption=preemption,
         nominations=((pod, preemption.domain),) if preemption is not None else (),
         cleared=(pod,) if clears and pod.nominated >= 0 else (),
         diagnosis=diagnosis,
+        errands=outcome.errands if outcome is not None else (),
         rejected_by=frozenset(diagnosis.plugins),
     )
 
@@ -56,6 +57,8 @@ def _post_filters(
             return last, []
         if last.status.reason:
             texts.append(last.status.reason)
+        if last.errands:
+            break
     return last, texts
 
 

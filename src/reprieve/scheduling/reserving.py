@@ -60,6 +60,18 @@ def told_bound(running: RunningProfile, pod: PodRecord, row: int) -> None:
             running.complaints.append(error)
 
 
+def given_up(running: RunningProfile, binding: Binding) -> list[Instruction]:
+    """What the Reserve plugins want taken back of a binding that failed."""
+    state = CycleState(running.cluster, binding.pod)
+    found: list[Instruction] = []
+    for plugin in running.profile.reserves:
+        try:
+            found += running.contained(plugin.name, "Unreserve", plugin.give_up, state, binding.row)
+        except PluginError as error:
+            running.complaints.append(error)
+    return found
+
+
 def unreserve(running: RunningProfile, binding: Binding) -> None:
     """Undo every Reserve, in reverse order; an error of one plugin does not keep the others from theirs."""
     state = CycleState(running.cluster, binding.pod)

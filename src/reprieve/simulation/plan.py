@@ -145,13 +145,8 @@ def _start(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> float:
 def refuse_unsupported(item: objects.KubernetesObject, origin: Origin) -> None:
     """Raise InputError where a rule is in play that no plugin decides yet: never a wrong answer instead."""
     path = None
-    if isinstance(item, objects.Pod):
-        spec = item.spec
-        if not spec.node_name and item.status.phase not in ("Succeeded", "Failed"):
-            if spec.resource_claims:
-                path = "spec.resourceClaims"
-            elif any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes):
-                path = "spec.volumes"
+    if isinstance(item, objects.PodGroup) and item.spec.resource_claims:
+        path = "spec.resourceClaims"
     if path is not None:
         raise InputError(origin, _LATER, path=path, subject=f'{type(item).__name__} "{_key(item)}"')
 

@@ -1,0 +1,466 @@
+"""The device side of the picture: claims, slices and classes, and who has which device.
+
+Terms: a claim is *stated* to be allocated by the API, or *assumed* to be by this scheduler; a *holder* is a placed pod
+that uses it.  Placing a pod allocates what its claims still lack, taking it away gives that up again
+(`ClusterState.place`, `displace`), so the members of a gang see each other's devices in a trial, too.
+
+Rules:
+- An assumed allocation lasts as long as the claim has a holder; what the API states takes its place.
+- A stated allocation outlives its holders: it ends when the API says so.  In a trial it counts as given up once every
+  consumer that the API lists is a pod taken away in the trial (what the claim controller would do, KEP-5690); a
+  consumer that is no pod keeps it.
+- A pod put back in a trial gets back what it had.
+
+Invariants: `in_use` is the sum of the allocations of all claims, inside trials too; every change of a claim's holders
+or assumed allocation is one undoable step of the trial.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from reprieve.cluster.device_allocation import DeviceError, InUse, NodeError, Wish, allocate
+from reprieve.cluster.device_pools import DeviceMatcher, Pool, Slice, SliceIndex, read_slice
+from reprieve.cluster.device_requests import (
+    MOST_OPTIONS,
+    Allocation,
+    Chosen,
+    ClaimShape,
+    Shapes,
+    read_allocation,
+    write_allocation,
+)
+
+if TYPE_CHECKING:
+    from reprieve.cluster.pods import PodRecord
+    from reprieve.cluster.state import ClusterState
+
+DeviceObject = ResourceClaim | ResourceSlice | DeviceClass
+DEVICE_KINDS = (ResourceClaim, ResourceSlice, DeviceClass)
+EVERYWHERE = -1
+"""In the log of changes: any row may see it."""
+UNKNOWN = -1
+_LOG = 65536
+_VIEWS = 256
+_EMPTY = InUse()
+
+
+class Held(NamedTuple):
+    """What is known of a claim beyond the API; replaced as a whole, so that undo is exact."""
+
+    assumed: Allocation | None = None
+    parked: Allocation | None = None
+    """What was assumed before its last holder was taken away in a trial."""
+    holders: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    """Pods taken away in a trial, by UID."""
+
+
+NOTHING = Held()
+
+
+@dataclass(eq=False, slots=True)
+class ClaimState:
+    """One claim: what the API says of it, and what follows. `key`: namespace/name."""
+
+    key: str
+    object: ResourceClaim | None = None
+    """None: pods name it, but it does not exist."""
+    shape: ClaimShape | None = None
+    fault: str = ""
+    """Why its spec or allocation cannot be read."""
+    stated: Allocation | None = None
+    consumers: frozenset[str] = frozenset()
+    """UIDs in status.reservedFor."""
+    pods_only: bool = True
+    held: Held = NOTHING
+    allocation: Allocation | None = None
+    """What it has in the present view."""
+    users: "dict[str, PodRecord]" = field(default_factory=dict)
+    """Known pods that name it, by UID."""
+
+    @property
+    def claim(self) -> ResourceClaim:
+        """The object, which must be known."""
+        assert self.object is not None
+        return self.object
+
+    def in_view(self) -> Allocation | None:
+        """Work out `allocation`."""
+        held = self.held
+        if held.assumed is not None or self.stated is None:
+            return held.assumed
+        given_up = held.gone and not held.holders and self.pods_only and self.consumers <= held.gone
+        return None if given_up else self.stated
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """Where claims of certain shapes can be allocated. `codes`: int8[rows], UNKNOWN where nobody has asked.
+
+    `potential`: int8[rows], what the code would be with every device free; `scores`: int64[rows]; `faults`: row -> why.
+    """
+
+    codes: npt.NDArray[np.int8]
+    potential: npt.NDArray[np.int8]
+    scores: npt.NDArray[np.int64]
+    stamp: tuple[int, ...]
+    epoch: int
+    position: int
+    faults: dict[int, str] = field(default_factory=dict)
+
+
+class DeviceBook:
+    """See the module docstring."""
+
+    def __init__(self, cluster: "ClusterState") -> None:
+        self._cluster = cluster
+        self.classes: dict[str, DeviceClass] = {}
+        self.slices: dict[str, ResourceSlice] = {}
+        self.claims: dict[str, ClaimState] = {}
+        self.in_use = InUse()
+        self.matcher = DeviceMatcher()
+        self._shapes = Shapes()
+        self._read: dict[str, Slice] = {}
+        self._index: SliceIndex | None = None
+        self._version = 0
+        """Grows when slices or classes change."""
+        self._pools: dict[int, tuple[Pool, ...]] = {}
+        self._pools_stamp: tuple[int, ...] = ()
+        self._log: list[int] = []
+        self._epoch = 0
+        self._verdicts: dict[tuple[int, ...], Verdicts] = {}
+
+    # -- what the API says --------------------------------------------------------------------------------------------
+
+    def set(self, item: DeviceObject) -> DeviceObject | None:
+        """Learn of an object or its change; returns what was known of it before."""
+        before: DeviceObject | None
+        if isinstance(item, ResourceClaim):
+            return self._set_claim(item)
+        if isinstance(item, DeviceClass):
+            before = self.classes.get(item.metadata.name)
+            self.classes[item.metadata.name] = item
+        else:
+            before = self.slices.get(item.metadata.name)
+            self.slices[item.metadata.name] = item
+            if before is None or before.spec != item.spec:
+                self._read_slice(item)
+        if before is None or before.spec != item.spec:
+            self._version += 1
+        return before
+
+    def remove(self, kind: str, namespace: str, name: str) -> DeviceObject | None:
+        """An object is gone; returns what was known of it."""
+        if kind == "ResourceClaim":
+            return self._remove_claim(f"{namespace or 'default'}/{name}")
+        table: dict[str, DeviceClass] | dict[str, ResourceSlice]
+        table = self.classes if kind == "DeviceClass" else self.slices
+        found = table.pop(name, None)
+        if found is not None:
+            self._version += 1
+            if kind == "ResourceSlice":
+                self._read.pop(name, None)
+                self._index = None
+        return found
+
+    def join(self, pod: "PodRecord") -> None:
+        """A pod with claims is known."""
+        for key in pod.claim_keys:
+            self._state(key).users[pod.uid] = pod
+
+    def leave(self, pod: "PodRecord") -> None:
+        """The pod is gone; it must not hold anything any more."""
+        for key in pod.claim_keys:
+            state = self._state(key)
+            state.users.pop(pod.uid, None)
+            self._forget_if_unused(state)
+
+    # -- who has what; undone by trials -------------------------------------------------------------------------------
+
+    def of(self, pod: "PodRecord") -> list[ClaimState]:
+        """The claims a known pod names, in its order, each once."""
+        return [self.claims[key] for key in pod.claim_keys if key in self.claims]
+
+    def hold(self, pod: "PodRecord", row: int) -> None:
+        """The pod was put on a row: it uses its claims, and gets what they lack if that can be had there.
+
+        A pod that the API says is bound gets nothing: what it has is stated, or it has nothing.
+        """
+        claims = self.of(pod)
+        for claim in claims:
+            held = claim.held
+            back = pod.uid in held.gone and held.assumed is None and claim.stated is None
+            assumed = held.parked if back and held.parked is not None and self._free(held.parked) else held.assumed
+            parked = None if assumed is not held.assumed else held.parked
+            self._change(claim, Held(assumed, parked, held.holders | {pod.uid}, held.gone - {pod.uid}))
+        lacking = self.lacking(claims)
+        if not lacking or pod.bound:
+            return
+        try:
+            found = self._search(lacking, row, self.in_use)
+        except (DeviceError, NodeError):
+            return
+        for claim, chosen in zip(lacking, found or (), strict=False):
+            assert claim.shape is not None
+            given = write_allocation(claim.key, claim.shape, chosen, self._cluster.nodes.names[row], self.classes)
+            self._change(claim, claim.held._replace(assumed=given))
+
+    def release(self, pod: "PodRecord") -> None:
+        """The pod is taken off its row."""
+        trial = self._cluster.in_trial
+        for claim in self.of(pod):
+            held = claim.held
+            if pod.uid not in held.holders:
+                continue
+            holders = held.holders - {pod.uid}
+            assumed, parked = held.assumed, held.parked
+            if not holders and assumed is not None:
+                assumed, parked = None, assumed if trial else None
+            gone = held.gone | {pod.uid} if trial else held.gone
+            self._change(claim, Held(assumed, parked, holders, gone))
+
+    def users(self, key: str) -> "list[PodRecord]":
+        """Known pods that name a claim, by name."""
+        found = self.claims.get(key)
+        return sorted(found.users.values(), key=lambda pod: pod.key) if found is not None else []
+
+    def lists(self, key: str, uid: str) -> bool:
+        """Whether the API has the claim allocated and the pod as a consumer of it."""
+        found = self.claims.get(key)
+        return found is not None and found.stated is not None and uid in found.consumers
+
+    def lingering(self, pod: "PodRecord") -> list[str]:
+        """Claims that keep their devices when the pod goes until the API has taken the pod off them."""
+        return [key for key in pod.claim_keys if self.lists(key, pod.uid)]
+
+    @staticmethod
+    def lacking(claims: Iterable[ClaimState]) -> list[ClaimState]:
+        """Those that have nothing yet and could get something."""
+        return [c for c in claims if c.allocation is None and c.object is not None and c.shape is not None]
+
+    def _change(self, claim: ClaimState, held: Held) -> None:
+        before, was = claim.held, claim.allocation
+        claim.held = held
+        claim.allocation = claim.in_view()
+        if claim.allocation is not was:
+            self._count(was, -1)
+            self._count(claim.allocation, 1)
+        self._cluster.note_undo(self._change, claim, before)
+
+    def _count(self, allocation: Allocation | None, by: int) -> None:
+        if allocation is None:
+            return
+        self.count_into(self.in_use, allocation, by)
+        index = self.index
+        rows = self._cluster.nodes.row_of
+        for grant in allocation.grants:
+            home = index.home(grant.device[:2])
+            row = EVERYWHERE if home is None else rows.get(home)
+            if row is not None:
+                self._log.append(row)
+
+    @staticmethod
+    def count_into(in_use: InUse, allocation: Allocation, by: int) -> None:
+        """Add (1) or take away (-1) what an allocation takes; admin access takes nothing."""
+        for grant in allocation.grants:
+            if grant.admin:
+                continue
+            table = in_use.shares if grant.share else in_use.whole
+            left = table.get(grant.device, 0) + by
+            if left:
+                table[grant.device] = left
+            else:
+                del table[grant.device]
+            if not grant.share:
+                continue
+            used = in_use.consumed.setdefault(grant.device, {})
+            for name, amount in grant.consumed.items():
+                used[name] = used.get(name, 0) + by * amount
+            if not left:
+                del in_use.consumed[grant.device]
+
+    def _free(self, allocation: Allocation) -> bool:
+        """Whether nobody took the whole devices of an allocation since it was given up."""
+        return not any(grant.device in self.in_use.whole for grant in allocation.grants if not grant.admin)
+
+    # -- what can be had where ----------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> SliceIndex:
+        """All slices by what they are for."""
+        if self._index is None:
+            self._index = SliceIndex(self._read.values())
+        return self._index
+
+    def pools(self, row: int) -> tuple[Pool, ...]:
+        """The pools a node reaches."""
+        nodes = self._cluster.nodes
+        stamp = (self._version, nodes.static_version)
+        if stamp != self._pools_stamp:
+            self._pools.clear()
+            self._pools_stamp = stamp
+        found = self._pools.get(row)
+        if found is None:
+            found = self._pools[row] = self.index.pools(nodes.names[row], nodes.labels[row])
+        return found
+
+    def verdicts(self, claims: Sequence[ClaimState], rows: npt.NDArray[np.int64]) -> Verdicts:
+        """Where the claims can be allocated: the codes of `rows` are filled in. Raises DeviceError."""
+        key = tuple(claim.shape.id for claim in claims if claim.shape is not None)
+        view = self._view(key)
+        for row in rows[view.codes[rows] == UNKNOWN].tolist():
+            self._judge(view, claims, row)
+        return view
+
+    def _view(self, key: tuple[int, ...]) -> Verdicts:
+        nodes = self._cluster.nodes
+        stamp = (self._version, nodes.static_version, len(nodes))
+        view = self._verdicts.get(key)
+        if view is None or view.stamp != stamp:
+            if len(self._verdicts) >= _VIEWS:
+                self._verdicts.clear()
+            n = len(nodes)
+            unknown = np.full(n, UNKNOWN, dtype=np.int8)
+            view = Verdicts(unknown, unknown.copy(), np.zeros(n, dtype=np.int64), stamp, self._epoch, len(self._log))
+            self._verdicts[key] = view
+        elif view.epoch != self._epoch or EVERYWHERE in (recent := self._log[view.position :]):
+            view.codes[:] = UNKNOWN
+        elif recent:
+            view.codes[recent] = UNKNOWN
+        view.epoch, view.position = self._epoch, len(self._log)
+        return view
+
+    def _judge(self, view: Verdicts, claims: Sequence[ClaimState], row: int) -> None:
+        view.faults.pop(row, None)
+        try:
+            found = self._search(claims, row, self.in_use)
+        except NodeError as fault:
+            found = None
+            view.faults[row] = str(fault)
+        if found is not None:
+            view.codes[row] = 0
+            view.scores[row] = sum(_preference(c.shape, got) for c, got in zip(claims, found, strict=True) if c.shape)
+            return
+        if view.potential[row] == UNKNOWN:
+            try:
+                view.potential[row] = 2 if self._search(claims, row, _EMPTY) is None else 1
+            except NodeError:
+                view.potential[row] = 2
+        view.codes[row] = view.potential[row]
+
+    def _search(self, claims: Sequence[ClaimState], row: int, in_use: InUse) -> list[list[Chosen]] | None:
+        nodes = self._cluster.nodes
+        wishes = [Wish(claim.key, claim.shape) for claim in claims if claim.shape is not None]
+        pools = self.pools(row)
+        return allocate(wishes, nodes.names[row], nodes.labels[row], pools, in_use, self.classes, self.matcher)
+
+    def trim(self) -> None:
+        """Keep the log of changes short; called when nothing is going on."""
+        if len(self._log) > _LOG:
+            self._log = []
+            self._epoch += 1
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def digest(self) -> object:
+        """Everything a plugin can read of claims, in a fixed order."""
+        return [
+            (
+                key,
+                [(g.option, g.device, g.share) for g in claim.allocation.grants] if claim.allocation else None,
+                sorted(claim.held.holders),
+                sorted(claim.held.gone),
+            )
+            for key, claim in sorted(self.claims.items())
+        ]
+
+    def check(self) -> None:
+        """Compare what is kept with what it is derived from; raises AssertionError on a difference."""
+        fresh = InUse()
+        for claim in self.claims.values():
+            assert claim.allocation is claim.in_view(), f"{claim.key}: the allocation in view is stale"
+            if claim.allocation is not None:
+                self.count_into(fresh, claim.allocation, 1)
+            holders = {uid for uid, pod in claim.users.items() if pod.row >= 0}
+            assert claim.held.holders == holders, f"{claim.key} is held by {sorted(claim.held.holders)}"
+            assert claim.held.gone == frozenset() or self._cluster.in_trial, f"{claim.key} has holders gone"
+            assert claim.held.assumed is None or claim.held.holders, f"{claim.key} is assumed for nobody"
+        assert fresh == self.in_use, "the devices in use are off"
+        for device, times in self.in_use.whole.items():
+            stated = sum(
+                any(g.device == device and not g.admin for g in c.stated.grants)
+                for c in self.claims.values()
+                if c.stated
+            )
+            assert times == 1 or stated > 1, f"device {'/'.join(device)} is allocated {times} times"
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _state(self, key: str) -> ClaimState:
+        found = self.claims.get(key)
+        if found is None:
+            found = self.claims[key] = ClaimState(key)
+        return found
+
+    def _set_claim(self, item: ResourceClaim) -> ResourceClaim | None:
+        meta, status = item.metadata, item.status
+        state = self._state(f"{meta.namespace or 'default'}/{meta.name}")
+        before = state.object
+        if before == item:
+            return before
+        state.object = item
+        state.fault = ""
+        state.shape = state.stated = None
+        try:
+            state.shape = self._shapes.of(item.spec.devices)
+            if status.allocation is not None:
+                state.stated = read_allocation(status.allocation)
+        except (ValueError, TypeError, AttributeError) as error:
+            state.fault = f"resource claim {state.key}: {error}"
+            state.shape = None
+        state.consumers = frozenset(consumer.uid for consumer in status.reserved_for)
+        state.pods_only = all(consumer.resource == "pods" for consumer in status.reserved_for)
+        replaced = before is not None and before.metadata.uid != meta.uid
+        keep = None if state.stated is not None or replaced else state.held.assumed
+        self._change(state, state.held._replace(assumed=keep))
+        return before
+
+    def _remove_claim(self, key: str) -> ResourceClaim | None:
+        state = self.claims.get(key)
+        if state is None or state.object is None:
+            return None
+        before = state.object
+        state.object = state.shape = state.stated = None
+        state.fault, state.consumers, state.pods_only = "", frozenset(), True
+        self._change(state, state.held._replace(assumed=None))
+        self._forget_if_unused(state)
+        return before
+
+    def _forget_if_unused(self, state: ClaimState) -> None:
+        if state.object is None and not state.users:
+            self.claims.pop(state.key, None)
+
+    def _read_slice(self, item: ResourceSlice) -> None:
+        self._index = None
+        try:
+            self._read[item.metadata.name] = read_slice(item)
+        except (ValueError, TypeError, AttributeError):
+            # Without this slice its pool is incomplete: nothing is allocated from what cannot be understood.
+            self._read.pop(item.metadata.name, None)
+
+
+def _preference(shape: ClaimShape, chosen: Sequence[Chosen]) -> int:
+    """How well a prioritized list was served: its first option counts most (upstream's computeScore)."""
+    used = {one.option.name for one in chosen}
+    return sum(
+        MOST_OPTIONS - number
+        for request in shape.requests
+        if request.prioritized
+        for number, option in enumerate(request.options)
+        if option.name in used
+    )

@@ -1,0 +1,407 @@
+"""DynamicResources: devices by claim (resource.k8s.io/v1, structured parameters).
+
+Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/dynamicresources, 1.36, gates at their defaults):
+- A pod waits until all its claims exist; one made from a template has to belong to the pod (PreEnqueue, PreFilter).
+- An allocated claim can be used where its allocation's node selector says, by at most 256 consumers.
+- Claims that are not allocated are allocated together for the node (`reprieve.cluster.device_allocation`); what is
+  wrong with a claim or class - a selector that does not compile, say - ends the attempt with SchedulerError.
+- Score: nodes where a prioritized list is served with an earlier option rank higher.
+- PostFilter: an allocated claim that keeps its pod from every node and that nobody else uses is given back.
+- PreBind: the finalizer, then allocation and reservation in one write of the status; then the wait for binding
+  conditions of the devices.
+
+Where upstream of 1.36 takes every failure for final, here evicting the pods that hold devices may help if the claim
+controller would then give the devices back (KEP-5690): filters ask what the view says, and in a preemption's trial the
+victims' devices are free once all consumers of their claims are gone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.api.devices import ResourceClaim
+from reprieve.api.meta import KubernetesObject
+from reprieve.cluster.device_requests import Allocation, Grant
+from reprieve.cluster.devices import ClaimState, Verdicts
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
+from reprieve.framework.instructions import AwaitObject, Instruction, PatchObject
+from reprieve.framework.plugin import (
+    Codes,
+    CycleState,
+    FilterPlugin,
+    Mask,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    ReservePlugin,
+    Rows,
+    Scope,
+    ScorePlugin,
+    Scores,
+    default_normalize,
+    row_count,
+)
+from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, Code, Status
+
+CANNOT_ALLOCATE = "cannot allocate all claims"
+NOT_AVAILABLE = "resourceclaim not available on the node"
+IN_USE = "resourceclaim in use"
+NOT_SCHEDULABLE = "still not schedulable"
+DEALLOCATED = "deallocation of ResourceClaim requested"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+MOST_CONSUMERS = 256
+"""Entries of status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
+BINDING_TIMEOUT = 600.0
+
+_SKIP = Status(Code.SKIP)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What one attempt asks for. `refusal` is set where no node can help."""
+
+    allocated: list[ClaimState]
+    lacking: list[ClaimState]
+    refusal: Status | None = None
+
+
+class DynamicResources(PreEnqueuePlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
+    """See the module docstring. Default weight 2. `binding_timeout`: seconds to wait for devices to be ready."""
+
+    name = "DynamicResources"
+    scope: ClassVar[Scope] = Scope.CLUSTER
+    normalizes: ClassVar[bool] = True
+
+    def __init__(self, *, binding_timeout: float = BINDING_TIMEOUT) -> None:
+        self._binding_timeout = binding_timeout
+
+    def events(self) -> Hints:
+        """What may help a pod that lacks devices."""
+        return {
+            EventKind.NODE_ADDED: always,
+            EventKind.NODE_CHANGED: always,
+            EventKind.DEVICE_SLICE_CHANGED: _still_there,
+            EventKind.DEVICE_CLASS_CHANGED: _still_there,
+            EventKind.DEVICE_CLAIM_CHANGED: _claim_helps,
+            EventKind.POD_GONE: _gave_up_devices,
+        }
+
+    # -- before the cycle ---------------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
+        """All claims are there."""
+        why = missing(cluster, pod) if pod.claims else ""
+        return Status(Code.UNRESOLVABLE, why, self.name) if why else SUCCESS
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def concerns(self, state: CycleState) -> bool:
+        """The pod names claims."""
+        return bool(state.pod.claims)
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Look the claims up and sort them into those that have devices and those that lack them."""
+        pod = state.pod
+        if not pod.claims:
+            return _SKIP
+        why = missing(state.cluster, pod)
+        claims = [] if why else state.cluster.devices.of(pod)
+        if not why and not claims:
+            return _SKIP
+        asked = _Asked([c for c in claims if c.allocation is not None], [c for c in claims if c.allocation is None])
+        why = why or next(filter(None, (_in_use(claim, pod) for claim in asked.allocated)), "")
+        why = why or next(filter(None, (_without_class(state.cluster, claim) for claim in asked.lacking)), "")
+        if why:
+            asked.refusal = Status(Code.UNRESOLVABLE, why, self.name)
+        state.data[self.name] = asked
+        return asked.refusal or SUCCESS
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`."""
+        asked = self._asked(state)
+        if asked.refusal is not None:
+            return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
+        numbers = _numbers(state.cluster, rows)
+        codes: Codes = np.zeros(len(numbers), dtype=np.int8)
+        reachable = self._reachable(state, asked, numbers)
+        codes[~reachable] = UNRESOLVABLE
+        if asked.lacking and reachable.any():
+            left = numbers[reachable]
+            codes[reachable] = state.cluster.devices.verdicts(asked.lacking, left).codes[left]
+        return codes
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        asked = self._asked(state)
+        if asked.refusal is not None:
+            return [(asked.refusal.reason, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
+        numbers = _numbers(state.cluster, rows)
+        reachable = self._reachable(state, asked, numbers)
+        texts: dict[str, Mask] = {}
+        if not reachable.all():
+            texts[NOT_AVAILABLE] = ~reachable
+        if asked.lacking:
+            view = state.cluster.devices.verdicts(asked.lacking, numbers)
+            for index in np.flatnonzero(reachable & (view.codes[numbers] != FITS)):
+                text = view.faults.get(int(numbers[index]), CANNOT_ALLOCATE)
+                texts.setdefault(text, np.zeros(len(numbers), dtype=np.bool_))[index] = True
+        return list(texts.items())
+
+    def _reachable(self, state: CycleState, asked: _Asked, rows: npt.NDArray[np.int64]) -> Mask:
+        """`bool[len(rows)]`: where all claims that are allocated can be used."""
+        mask: Mask = np.ones(len(rows), dtype=np.bool_)
+        for claim in asked.allocated:
+            if _failed(claim):
+                mask[:] = False
+            elif claim.allocation is not None:
+                mask &= _usable_on(state.cluster, claim.allocation, rows)
+        return mask
+
+    def _asked(self, state: CycleState) -> _Asked:
+        found = state.data[self.name]
+        assert isinstance(found, _Asked)
+        return found
+
+    # -- when nothing fits --------------------------------------------------------------------------------------------
+
+    def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
+        """Give back a claim of the pod's own whose devices are of no use to it."""
+        asked = state.data.get(self.name)
+        if not isinstance(asked, _Asked):
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, "", self.name))
+        alive = np.flatnonzero(state.cluster.nodes.alive[: len(state.cluster.nodes)])
+        for claim in asked.allocated:
+            allocation = claim.stated
+            if allocation is None or not claim.consumers <= {state.pod.uid} or claim.held.holders:
+                continue
+            if _failed(claim) or not _usable_on(state.cluster, allocation, alive).all():
+                errands = (give_back(claim),)
+                return PostFilterResult(Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name), errands=errands)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, NOT_SCHEDULABLE, self.name))
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState) -> bool:
+        """Only a choice of options makes a difference."""
+        if not state.pod.claims:
+            return False
+        asked = state.data.get(self.name)
+        if not isinstance(asked, _Asked):
+            self.pre_filter(state)
+            asked = state.data.get(self.name)
+        return isinstance(asked, _Asked) and any(c.shape is not None and c.shape.prioritized for c in asked.lacking)
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """See `ScorePlugin.score`."""
+        numbers = _numbers(state.cluster, rows)
+        view: Verdicts = state.cluster.devices.verdicts(self._asked(state).lacking, numbers)
+        return np.where(view.codes[numbers] == FITS, view.scores[numbers], 0)
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        """The best node gets 100."""
+        return default_normalize(scores, reverse=False)
+
+    # -- reserve and bind ---------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, row: int) -> Status:
+        """What the pod was given when it was put on the node has to be there."""
+        pod = state.pod
+        for claim in state.cluster.devices.of(pod) if pod.claims else ():
+            if claim.allocation is None or pod.uid not in claim.held.holders:
+                return Status(Code.ERROR, f"claim allocation of {claim.key} not found for node", self.name)
+        return SUCCESS
+
+    def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
+        """What the API may have of a pod that is not bound after all: its reservations, and what only it reserved."""
+        found: list[Instruction] = []
+        for claim in state.cluster.devices.of(state.pod) if state.pod.claims else ():
+            if claim.object is None or claim.held.holders - {state.pod.uid}:
+                continue
+            if claim.consumers <= {state.pod.uid} and claim.pods_only:
+                found.append(give_back(claim))
+        return found
+
+    def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
+        """Write what was decided: finalizer, allocation and reservation; then wait for devices to be ready."""
+        pod = state.pod
+        found: list[Instruction] = []
+        waits: list[Instruction] = []
+        for claim in state.cluster.devices.of(pod) if pod.claims else ():
+            allocation = claim.allocation
+            if allocation is None or claim.object is None:
+                continue
+            if pod.uid not in claim.consumers:
+                found += _writes(claim, allocation, pod)
+            if any(grant.binding_conditions for grant in allocation.grants):
+                waits.append(self._wait(claim, allocation))
+        return [*found, *waits]
+
+    def _wait(self, claim: ClaimState, allocation: Allocation) -> AwaitObject:
+        def done(item: KubernetesObject | None) -> Status:
+            if not isinstance(item, ResourceClaim):
+                return Status(Code.UNSCHEDULABLE, f"claim {claim.key} is gone", self.name)
+            return readiness(claim.key, item, allocation.grants)
+
+        meta = claim.claim.metadata
+        return AwaitObject("ResourceClaim", meta.namespace or "default", meta.name, done, self._binding_timeout)
+
+
+# -- claims of a pod --------------------------------------------------------------------------------------------------
+
+
+def missing(cluster: ClusterState, pod: PodRecord) -> str:
+    """Why the pod's claims cannot be used yet; "" if they are all there (upstream's messages)."""
+    for one in pod.claims:
+        if not one.known:
+            return f"Pod {pod.key}, spec.resourceClaim {one.name}: none of the supported fields are set"
+        if not one.made:
+            return f"Pod {pod.key}: ResourceClaim not created yet"
+        if one.claim is None:
+            continue
+        state = cluster.devices.claims.get(f"{pod.namespace}/{one.claim}")
+        if state is None or state.object is None:
+            return f'resourceclaim.resource.k8s.io "{one.claim}" not found'
+        meta = state.object.metadata
+        if meta.deletion_timestamp is not None:
+            return f'resourceclaim "{one.claim}" is being deleted'
+        if one.generated and not any(o.controller and o.uid == pod.uid for o in meta.owner_references):
+            return f"ResourceClaim {state.key} was not created for Pod {pod.key} (Pod is not owner)"
+        if state.fault:
+            return state.fault
+    return ""
+
+
+def _in_use(claim: ClaimState, pod: PodRecord) -> str:
+    """ "" or why the pod cannot become one more consumer."""
+    consumers = claim.consumers | claim.held.holders
+    return IN_USE if pod.uid not in consumers and len(consumers) >= MOST_CONSUMERS else ""
+
+
+def _without_class(cluster: ClusterState, claim: ClaimState) -> str:
+    """ "" or the class that a request names and that does not exist."""
+    for option in claim.shape.options if claim.shape is not None else ():
+        if option.class_name and option.class_name not in cluster.devices.classes:
+            return f"request {option.name}: device class {option.class_name} does not exist"
+    return ""
+
+
+def _usable_on(cluster: ClusterState, allocation: Allocation, rows: npt.NDArray[np.int64]) -> Mask:
+    """`bool[len(rows)]`: the allocation's node selector."""
+    nodes = cluster.nodes
+    selector = allocation.selector
+    if selector is None:
+        return np.ones(len(rows), dtype=np.bool_)
+    only = allocation.only_node
+    if only is not None:
+        mask: Mask = rows == nodes.row_of.get(only, -1)
+        return mask
+    return np.array([selector.matches(nodes.labels[row], nodes.names[row]) for row in rows.tolist()], dtype=np.bool_)
+
+
+def _numbers(cluster: ClusterState, rows: Rows) -> npt.NDArray[np.int64]:
+    return np.arange(len(cluster.nodes), dtype=np.int64)[rows] if isinstance(rows, slice) else rows
+
+
+def _failed(claim: ClaimState) -> bool:
+    """Whether a device of the claim said that it cannot be bound."""
+    if claim.object is None or claim.stated is None or not any(g.failure_conditions for g in claim.stated.grants):
+        return False
+    return readiness(claim.key, claim.object, claim.stated.grants).code is Code.UNSCHEDULABLE
+
+
+def readiness(key: str, item: ResourceClaim, grants: Sequence[Grant]) -> Status:
+    """SUCCESS: all binding conditions of the devices are true; WAIT: not yet; UNSCHEDULABLE: one has failed."""
+    waits = False
+    for grant in grants:
+        if not grant.binding_conditions:
+            continue
+        reported = next((d for d in item.status.devices if _same_device(d, grant)), None)
+        conditions: dict[str, dict[str, Any]] = {
+            str(c.get("type")): c for c in (reported or {}).get("conditions") or () if c.get("status") == "True"
+        }
+        for name in grant.failure_conditions:
+            if name in conditions:
+                said = conditions[name]
+                text = (
+                    f'claim {key} binding failed: reason={said.get("reason", "")}, message="{said.get("message", "")}"'
+                )
+                return Status(Code.UNSCHEDULABLE, text, DynamicResources.name)
+        waits = waits or not all(name in conditions for name in grant.binding_conditions)
+    return Status(Code.WAIT) if waits else SUCCESS
+
+
+def _same_device(reported: dict[str, Any], grant: Grant) -> bool:
+    where = (reported.get("driver"), reported.get("pool"), reported.get("device"))
+    return where == grant.device and (reported.get("shareID") or "") == grant.share
+
+
+# -- what is written --------------------------------------------------------------------------------------------------
+
+
+def _writes(claim: ClaimState, allocation: Allocation, pod: PodRecord) -> list[Instruction]:
+    """The finalizer first: a claim that is allocated without it would never be given back.
+
+    Members of a list are added, not lists replaced, so that pods that share a claim can be bound side by side; that
+    two schedulers allocate it differently the API server refuses (an allocation cannot be changed).
+    """
+    meta = claim.claim.metadata
+    namespace = meta.namespace or "default"
+    status: dict[str, Any] = {"reservedFor": [{"resource": "pods", "name": pod.name, "uid": pod.uid}]}
+    found: list[Instruction] = []
+    if claim.stated is None:
+        if FINALIZER not in meta.finalizers:
+            patch = {"metadata": {"finalizers": [FINALIZER]}}
+            found.append(PatchObject("ResourceClaim", namespace, meta.name, patch, uid=meta.uid, strategic=True))
+        status = {"allocation": dict(allocation.body), **status}
+    patch = {"status": status}
+    found.append(PatchObject("ResourceClaim", namespace, meta.name, patch, "status", uid=meta.uid, strategic=True))
+    return found
+
+
+def give_back(claim: ClaimState) -> PatchObject:
+    """End an allocation that nobody uses."""
+    meta = claim.claim.metadata
+    patch = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+    return PatchObject(
+        "ResourceClaim",
+        meta.namespace or "default",
+        meta.name,
+        patch,
+        "status",
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+    )
+
+
+# -- hints ------------------------------------------------------------------------------------------------------------
+
+
+def _still_there(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    """A slice or class that is new or changed may help, one that is gone does not."""
+    return event.item is not None
+
+
+def _claim_helps(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """Devices were given back, or a claim of the pod's own is new or has another status."""
+    before, after = event.before, event.item
+    had = before.status.allocation if isinstance(before, ResourceClaim) else None
+    has = after.status.allocation if isinstance(after, ResourceClaim) else None
+    if had is not None and has is None:
+        return True
+    if not isinstance(after, ResourceClaim) or missing(cluster, pod):
+        return False
+    if f"{after.metadata.namespace or 'default'}/{after.metadata.name}" not in pod.claim_keys:
+        return False
+    return not isinstance(before, ResourceClaim) or before.status != after.status
+
+
+def _gave_up_devices(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    """A pod with claims gave up its place or its nomination: what was only assumed for it is free."""
+    return event.pod is not None and bool(event.pod.claims)
