@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def _generated(world: World, name: str = "crew") -> dict[str, list[str]] | None:
     return {placement.name: sorted(cluster.nodes.names[row] for row in placement.rows) for placement in found}
 
 
-def _racks(*sizes: int) -> list[object]:
+def _racks(*sizes: int) -> list[Any]:
     return [node(f"r{r}n{i}", labels={"rack": f"r{r}"}) for r, size in enumerate(sizes) for i in range(size)]
 
 
@@ -134,7 +135,7 @@ def _fullness(world: World, nodes: list[str], pods: list[str], plugin: NodeResou
 
 
 def test_the_fuller_placement_is_better() -> None:
-    """NodeResourcesFit, KEP-5732: share of what all nodes together have, with the pods there; mean of cpu and memory."""
+    """NodeResourcesFit, KEP-5732: share of what all nodes together have, with the pods there; the mean."""
     world = World(
         *[node(f"n{i}", cpu=4, memory="8Gi") for i in range(3)],
         group("crew", topology="rack"),
