@@ -17,16 +17,60 @@ if TYPE_CHECKING:
     from reprieve.api.errors import InputError as InputError
     from reprieve.api.loading import Manifests as Manifests
     from reprieve.api.loading import load as load
+    from reprieve.cluster.groups import GroupState as GroupState
     from reprieve.cluster.pods import PodRecord as PodRecord
     from reprieve.cluster.state import ClusterState as ClusterState
+    from reprieve.framework.configuration import ConfigurationError as ConfigurationError
+    from reprieve.framework.containment import Trouble as Trouble
+    from reprieve.framework.diagnosis import Diagnosis as Diagnosis
+    from reprieve.framework.events import ClusterEvent as ClusterEvent
+    from reprieve.framework.events import EventKind as EventKind
+    from reprieve.framework.events import Hints as Hints
+    from reprieve.framework.events import always as always
     from reprieve.framework.gates import FeatureGates as FeatureGates
+    from reprieve.framework.instructions import AwaitObject as AwaitObject
+    from reprieve.framework.instructions import CreateObject as CreateObject
+    from reprieve.framework.instructions import Instruction as Instruction
+    from reprieve.framework.instructions import PatchObject as PatchObject
+    from reprieve.framework.plugin import MAX_NODE_SCORE as MAX_NODE_SCORE
+    from reprieve.framework.plugin import Assigned as Assigned
+    from reprieve.framework.plugin import BindPlugin as BindPlugin
+    from reprieve.framework.plugin import Codes as Codes
     from reprieve.framework.plugin import CycleState as CycleState
     from reprieve.framework.plugin import FilterPlugin as FilterPlugin
+    from reprieve.framework.plugin import Mask as Mask
+    from reprieve.framework.plugin import PermitPlugin as PermitPlugin
     from reprieve.framework.plugin import PerNodeFilter as PerNodeFilter
     from reprieve.framework.plugin import PerNodeScore as PerNodeScore
+    from reprieve.framework.plugin import Placement as Placement
+    from reprieve.framework.plugin import PlacementError as PlacementError
+    from reprieve.framework.plugin import PlacementFeasiblePlugin as PlacementFeasiblePlugin
+    from reprieve.framework.plugin import PlacementGeneratePlugin as PlacementGeneratePlugin
+    from reprieve.framework.plugin import PlacementScorePlugin as PlacementScorePlugin
+    from reprieve.framework.plugin import Plugin as Plugin
+    from reprieve.framework.plugin import PodGroupAssignment as PodGroupAssignment
+    from reprieve.framework.plugin import PodGroupAttempt as PodGroupAttempt
+    from reprieve.framework.plugin import PodGroupPostFilterPlugin as PodGroupPostFilterPlugin
+    from reprieve.framework.plugin import PostBindPlugin as PostBindPlugin
+    from reprieve.framework.plugin import PostFilterPlugin as PostFilterPlugin
+    from reprieve.framework.plugin import PostFilterResult as PostFilterResult
+    from reprieve.framework.plugin import PreBindPlugin as PreBindPlugin
+    from reprieve.framework.plugin import PreEnqueuePlugin as PreEnqueuePlugin
+    from reprieve.framework.plugin import QueueSortPlugin as QueueSortPlugin
+    from reprieve.framework.plugin import ReservePlugin as ReservePlugin
+    from reprieve.framework.plugin import Rows as Rows
     from reprieve.framework.plugin import Scope as Scope
     from reprieve.framework.plugin import ScorePlugin as ScorePlugin
+    from reprieve.framework.plugin import Scores as Scores
+    from reprieve.framework.plugin import SignPlugin as SignPlugin
+    from reprieve.framework.plugin import default_normalize as default_normalize
+    from reprieve.framework.plugin import row_count as row_count
+    from reprieve.framework.plugin import row_numbers as row_numbers
     from reprieve.framework.profile import Profile as Profile
+    from reprieve.framework.status import FITS as FITS
+    from reprieve.framework.status import SUCCESS as SUCCESS
+    from reprieve.framework.status import UNRESOLVABLE as UNRESOLVABLE
+    from reprieve.framework.status import UNSCHEDULABLE as UNSCHEDULABLE
     from reprieve.framework.status import Code as Code
     from reprieve.framework.status import Status as Status
     from reprieve.scheduling.engine import Engine as Engine
@@ -41,27 +85,71 @@ if TYPE_CHECKING:
 _HOME = {
     "Account": "simulation.report",
     "Answer": "simulation.report",
+    "Assigned": "framework.plugin",
+    "AwaitObject": "framework.instructions",
+    "BindPlugin": "framework.plugin",
     "Cluster": "simulation.building",
+    "ClusterEvent": "framework.events",
     "ClusterState": "cluster.state",
     "Code": "framework.status",
+    "Codes": "framework.plugin",
+    "ConfigurationError": "framework.configuration",
+    "CreateObject": "framework.instructions",
     "CycleState": "framework.plugin",
+    "Diagnosis": "framework.diagnosis",
     "Engine": "scheduling.engine",
+    "EventKind": "framework.events",
+    "FITS": "framework.status",
     "FeatureGates": "framework.gates",
     "FilterPlugin": "framework.plugin",
+    "GroupState": "cluster.groups",
+    "Hints": "framework.events",
     "InputError": "api.errors",
+    "Instruction": "framework.instructions",
+    "MAX_NODE_SCORE": "framework.plugin",
     "Manifests": "api.loading",
+    "Mask": "framework.plugin",
+    "PatchObject": "framework.instructions",
     "PerNodeFilter": "framework.plugin",
     "PerNodeScore": "framework.plugin",
+    "PermitPlugin": "framework.plugin",
+    "Placement": "framework.plugin",
+    "PlacementError": "framework.plugin",
+    "PlacementFeasiblePlugin": "framework.plugin",
+    "PlacementGeneratePlugin": "framework.plugin",
+    "PlacementScorePlugin": "framework.plugin",
     "Plan": "simulation.report",
     "PlanOptions": "simulation.plan",
+    "Plugin": "framework.plugin",
+    "PodGroupAssignment": "framework.plugin",
+    "PodGroupAttempt": "framework.plugin",
+    "PodGroupPostFilterPlugin": "framework.plugin",
     "PodRecord": "cluster.pods",
+    "PostBindPlugin": "framework.plugin",
+    "PostFilterPlugin": "framework.plugin",
+    "PostFilterResult": "framework.plugin",
+    "PreBindPlugin": "framework.plugin",
+    "PreEnqueuePlugin": "framework.plugin",
     "Profile": "framework.profile",
+    "QueueSortPlugin": "framework.plugin",
+    "ReservePlugin": "framework.plugin",
+    "Rows": "framework.plugin",
+    "SUCCESS": "framework.status",
     "Scope": "framework.plugin",
     "ScorePlugin": "framework.plugin",
+    "Scores": "framework.plugin",
+    "SignPlugin": "framework.plugin",
     "Status": "framework.status",
+    "Trouble": "framework.containment",
+    "UNRESOLVABLE": "framework.status",
+    "UNSCHEDULABLE": "framework.status",
+    "always": "framework.events",
+    "default_normalize": "framework.plugin",
     "default_profile": "scheduling.profiles",
     "load": "api.loading",
     "plan": "simulation.plan",
+    "row_count": "framework.plugin",
+    "row_numbers": "framework.plugin",
 }
 """Public name -> the module it lives in."""
 

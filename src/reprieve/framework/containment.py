@@ -164,11 +164,17 @@ class Guard(Plugin):
             raise self._wrong(point, f"a {kind.__name__}", answer)
         return answer
 
+    def _instructions(self, point: str, function: Callable[[], Any], *, in_cycle: bool = True) -> Sequence[Instruction]:
+        found = self._ask(point, function, in_cycle=in_cycle)
+        if not isinstance(found, Sequence) or not all(isinstance(one, get_args(Instruction)) for one in found):
+            raise self._wrong(point, "a sequence of instructions", found)
+        return found
+
     def _note(self, error: PluginError) -> None:
         self.watch.report(Trouble.of(error))
 
     def _asked_events(self) -> Hints:
-        found = self._ask("EventsToRegister", self.inner.events, in_cycle=False)
+        found = self._ask("EventsToRegister", self.inner.events)
         known = isinstance(found, Mapping) and all(isinstance(kind, EventKind) for kind in found)
         if not known or not all(callable(hint) for hint in found.values()):
             raise self._wrong("EventsToRegister", "a mapping of EventKind to hints", found)
@@ -326,6 +332,9 @@ class _Reserve(Guard, ReservePlugin):
     def unreserve(self, state: CycleState, row: int) -> None:
         self._ask("Unreserve", lambda: self.inner.unreserve(state, row), in_cycle=False)
 
+    def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
+        return self._instructions("Unreserve", lambda: self.inner.give_up(state, row), in_cycle=False)
+
 
 class _Permit(Guard, PermitPlugin):
     def permit(self, state: CycleState, row: int) -> Status:
@@ -334,10 +343,7 @@ class _Permit(Guard, PermitPlugin):
 
 class _PreBind(Guard, PreBindPlugin):
     def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        found = self._ask("PreBind", lambda: self.inner.pre_bind(state, row))
-        if not isinstance(found, Sequence) or not all(isinstance(one, get_args(Instruction)) for one in found):
-            raise self._wrong("PreBind", "a sequence of instructions", found)
-        return found
+        return self._instructions("PreBind", lambda: self.inner.pre_bind(state, row))
 
 
 class _Bind(Guard, BindPlugin):

@@ -1,0 +1,378 @@
+"""A plugin of somebody else fails an attempt, never the scheduler (scheduling.md 5)."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reprieve as r
+from reprieve.framework import containment
+from reprieve.framework.containment import Guard, Trouble, Watch, contained, unguarded
+from reprieve.framework.events import ClusterEvent
+from reprieve.framework.profile import Profile
+from reprieve.live.watchdog import Watchdog
+from reprieve.queueing.entity import Place
+from reprieve.scheduling.decision import SCHEDULER_ERROR
+from reprieve.scheduling.profiles import default_profile
+from tests.building import World, gang, node, pod
+from tests.scheduling.third_party_plugins import Meddler, Sleeper, Spinner, Vectorised, behaving
+
+
+def profile(plugin: r.Plugin, watch: Watch | None = None, name: str = "default-scheduler") -> Profile:
+    base = default_profile(r.FeatureGates())
+    weights = {**base.score_weights, plugin.name: 1}
+    return Profile(name, [plugin, *base.plugins], weights, watch=watch or Watch())
+
+
+def world(plugin: r.Plugin, *more: Any, watch: Watch | None = None) -> World:
+    chosen = profile(plugin, watch)
+    return World(node("n1", cpu=4), node("n2", cpu=4), *more, profiles={chosen.name: chosen})
+
+
+def raises(*_args: Any, **_kwargs: Any) -> Any:
+    raise ZeroDivisionError("by design")
+
+
+def exits(*_args: Any, **_kwargs: Any) -> Any:
+    sys.exit("by design")
+
+
+def gives(value: Any) -> Callable[..., Any]:
+    return lambda *_args, **_kwargs: value
+
+
+FITS_NOWHERE = gang("g", 2, cpu=4)[:1] + gang("g", 2, cpu=5)[1:]
+TOPOLOGY: dict[str, Any] = {}
+
+ATTEMPT: dict[str, tuple[str, str, Callable[..., Any], list[Any], str]] = {
+    # what: (method, point, does, objects, expected)
+    "pre_filter raises": ("pre_filter", "PreFilter", raises, [pod("p")], "ZeroDivisionError: by design"),
+    "filter raises": ("filter", "Filter", raises, [pod("p")], "ZeroDivisionError: by design"),
+    "filter ends the process": ("filter", "Filter", exits, [pod("p")], "SystemExit: by design"),
+    "filter gives nothing": ("filter", "Filter", gives(None), [pod("p")], "want bool"),
+    "fits has the wrong shape": (
+        "fits",
+        "Filter",
+        gives(np.ones(7, dtype=bool)),
+        [pod("p")],
+        "found bool[7]",
+    ),
+    "filter answers in floats": ("fits", "Filter", gives(np.ones(2)), [pod("p")], "found float64[2]"),
+    "pre_filter gives no status": (
+        "pre_filter",
+        "PreFilter",
+        gives(True),
+        [pod("p")],
+        "want a Status, found bool True",
+    ),
+    "pre_score raises": ("pre_score", "PreScore", raises, [pod("p")], "ZeroDivisionError"),
+    "score raises": ("score", "Score", raises, [pod("p")], "ZeroDivisionError"),
+    "score has the wrong shape": (
+        "score",
+        "Score",
+        gives(np.zeros(3, dtype=np.int64)),
+        [pod("p")],
+        "want int64[2], found int64[3] from 0 to 0",
+    ),
+    "score in floats": ("score", "Score", gives(np.zeros(2)), [pod("p")], "want int64[2], found float64[2]"),
+    "score out of range": (
+        "score",
+        "Score",
+        gives(np.array([5, 101])),
+        [pod("p")],
+        "returns an invalid score 101 for node 'n2', want 0 to 100",
+    ),
+    "sign raises": ("sign", "Sign", raises, [pod("p")], "ZeroDivisionError"),
+    "sign gives text": ("sign", "Sign", gives("x"), [pod("p")], "want bytes or None, found str 'x'"),
+    "post_filter raises": ("post_filter", "PostFilter", raises, [pod("p", cpu=9)], "ZeroDivisionError"),
+    "post_filter gives nothing": ("post_filter", "PostFilter", gives(None), [pod("p", cpu=9)], "PostFilterResult"),
+    "reserve raises": ("reserve", "Reserve", raises, [pod("p")], "ZeroDivisionError"),
+    "reserve gives nothing": ("reserve", "Reserve", gives(None), [pod("p")], "want a Status, found NoneType None"),
+    "permit raises": ("permit", "Permit", raises, [pod("p")], "ZeroDivisionError"),
+    "pre_bind raises": ("pre_bind", "PreBind", raises, [pod("p")], "ZeroDivisionError"),
+    "pre_bind gives text": ("pre_bind", "PreBind", gives(["x"]), [pod("p")], "want a sequence of instructions"),
+    "bind raises": ("bind", "Bind", raises, [pod("p")], "ZeroDivisionError"),
+    "bind gives text": ("bind", "Bind", gives("x"), [pod("p")], "want an instruction or None, found str 'x'"),
+    "feasible raises": ("feasible", "PlacementFeasible", raises, gang("p", 1), "ZeroDivisionError"),
+    "group post filter raises": ("pod_group_post_filter", "PodGroupPostFilter", raises, gang("p", 2, cpu=9), "ZeroDiv"),
+    "generate raises": ("generate", "PlacementGenerate", raises, gang("p", 1), "ZeroDivisionError"),
+    "generate gives text": ("generate", "PlacementGenerate", gives("x"), gang("p", 1), "want placements of live rows"),
+    "generate gives rows that are none": (
+        "generate",
+        "PlacementGenerate",
+        gives([r.Placement("x", np.array([0, 7]))]),
+        gang("p", 1),
+        "want placements of live rows",
+    ),
+}
+
+
+@pytest.mark.parametrize("guarded_by", [Watch, Watchdog], ids=["directly", "in a thread"])
+@pytest.mark.parametrize("case", ATTEMPT)
+def test_whatever_a_plugin_does_the_attempt_fails_and_nothing_else(case: str, guarded_by: Callable[[], Watch]) -> None:
+    """SchedulerError with the plugin, the point and the reason; the room is given back; a traceback for the log."""
+    method, point, does, objects, expected = ATTEMPT[case]
+    watch = guarded_by()
+    found = world(behaving(method, does), *objects, watch=watch)
+    decision = found.step()
+    name = decision.rejections[0].pod.name
+    assert decision.rejections[0].reason == SCHEDULER_ERROR
+    assert f"running {point} plugin 'Everything': " in decision.rejections[0].message
+    assert expected in decision.rejections[0].message
+    assert found.record(name).row < 0
+    assert found.place(name) in (Place.BACKOFF, Place.UNSCHEDULABLE)
+    troubles = found.engine.take_troubles()
+    assert [(t.plugin, t.point, t.kind) for t in troubles] == [("Everything", point, "error")]
+    assert "Traceback" in troubles[0].detail or "Error: " in troubles[0].detail
+    assert found.engine.take_troubles() == []
+    if isinstance(watch, Watchdog):
+        watch.close()
+
+
+def test_the_traceback_leads_to_the_line_in_the_plugin() -> None:
+    found = world(behaving("filter", raises), pod("p"))
+    found.step()
+    [trouble] = found.engine.take_troubles()
+    assert 'raise ZeroDivisionError("by design")' in trouble.detail
+
+
+def test_normalized_scores_are_checked_after_normalizing() -> None:
+    """Upstream checks the range after NormalizeScore; raw scores may be anything."""
+    raw = np.array([-7, 10**6])
+    good = behaving(
+        "normalize", gives(np.array([0, 100])), score=lambda *_: raw, normalizes=True, scope=r.Scope.CLUSTER
+    )
+    assert world(good, pod("p")).settle().where == {"p": "n2"}
+    bad = behaving("normalize", gives(np.array([0, 900])), score=lambda *_: raw, normalizes=True)
+    assert "invalid score 900" in world(bad, pod("p")).step().rejections[0].message
+    short = behaving("normalize", gives(np.array([0])), score=lambda *_: raw, normalizes=True)
+    assert "want int64[2], found int64[1]" in world(short, pod("p")).step().rejections[0].message
+
+
+@pytest.mark.parametrize("does", [raises, gives("yes"), gives((float("nan"),))])
+def test_a_queue_sort_that_fails_falls_back_to_priority(does: Callable[..., Any]) -> None:
+    """The queue has to have an order; nobody's attempt is there to fail."""
+
+    class Sorts(r.QueueSortPlugin):
+        name = "Sorts"
+
+        def sort_key(self, priority: int, timestamp: float, key: str) -> tuple[float, ...]:
+            return does()  # type: ignore[no-any-return]
+
+    base = default_profile(r.FeatureGates())
+    plugins = [Sorts(), *(p for p in base.plugins if p.name != "PrioritySort")]
+    found = World(
+        node("n1", cpu=1),
+        pod("a", cpu=1),
+        pod("b", cpu=1, priority=5),
+        profiles={base.name: Profile(base.name, plugins, base.score_weights)},
+    ).settle()
+    assert found.where == {"b": "n1"}
+    assert {t.point for t in found.engine.take_troubles()} == {"QueueSort"}
+
+
+def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
+    """Not an answer: after the longest backoff it is asked again, though nothing happened."""
+    answers = [ZeroDivisionError("by design"), None, r.SUCCESS]
+
+    def asked(*_: object) -> object:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    found = world(behaving("pre_enqueue", asked), pod("p"))
+    assert found.place("p") is Place.GATED
+    assert "running PreEnqueue plugin 'Everything': ZeroDivisionError" in found.entity("p").gate.reason
+    engine = found.engine
+    assert engine.queue.next_wakeup() == found.now + 10
+    engine.queue.tick(found.now + 9)
+    assert found.place("p") is Place.GATED
+    engine.queue.tick(found.now + 10)
+    assert "want a Status, found NoneType" in found.entity("p").gate.reason
+    decision = engine.step(found.now + 20)
+    assert decision is not None
+    assert [b.pod.name for b in decision.bindings] == ["p"]
+    assert [t.kind for t in engine.take_troubles()] == ["error", "error"]
+
+
+def test_a_hint_that_fails_wakes_the_pod() -> None:
+    """As upstream: better one attempt too many than a lost wake-up."""
+
+    def hint(_cluster: r.ClusterState, _pod: r.PodRecord, _event: ClusterEvent) -> bool:
+        raise ZeroDivisionError("by design")
+
+    full = np.full(2, r.UNSCHEDULABLE, dtype=np.int8)
+    plugin = behaving(
+        "filter",
+        lambda state, rows: np.full(r.row_count(state.cluster, rows), r.UNSCHEDULABLE, dtype=np.int8),
+        events=lambda self: {r.EventKind.NODE_ADDED: hint},
+        reasons=lambda self, state, rows: [("no", np.ones(len(rows), dtype=bool))],
+    )
+    found = world(plugin, pod("p"))
+    found.step()
+    assert (len(full), found.place("p")) == (2, Place.UNSCHEDULABLE)
+    found.add(node("n3"))
+    assert found.place("p") in (Place.ACTIVE, Place.BACKOFF)
+    [trouble] = found.engine.take_troubles()
+    assert (trouble.point, trouble.kind) == ("QueueingHint", "error")
+
+
+@pytest.mark.parametrize("method", ["unreserve", "post_bind"])
+def test_where_nothing_can_fail_it_is_noted(method: str) -> None:
+    """Unreserve and PostBind change no decision."""
+    found = world(behaving(method, raises), pod("p"))
+    found.step()
+    if method == "unreserve":
+        found.engine.bind_failed("uid-p", found.now)
+        assert found.record("p").row < 0
+    else:
+        found.engine.bound("uid-p")
+        assert found.record("p").row >= 0
+    [trouble] = found.engine.take_troubles()
+    assert (trouble.point.lower(), trouble.kind) == (method.replace("_", ""), "error")
+
+
+def test_every_method_of_every_extension_point_has_its_guard() -> None:
+    """A method added to an extension point has to be guarded as well."""
+    for point, guard in containment._GUARDS.items():
+        methods = {n for n, m in vars(point).items() if inspect.isfunction(m) and not n.startswith("_")}
+        assert methods <= set(vars(guard)), point
+    here = r.Plugin.__module__
+    points = {kind for kind in r.Plugin.__subclasses__() if kind.__module__ == here}
+    assert points == set(containment._GUARDS)
+
+
+def test_plugins_that_come_with_the_product_are_not_guarded() -> None:
+    """They pay nothing."""
+    found = profile(Vectorised())
+    guarded = [plugin for plugin in found.plugins if isinstance(plugin, Guard)]
+    assert [plugin.name for plugin in guarded] == ["Vectorised"]
+    assert isinstance(unguarded(guarded[0]), Vectorised)
+    assert contained(guarded[0], Watch()) is guarded[0]
+
+
+# -- slow and stuck -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watchdog() -> Iterator[Watchdog]:
+    """A short limit: tests wait for it."""
+    watch = Watchdog(limit=0.1, budget=0.02)
+    yield watch
+    watch.close()
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline, "did not happen"
+        time.sleep(0.001)
+
+
+def kinds(troubles: list[Trouble]) -> list[str]:
+    return [trouble.kind for trouble in troubles]
+
+
+def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watchdog: Watchdog) -> None:
+    """The attempt fails; other profiles decide; the plugin's own attempts fail at once until it returns."""
+    sleeper = Sleeper()
+    chosen = {"mine": profile(sleeper, watchdog, "mine"), "other": default_profile(r.FeatureGates(), "other")}
+    found = World(node("n1"), pod("slow", scheduler="mine"), profiles=chosen)
+    decision = found.step()
+    assert (
+        "running Filter plugin 'Sleeper': TimeoutError: gave no answer within 0.1 s" in decision.rejections[0].message
+    )
+    assert decision.rejections[0].reason == SCHEDULER_ERROR
+    assert watchdog.stuck() == ["Sleeper"]
+    stuck = [trouble for trouble in found.engine.take_troubles() if trouble.kind == "stuck"]
+    assert len(stuck) == 1
+    assert "let_go.wait" in stuck[0].detail  # where in the plugin
+
+    found.add(pod("quick", scheduler="mine"), pod("theirs", scheduler="other"))
+    calls, began = sleeper.calls, time.monotonic()
+    found.drain()
+    assert time.monotonic() - began < 5
+    assert sleeper.calls == calls
+    assert found.where == {"theirs": "n1"}
+    assert "TimeoutError: has not returned from Filter" in found.message("quick")
+
+    sleeper.let_go.set()
+    until(lambda: not watchdog.stuck())
+    found.settle()
+    assert found.where == {"theirs": "n1", "slow": "n1", "quick": "n1"}
+    assert "recovered" in kinds(found.engine.take_troubles())
+
+
+def test_a_loop_in_pure_python_does_not_stop_the_scheduler(watchdog: Watchdog) -> None:
+    spinner = Spinner()
+    found = World(node("n1"), pod("p"), profiles={"default-scheduler": profile(spinner, watchdog)})
+    try:
+        assert "gave no answer within" in found.step().rejections[0].message
+    finally:
+        spinner.let_go = True
+    until(lambda: not watchdog.stuck())
+    assert found.settle().where == {"p": "n1"}
+
+
+def test_a_slow_call_is_noted_and_its_answer_counts(watchdog: Watchdog) -> None:
+    """Beyond the budget, within the limit: by the clock the watchdog is given."""
+    times = iter(range(1000))
+    watch = Watchdog(limit=10_000.0, budget=0.5, clock=lambda: float(next(times)))
+    found = world(Vectorised(), pod("p"), watch=watch).settle()
+    assert found.where == {"p": "n2"}
+    slow = [trouble.text for trouble in found.engine.take_troubles() if trouble.kind == "slow"]
+    assert "Score plugin 'Vectorised' took 2.0 s" in slow
+    watch.close()
+
+
+def test_a_hint_is_given_less_time_than_an_attempt() -> None:
+    """Everybody waits for it: it is given up after the budget, and taken as yes."""
+    gate = Sleeper()
+    watch = Watchdog(limit=600.0, budget=0.05)
+
+    def hint(_cluster: r.ClusterState, _pod: r.PodRecord, _event: ClusterEvent) -> bool:
+        gate.let_go.wait(60)
+        return False
+
+    plugin = behaving(
+        "filter",
+        lambda state, rows: np.full(r.row_count(state.cluster, rows), r.UNSCHEDULABLE, dtype=np.int8),
+        events=lambda self: {r.EventKind.NODE_ADDED: hint},
+        reasons=lambda self, state, rows: [("no", np.ones(len(rows), dtype=bool))],
+    )
+    found = world(plugin, pod("p"), watch=watch)
+    found.step()
+    found.add(node("n3"))
+    assert found.place("p") in (Place.ACTIVE, Place.BACKOFF)
+    assert "stuck" in kinds(found.engine.take_troubles())
+    gate.let_go.set()
+    until(lambda: not watch.stuck())
+    watch.close()
+
+
+def test_a_group_s_algorithm_runs_where_the_cycle_runs(watchdog: Watchdog) -> None:
+    """A PodGroupPostFilter may ask for it; the picture itself is not the plugin's to change."""
+    meddler = Meddler()
+    found = world(meddler, *gang("g", 3, cpu=3), watch=watchdog)
+    found.step()
+    [(assignment, thread)] = meddler.found
+    assert thread == "plugin Meddler"
+    assert not assignment.feasible
+    meddler.meddle = True
+    found.virtual.now += 600
+    message = found.step().rejections[0].message
+    assert "the picture may be changed only by the thread that runs the cycle" in message
+
+
+def test_only_plugins_that_may_wait_make_steps_that_may_wait(watchdog: Watchdog) -> None:
+    """`Engine.blocking` tells the shell to run cycles beside its event loop."""
+    assert not world(Vectorised()).engine.blocking
+    assert world(Vectorised(), watch=watchdog).engine.blocking
+    assert not World().engine.blocking
