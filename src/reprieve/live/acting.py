@@ -21,6 +21,7 @@ from reprieve.client.discovery import Resource, Served
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
+from reprieve.framework.instructions import Instruction, PatchObject
 from reprieve.live.binding import Binder, CallOut
 from reprieve.live.conditions import Conditions
 from reprieve.live.loop import SchedulingLoop
@@ -48,6 +49,7 @@ class Shell:
         self._engine = engine
         self._clock: Clock = client.clock
         self._observer = observer
+        self._writes = writes
         self._loop: SchedulingLoop | None = None
         self._resumed = False
         extenders = {} if call_extender is None else {"call_extender": call_extender}
@@ -104,6 +106,17 @@ class Shell:
         """Nominations that ended without a decision."""
         for pod in pods:
             self.conditions.cleared(pod)
+
+    def errands(self, instructions: Iterable[Instruction]) -> None:
+        """Writes that belong to no binding. One that fails is left at that: who waits for it asks again."""
+        for instruction in instructions:
+            if isinstance(instruction, PatchObject):
+                self._writes.patch_object(instruction).add_done_callback(self._errand_done)
+
+    def _errand_done(self, written: asyncio.Future[None]) -> None:
+        error = None if written.cancelled() else written.exception()
+        if error is not None:
+            self._observer.trouble("write", str(error))
 
     def look_around(self, now: float) -> None:
         """What no event tells: pods long behind a gate, series of events; at first, what a killed scheduler left."""

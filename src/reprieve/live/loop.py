@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 from reprieve.client.clock import Clock
 from reprieve.cluster.pods import PodRecord
+from reprieve.framework.instructions import Instruction
 from reprieve.live.feeding import Feed
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Decision
@@ -74,6 +75,9 @@ class Acting(Protocol):
 
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         """Nominations that ended without a decision."""
+
+    def errands(self, instructions: Iterable[Instruction]) -> None:
+        """Writes that belong to no binding (`Engine.take_errands`)."""
 
     def look_around(self, now: float) -> None:
         """Called before the first cycle, and then about once in `Pace.look_around`."""
@@ -190,9 +194,16 @@ class SchedulingLoop:
         void = self.engine.take_unnominated()
         if void and self._allowed():
             self._acting.unnominated(void)
+        self._run_errands()
+
+    def _run_errands(self) -> None:
+        errands = self.engine.take_errands()
+        if errands and self._allowed():
+            self._acting.errands(errands)
 
     async def _act(self, decision: Decision, seconds: float) -> None:
         self._acting.decided(decision, seconds=seconds, now=self.time())
+        self._run_errands()
         preemption = decision.preemption
         if preemption is not None and preemption.victims and not self.engine.gates.scheduler_async_preemption:
             carried_out = asyncio.ensure_future(self._acting.preempt(preemption))

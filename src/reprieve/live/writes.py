@@ -207,7 +207,7 @@ class Writes:
     # -- whatever a plugin or the observer wants written -----------------------------------------------
 
     def patch_object(self, instruction: PatchObject) -> asyncio.Future[None]:
-        """Carry out a merge patch with its preconditions. 409 where they do not hold; UnservedError for unknown kinds.
+        """Carry out a patch with its preconditions. 409 where they do not hold; UnservedError for unknown kinds.
 
         After an unsure outcome a 409 is looked into: the patch may have been what changed the object.
         """
@@ -219,7 +219,8 @@ class Writes:
         metadata = {**(instruction.patch.get("metadata") or {}), **{k: v for k, v in conditions.items() if v}}
         patch = {**instruction.patch, **({"metadata": metadata} if metadata else {})}
         target = f"{path}/{instruction.subresource}" if instruction.subresource else path
-        write = self._patching(target, _encode(patch), MERGE_PATCH)
+        form = STRATEGIC_MERGE_PATCH if instruction.strategic else MERGE_PATCH
+        write = self._patching(target, _encode(patch), form)
         unsure = False
 
         async def act() -> None:
