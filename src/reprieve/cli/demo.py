@@ -11,6 +11,7 @@ from reprieve.cli.sections import Section, Tone
 if TYPE_CHECKING:
     from reprieve.client.transport import ApiClient
     from reprieve.live.stage import Stage
+    from reprieve.observability.records import Unit
     from reprieve.simulation.demo import Act, Json
     from reprieve.simulation.report import PreemptionAccount
 
@@ -62,7 +63,7 @@ async def _play(log: int) -> list[str]:
                 for act in ACTS:
                     show("\n")
                     show_sections([Section(act.title, notes=act.story)])
-                    sections, different = await _perform(act, scene, client)
+                    sections, different = await _perform(act, scene, client, cluster.scheduler_url)
                     show("\n")
                     show_sections([*sections, Section("What this shows", notes=act.lesson)])
                     told += [f"{act.title}: {difference}" for difference in different]
@@ -94,14 +95,16 @@ async def _fill(scene: "Stage") -> Section:
     return Section("A cluster on this machine", notes=notes)
 
 
-async def _perform(act: "Act", scene: "Stage", client: "ApiClient") -> tuple[list[Section], list[str]]:
+async def _perform(
+    act: "Act", scene: "Stage", client: "ApiClient", scheduler_url: str
+) -> tuple[list[Section], list[str]]:
     """Let the gang of an act arrive, wait for what must come, and tell what came; also what was not expected."""
     from reprieve.cli.render import count, decision_sections
     from reprieve.simulation.demo import differences, objects
 
     before = {pod.metadata.uid for pod in scene.running()}
     scene.preempted.clear()
-    made = await _foreseen(act, client)
+    foreseen = await _foreseen(act, client)
     await scene.create(objects(act.file))
     if act.scheduled:
         await scene.until(lambda: len(scene.running(act.group)) >= act.scheduled, f"{act.group} running")
@@ -114,8 +117,10 @@ async def _perform(act: "Act", scene: "Stage", client: "ApiClient") -> tuple[lis
     kept = {pod.metadata.uid for pod in scene.running()} & before
     if kept != before - {pod.metadata.uid for pod in scene.preempted.values()}:
         different.append("pods that nobody preempted do not run any more")
-    if made is not None and {unit.unit for unit in made.units if unit.evicted} != evicted:
-        different.append("the plan for the same cluster foresees other victims")
+    made = await _recorded(act, scheduler_url) or foreseen
+    for account, source in ((foreseen, "the plan for the same cluster"), (made, "the scheduler's record")):
+        if {unit.unit for unit in (account.units if account is not None else ()) if unit.evicted} != evicted:
+            different.append(f"{source} names other victims")
     pods = count(len(scene.preempted), "pod")
     now = f"{count(len(before), 'pod')} running before, {len(scene.running())} now."
     if placed:
@@ -130,8 +135,61 @@ async def _perform(act: "Act", scene: "Stage", client: "ApiClient") -> tuple[lis
     return sections, different
 
 
+async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None":
+    """What the scheduler wrote down when it decided; None if it cannot be asked, or nobody was to go."""
+    import aiohttp
+    import msgspec
+
+    from reprieve.observability.records import DecisionRecord
+    from reprieve.simulation.report import PreemptionAccount, UnitAccount
+
+    namespace, name = act.group.split("/")
+    asked = {"kind": "PodGroup", "namespace": namespace, "name": name}
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"{scheduler_url}/explain", params=asked) as answer:
+            items = msgspec.convert((await answer.json())["items"], list[DecisionRecord])
+    except (aiohttp.ClientError, KeyError, ValueError):
+        return None
+    for record in items:
+        made = record.preemption
+        if made is None:
+            continue
+        units = tuple(
+            UnitAccount(
+                unit=unit.unit,
+                whole_group=unit.kind == "PodGroup",
+                pods=tuple(unit.pod_names),
+                nodes=tuple(unit.nodes),
+                priority=unit.priority,
+                violates_pdb=unit.violates_pdb,
+                evicted=unit.outcome == "Evicted",
+                why=_why(unit),
+                running_seconds=unit.running_seconds,
+            )
+            for unit in (*made.evicted, *made.reprieved)
+        )
+        return PreemptionAccount(
+            preemptor=f"podgroup {act.group}",
+            priority=record.entity.priority,
+            domain=made.domain,
+            at=0.0,
+            nominations=tuple((item.pod, item.node) for item in made.nominations),
+            units=units,
+            candidates=made.comparison.candidates,
+        )
+    return None
+
+
+def _why(unit: "Unit") -> str:
+    reason = unit.why
+    if reason is None:
+        return ""
+    short = f" ({reason.short} short)" if reason.short else ""
+    return f"with it back, {reason.pod} would not fit on {reason.node}: {reason.text}{short}"
+
+
 async def _foreseen(act: "Act", client: "ApiClient") -> "PreemptionAccount | None":
-    """What `reprieve plan` says of the cluster as it is if the gang came: the same engine, and the reasons."""
+    """What `reprieve plan` says of the cluster as it is if the gang came: what happens then must be the same."""
     from reprieve.api.loading import load
     from reprieve.client.reading import add_new, known_classes, manifests_of, read_cluster
     from reprieve.simulation.demo import DIRECTORY

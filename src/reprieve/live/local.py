@@ -18,7 +18,7 @@ from typing import Final
 import aiohttp
 
 from reprieve.controlplane.security import write_kubeconfig
-from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
+from reprieve.controlplane.server.serving import MEMORY, ServeOptions, Serving, serving
 from reprieve.live.supervising import ChildRefusedError, Restarts, Supervisor
 
 EXTENSION: Final = "reprieve.dev/scheduler"
@@ -98,6 +98,8 @@ def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[st
         f"--bind-address={_LOOPBACK}",
         f"--port={metrics_port}",
     ]
+    if str(server.options.data_dir) != MEMORY:
+        command.append(f"--records={server.directory / 'decisions.db'}")
     return [*command, *arguments]
 
 
