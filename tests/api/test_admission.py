@@ -89,6 +89,14 @@ def test_groups_and_templates_are_resolved_too() -> None:
     assert caught.value.path == "spec.podGroupTemplates[1].priorityClassName"
 
 
+def test_a_group_that_says_nothing_about_priority_has_none() -> None:
+    """Unless a class is the default: there is nothing then for its pods to be at odds with (preemption.md 8)."""
+    group = msgspec.convert({"spec": {}}, PodGroup)
+    assert PriorityAdmission([HIGH]).resolve(group).spec.priority is None
+    assert PriorityAdmission([HIGH, STD]).resolve(group).spec.priority == 10
+    assert PriorityAdmission([HIGH], strict=True).resolve(group).spec.priority == 0
+
+
 def test_requests_come_from_limits() -> None:  # recorded: limits only
     limits = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2"}
     resources = {"limits": limits, "requests": {"cpu": "500m"}}

@@ -244,6 +244,14 @@ def test_only_the_numbers_are_compared() -> None:
     assert sorted(world.where) == ["a", "b"]
 
 
+def test_a_group_without_a_priority_is_not_at_odds_with_its_pods() -> None:
+    """../shared/cases/topology: groups of clusters that have no group priorities; they count as 0, never compared."""
+    world = World(node("n"), group("crew", min_count=2, priority=None), group("zero", min_count=2, priority=0))
+    world.add(*[pod(f"{name}{i}", group=name, priority=100) for name in ("crew", "zero") for i in range(2)]).settle()
+    assert sorted(world.where) == ["crew0", "crew1"]
+    assert world.rejection("zero0")[1].endswith("got: 100 and 0")
+
+
 def test_mixed_schedulers_are_an_error() -> None:
     """observability.md: exact message."""
     world = World(node("n"))
