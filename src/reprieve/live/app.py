@@ -42,7 +42,8 @@ GRACE: Final = 3.0
 """Seconds that writes under way get to end."""
 STUCK: Final = 60.0
 """A loop that has not come around for so long does not come back by itself."""
-_EVENTS_WAITING: Final = 1000
+_EVENTS_WAITING: Final = 5000
+"""kube-scheduler drops what is beyond 1000; a burst of bindings is longer than that here."""
 _EVENT_WORKERS: Final = 4
 _FIRST_ATTEMPTS: Final = 4
 
@@ -199,7 +200,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         )
         observer.attach(engine)
         found = Scheduler(settings, client, lease_client, served, observer, engine)
-        sink.writes, sink.pool = found.writes, found.events
+        sink.writes = found.writes
         if settings.serving is not None:
             health = Health()
             found.checks(health)
@@ -231,14 +232,18 @@ class _Sink:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._waiting = 0
         self.writes: Writes | None = None
-        self.pool: WriterPool | None = None
 
     def __call__(self, body: dict[str, object]) -> None:
-        if self.writes is None or self.pool is None or self.pool.pending >= _EVENTS_WAITING:
+        if self.writes is None or self._waiting >= _EVENTS_WAITING:
             self._metrics.events_dropped.inc()
             return
-        self.writes.write_event(body)
+        self._waiting += 1
+        self.writes.write_event(body).add_done_callback(self._written)
+
+    def _written(self, _: asyncio.Future[None]) -> None:
+        self._waiting -= 1
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:

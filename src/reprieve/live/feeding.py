@@ -293,8 +293,7 @@ class Feed:
         ends = clock.monotonic() + seconds if clock is not None else float("inf")
         count = 0
         while changes:
-            change, resource = changes.popleft()
-            self._tell(change, resource, now)
+            self._take(*changes.popleft(), now)
             count += 1
             if clock is not None and count % 16 == 0 and clock.monotonic() >= ends:
                 break
@@ -310,8 +309,16 @@ class Feed:
                 found.append((item, _created(item)))
                 where[id(item)] = source.resource
         for item, _ in in_order(found):
-            self._tell(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
+            self._take(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
         self._fed = True
+
+    def _take(self, change: Change[Any], resource: Resource, now: float) -> None:
+        """One change; an object that the engine cannot take in is said and left out: the others go on."""
+        try:
+            self._tell(change, resource, now)
+        except Exception as error:
+            item = change.object
+            self._trouble(WATCH, f"{item.KIND} {item.key} not taken in: {type(error).__name__}: {error}")
 
     def _tell(self, change: Change[Any], resource: Resource, now: float) -> None:
         item = change.object

@@ -1,0 +1,396 @@
+"""The live scheduler, whole, on an embedded control plane over HTTP: what a user of a cluster sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from reprieve.client.errors import ApiError
+from reprieve.client.kubeconfig import connect
+from reprieve.client.leading import DeposedError, LeaseOptions
+from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
+from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
+from reprieve.framework.gates import FeatureGates
+from reprieve.live.app import Scheduler, scheduler
+from reprieve.live.feeding import FeedOptions
+from reprieve.live.loop import Pace
+from reprieve.live.settings import Settings
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.profiles import default_profile
+
+NAME = "reprieve-scheduler"
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+Json = dict[str, Any]
+
+
+@dataclass
+class Cluster:
+    """A control plane with a client, and what tests do with it."""
+
+    server: Serving
+    client: ApiClient
+
+    async def node(self, name: str, cpu: int = 4) -> None:
+        amounts = {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}
+        status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+        await self.client.request("POST", NODES, body=body)
+
+    async def pod(
+        self, name: str, cpu: int = 1, *, group: str = "", by: str = NAME, priority: str = "", **spec: Any
+    ) -> None:
+        container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": str(cpu)}}}
+        body: Json = {"schedulerName": by, "containers": [container], **spec}
+        if group:
+            body["schedulingGroup"] = {"podGroupName": group}
+        if priority:
+            body["priorityClassName"] = priority
+        meta = {"name": name, "namespace": "default"}
+        await self.client.request(
+            "POST", PODS, body={"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body}
+        )
+
+    async def group(self, name: str, least: int) -> None:
+        body = {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": least}}},
+        }
+        await self.client.request("POST", GROUPS, body=body)
+
+    async def priority(self, name: str, value: int) -> None:
+        body = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        await self.client.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=body)
+
+    async def pods(self) -> dict[str, Json]:
+        found = (await self.client.get(PODS)).read(dict)["items"]
+        return {item["metadata"]["name"]: item for item in found}
+
+    async def where(self) -> dict[str, str]:
+        return {name: item["spec"].get("nodeName", "") for name, item in (await self.pods()).items()}
+
+    async def delete(self, path: str) -> None:
+        await self.client.request("DELETE", path, body={"gracePeriodSeconds": 0})
+
+    async def until(self, condition: Callable[[dict[str, Json]], object], seconds: float = 20.0) -> dict[str, Json]:
+        """The pods, as soon as the condition holds of them."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        while True:
+            pods = await self.pods()
+            if condition(pods):
+                return pods
+            assert loop.time() < ends, {name: (p["spec"].get("nodeName"), p["status"]) for name, p in pods.items()}
+            await asyncio.sleep(0.01)
+
+    @asynccontextmanager
+    async def scheduling(self, **changes: Any) -> AsyncIterator[Scheduler]:
+        """A scheduler that runs meanwhile."""
+        stop = asyncio.Event()
+        async with scheduler(replace(self.settings(), **changes)) as found:
+            task = asyncio.create_task(found.run(stop))
+            try:
+                yield found
+                stop.set()
+                await task
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    def settings(self) -> Settings:
+        gates = FeatureGates()
+        return Settings(
+            profiles={NAME: default_profile(gates, NAME)},
+            gates=gates,
+            timing=Timing(initial_backoff=0.05, max_backoff=0.2),
+            kubeconfig=str(self.server.kubeconfig),
+            verbosity=0,
+            feed=FeedOptions(rediscover=0.2),
+            pace=Pace(look_around=0.05),
+            environment={},
+        )
+
+
+@asynccontextmanager
+async def cluster(**options: Any) -> AsyncIterator[Cluster]:
+    async with (
+        serving(ServeOptions(tls=False, controllers="*", **options)) as server,
+        ApiClient(connect(server.kubeconfig), limits=Limits(qps=0.0)) as client,
+    ):
+        yield Cluster(server, client)
+
+
+def condition(pod: Json, kind: str = "PodScheduled") -> Json:
+    return next((c for c in pod["status"].get("conditions", []) if c["type"] == kind), {})
+
+
+def test_pods_and_gangs_are_bound_and_others_left_alone() -> None:
+    """scheduling.md 1-3: a gang below minCount waits; pods of another schedulerName are counted and not touched."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            for number in range(3):
+                await world.node(f"n{number}")
+            await world.pod("theirs", 4, by="somebody-else")
+            await world.client.request(
+                "POST",
+                f"{PODS}/theirs/binding",
+                body={
+                    "apiVersion": "v1",
+                    "kind": "Binding",
+                    "metadata": {"name": "theirs"},
+                    "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"},
+                },
+            )
+            await world.pod("unclaimed", by="somebody-else")
+            await world.pod("before", 2)
+            async with world.scheduling() as found:
+                await world.group("gang", 3)
+                await world.pod("g0", 2, group="gang")
+                await world.pod("g1", 2, group="gang")
+                pods = await world.until(lambda p: p["before"]["spec"].get("nodeName"))
+                assert pods["before"]["spec"]["nodeName"] in ("n1", "n2"), "n0 is full of somebody else's pod"
+                assert not any(pods[name]["spec"].get("nodeName") for name in ("g0", "g1"))
+                await world.pod("g2", 2, group="gang")
+                pods = await world.until(lambda p: all(p[f"g{n}"]["spec"].get("nodeName") for n in range(3)))
+                assert {pods[f"g{n}"]["spec"]["nodeName"] for n in range(3)} == {"n1", "n2"}
+                assert not pods["unclaimed"]["spec"].get("nodeName")
+                assert not condition(pods["unclaimed"])
+                # What did not fit says so, and is bound when there is room.
+                await world.pod("late", 2)
+                pods = await world.until(lambda p: condition(p["late"]).get("reason") == "Unschedulable")
+                assert condition(pods["late"])["message"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
+                await world.node("n3")
+                pods = await world.until(lambda p: p["late"]["spec"].get("nodeName"))
+                assert pods["late"]["spec"]["nodeName"] == "n3"
+                assert found.engine.cluster.pods[pods["late"]["metadata"]["uid"]].row >= 0
+            group = (await world.client.get(f"{GROUPS}/gang")).read(dict)
+            said = {c["type"]: (c["status"], c["reason"]) for c in group["status"]["conditions"]}
+            assert said["PodGroupInitiallyScheduled"] == ("True", "Scheduled")
+
+    asyncio.run(run())
+
+
+def test_a_node_that_goes_takes_no_pods_any_more() -> None:
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0")
+            await world.node("n1")
+            async with world.scheduling() as found:
+                await world.until(lambda _: found.feed.fed)
+                await world.delete(f"{NODES}/n0")
+                for number in range(4):
+                    await world.pod(f"p{number}")
+                await world.pod("too-many")
+                pods = await world.until(lambda p: condition(p["too-many"]).get("reason") == "Unschedulable")
+                assert condition(pods["too-many"])["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+                assert {pods[f"p{number}"]["spec"]["nodeName"] for number in range(4)} == {"n1"}
+
+    asyncio.run(run())
+
+
+def test_a_restart_goes_on_where_the_last_one_stopped() -> None:
+    """Nothing is bound twice or over room: amounts of bound pods are known, the rest is scheduled."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            for number in range(4):
+                await world.node(f"n{number}", cpu=8)
+            for number in range(32):
+                await world.pod(f"p{number:02}")
+            async with world.scheduling(pace=Pace(bindings=4)):
+                await world.until(lambda p: sum(bool(x["spec"].get("nodeName")) for x in p.values()) >= 8)
+            before = {name: node for name, node in (await world.where()).items() if node}
+            async with world.scheduling():
+                await world.until(lambda p: all(x["spec"].get("nodeName") for x in p.values()))
+            after = await world.where()
+            assert {name: after[name] for name in before} == before
+            assert sorted(list(after.values()).count(f"n{number}") for number in range(4)) == [8, 8, 8, 8]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("gates", ["", "SchedulerAsyncPreemption=false"])
+def test_preemption_to_the_end(gates: str) -> None:
+    """preemption.md 7: nominated, victim marked and deleted with its grace, preemptor bound; alike inside the cycle."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.priority("high", 1000)
+            await world.node("n0")
+            chosen = FeatureGates.parse(gates)
+            async with world.scheduling(gates=chosen, profiles={NAME: default_profile(chosen, NAME)}):
+                await world.pod("victim", 4, terminationGracePeriodSeconds=0)
+                await world.until(lambda p: p["victim"]["spec"].get("nodeName"))
+                await world.pod("urgent", 4, priority="high")
+                pods = await world.until(lambda p: p["urgent"]["spec"].get("nodeName") == "n0")
+                assert "victim" not in pods
+
+    asyncio.run(run())
+
+
+def test_after_a_restart_no_second_preemption_is_begun() -> None:
+    """preemption.md 2.3: a nominated pod whose victims still leave waits for them, whoever preempted them."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.priority("high", 1000)
+            for number in range(2):
+                await world.node(f"n{number}")
+            async with world.scheduling():
+                for number in range(2):
+                    await world.pod(f"low{number}", 4, terminationGracePeriodSeconds=600)
+                await world.until(lambda p: all(x["spec"].get("nodeName") for x in p.values()))
+                await world.pod("urgent", 4, priority="high")
+                await world.until(
+                    lambda p: (
+                        any("deletionTimestamp" in x["metadata"] for x in p.values())
+                        and p["urgent"]["status"].get("nominatedNodeName")
+                    )
+                )
+            async with world.scheduling() as second:
+                await world.until(lambda _: second.loop.cycles >= 1)
+                pods = await world.pods()
+                leaving = [name for name, x in pods.items() if "deletionTimestamp" in x["metadata"]]
+                assert len(leaving) == 1
+                assert pods["urgent"]["status"]["nominatedNodeName"] == pods[leaving[0]]["spec"]["nodeName"]
+                await world.delete(f"{PODS}/{leaving[0]}")
+                pods = await world.until(lambda p: p["urgent"]["spec"].get("nodeName"))
+                assert [name for name, x in pods.items() if "deletionTimestamp" in x["metadata"]] == []
+
+    asyncio.run(run())
+
+
+def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
+    """Two schedulers, one lease: the one that stands by knows everything and acts at once when the first stops."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=8)
+
+            def lease(who: str) -> LeaseOptions:
+                return LeaseOptions("kube-system", NAME, who, duration=3.0, renew_deadline=2.0, retry=0.1)
+
+            async with scheduler(replace(world.settings(), election=lease("a"))) as first:
+                leads = asyncio.create_task(first.run(asyncio.Event()))
+                await world.until(lambda _: first.deciding)
+                async with world.scheduling(election=lease("b")) as second:
+                    await world.until(lambda _: second.feed.fed)
+                    await world.pod("one")
+                    await world.until(lambda p: p["one"]["spec"].get("nodeName"))
+                    assert (first.loop.cycles, second.loop.cycles) == (1, 0)
+                    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
+                    taken = {"spec": {"holderIdentity": "b"}}  # as after a network in two halves
+                    await world.client.request("PATCH", path, body=taken, content_type=MERGE_PATCH)
+                    with pytest.raises(DeposedError):
+                        await asyncio.wait_for(leads, 20)
+                    assert isinstance(first.writes.delete_pod("default", "one", "x").exception(), DeposedError)
+                    await world.pod("two")
+                    await world.until(lambda p: p["two"]["spec"].get("nodeName"))
+                    assert (first.loop.cycles, second.loop.cycles) == (1, 1)
+
+    asyncio.run(run())
+
+
+def test_groups_of_a_definition_installed_later() -> None:
+    """api.md: the CRD of the coscheduling plugin, installed while the scheduler runs, and its label on pods."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=8)
+            group = "scheduling.x-k8s.io"
+            async with world.scheduling() as found:
+                for number in range(2):
+                    await world.client.request(
+                        "POST",
+                        PODS,
+                        body={
+                            "apiVersion": "v1",
+                            "kind": "Pod",
+                            "metadata": {
+                                "name": f"p{number}",
+                                "namespace": "default",
+                                "labels": {f"{group}/pod-group": "theirs"},
+                            },
+                            "spec": {"schedulerName": NAME, "containers": [{"name": "c", "image": "i"}]},
+                        },
+                    )
+                await world.until(lambda _: len(found.engine.cluster.pods) == 2)
+                assert found.loop.cycles == 0, "the group does not exist yet"
+                schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                definition = {
+                    "apiVersion": "apiextensions.k8s.io/v1",
+                    "kind": "CustomResourceDefinition",
+                    "metadata": {
+                        "name": f"podgroups.{group}",
+                        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs"},
+                    },
+                    "spec": {
+                        "group": group,
+                        "scope": "Namespaced",
+                        "names": {
+                            "plural": "podgroups",
+                            "singular": "podgroup",
+                            "kind": "PodGroup",
+                            "listKind": "PodGroupList",
+                        },
+                        "versions": [
+                            {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+                        ],
+                    },
+                }
+                await world.client.request(
+                    "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=definition
+                )
+                body = {
+                    "apiVersion": f"{group}/v1alpha1",
+                    "kind": "PodGroup",
+                    "metadata": {"name": "theirs", "namespace": "default"},
+                    "spec": {"minMember": 2},
+                }
+                loop = asyncio.get_running_loop()
+                ends = loop.time() + 10
+                while True:
+                    try:
+                        path = f"/apis/{group}/v1alpha1/namespaces/default/podgroups"
+                        await world.client.request("POST", path, body=body)
+                        break
+                    except ApiError as error:
+                        if error.code != 404 or loop.time() > ends:
+                            raise
+                        await asyncio.sleep(0.01)
+                await world.until(lambda p: all(x["spec"].get("nodeName") for x in p.values()))
+
+    asyncio.run(run())
+
+
+def test_a_nomination_by_somebody_else_is_taken_over() -> None:
+    """kube-scheduler's nominator.UpdatePod: an autoscaler or another controller may nominate."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=1)
+            await world.node("n1", cpu=2)
+            async with world.scheduling() as found:
+                await world.pod("big", 8)
+                pods = await world.until(lambda p: condition(p["big"]).get("reason") == "Unschedulable")
+                patch = {"status": {"nominatedNodeName": "n1"}}
+                await world.client.request("PATCH", f"{PODS}/big/status", body=patch, content_type=MERGE_PATCH)
+                uid = pods["big"]["metadata"]["uid"]
+                row = found.engine.cluster.nodes.row_of["n1"]
+                await world.until(lambda _: found.engine.cluster.pods[uid].nominated == row)
+
+    asyncio.run(run())

@@ -1,0 +1,260 @@
+"""Measure the scheduler from outside: `reprieve apiserver` and `reprieve scheduler` in their own processes, over TLS.
+
+    python tools/measure_scheduler.py                            # 1,000 nodes; 5,000 pods, then 50 gangs of 100
+    python tools/measure_scheduler.py --pods 10000 --gangs 0 --profile /tmp/profile
+
+Everything to schedule is there before the scheduler starts (for the second part: before its schedulerName is served),
+so that creating it costs nobody else's time. A watch of all pods in this process notes when each got its node. Figures:
+binds a second from the first to the last of them, the whole time since the scheduler was started, memory of the
+scheduler's process, CPU seconds of both processes, and the lag of the watch: from the moment a writer here sends an
+annotation, 20 times a second, until its event has been read here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import uvloop
+import yaml
+
+Json = dict[str, Any]
+SCHEDULER = "reprieve-scheduler"
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+_STAMP = "measured.example/sent"
+_SENT = re.compile(b'"%s":"([0-9.]+)"' % _STAMP.encode())
+_NAME = re.compile(rb'"name":"((?:p|g[0-9]+|marked)-[0-9]+)"')
+_NODE = b'"nodeName":"'
+
+
+class Process:
+    """A reprieve process and what it uses."""
+
+    def __init__(self, *arguments: str, log: Path, profile: str | None = None) -> None:
+        program = [sys.executable]
+        if profile is not None:
+            program += ["-m", "cProfile", "-o", profile]
+        self.log = log
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(
+                [*program, "-m", "reprieve", *arguments], stdout=subprocess.DEVNULL, stderr=errors
+            )
+
+    def resident(self, field: str = "VmRSS") -> float:
+        """Memory in MB: `VmRSS` now, `VmHWM` at most so far."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) / 1024
+        raise SystemExit("no such figure")
+
+    def cpu(self) -> float:
+        """CPU seconds used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    def stop(self) -> None:
+        """End it, and wait for it."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Server(Process):
+    """`reprieve apiserver`."""
+
+    def __init__(self, directory: Path, *, kubelets: bool, nodes: int) -> None:
+        self.kubeconfig = directory / "kubeconfig"
+        arguments = ["apiserver", "--data-dir", str(directory / "data"), "--port", "0"]
+        arguments += ["--kubeconfig", str(self.kubeconfig)]
+        arguments += ["--nodes", str(nodes)] if kubelets else ["--no-kubelets"]
+        super().__init__(*arguments, log=directory / "apiserver.log")
+        ends = time.monotonic() + 60
+        while not self.kubeconfig.exists():
+            if self.process.poll() is not None or time.monotonic() > ends:
+                self.process.kill()
+                raise SystemExit(f"the server did not start: {self.log.read_text()}")
+            time.sleep(0.02)
+        content = yaml.safe_load(self.kubeconfig.read_text())
+        self.url: str = content["clusters"][0]["cluster"]["server"]
+        self.token: str = content["users"][0]["user"]["token"]
+        self.ca = str(directory / "data" / "pki" / "ca.crt")
+
+
+@asynccontextmanager
+async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client session with the server."""
+    connector = aiohttp.TCPConnector(limit=100, ssl=ssl.create_default_context(cafile=server.ca))
+    headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
+    opened = aiohttp.ClientSession(server.url, connector=connector, headers=headers, read_bufsize=2**20)
+    async with opened:
+        yield opened
+
+
+def pod(name: str, group: str | None = None) -> Json:
+    """A pod like those of a training job."""
+    resources = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    container = {"name": "main", "image": "registry.example/train:1", "resources": resources}
+    spec: Json = {"schedulerName": SCHEDULER, "containers": [container]}
+    if group is not None:
+        spec["schedulingGroup"] = {"podGroupName": group}
+    labels = {"app": "train", "job": name.rpartition("-")[0]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def node(name: str) -> Json:
+    """A node of 32 CPUs."""
+    allocatable = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "a"}}
+    status = {"capacity": allocatable, "allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
+async def create(opened: aiohttp.ClientSession, path: str, bodies: list[Json]) -> None:
+    """Create objects, sixteen at a time."""
+    waiting = iter(bodies)
+
+    async def worker() -> None:
+        for body in waiting:
+            async with opened.post(path, data=json.dumps(body)) as answer:
+                text = await answer.read()
+                if answer.status != 201:
+                    raise SystemExit(f"{path}: {answer.status} {text[:300]!r}")
+
+    await asyncio.gather(*(worker() for _ in range(16)))
+
+
+class Watch:
+    """Notes when pods got their nodes, and how long annotations took to arrive."""
+
+    def __init__(self) -> None:
+        self.bound: dict[bytes, float] = {}
+        self.lags: list[float] = []
+        self.begun = asyncio.Event()
+
+    async def run(self, opened: aiohttp.ClientSession) -> None:
+        """Read until cancelled."""
+        async with opened.get("/api/v1/pods?limit=1") as answer:
+            since = (await answer.json())["metadata"]["resourceVersion"]
+        rest = b""
+        async with opened.get(f"/api/v1/pods?watch=true&resourceVersion={since}", timeout=None) as answer:
+            self.begun.set()
+            async for piece in answer.content.iter_any():
+                now = time.time()
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    self._note(line, now)
+
+    def _note(self, line: bytes, now: float) -> None:
+        name = _NAME.search(line)
+        if name is None:
+            return
+        if name[1].startswith(b"marked"):
+            sent = _SENT.search(line)
+            if sent is not None:
+                self.lags.append((now - float(sent[1])) * 1000)
+        elif _NODE in line:
+            self.bound.setdefault(name[1], now)
+
+
+async def annotate(opened: aiohttp.ClientSession, rate: float = 20.0) -> None:
+    """Change an annotation of one pod at a steady rate, until cancelled."""
+    headers = {"Content-Type": "application/merge-patch+json"}
+    while True:
+        body = {"metadata": {"annotations": {_STAMP: repr(time.time())}}}
+        async with opened.patch(f"{PODS}/marked-0", data=json.dumps(body), headers=headers) as answer:
+            await answer.read()
+        await asyncio.sleep(1 / rate)
+
+
+async def measure(server: Server, directory: Path, what: str, bodies: list[Json], profile: str | None) -> None:
+    """Start a scheduler on everything that is there, and wait until all is bound."""
+    async with session(server) as opened:
+        groups = [body for body in bodies if body["kind"] == "PodGroup"]
+        pods = [body for body in bodies if body["kind"] == "Pod"]
+        await create(opened, GROUPS, groups)
+        await create(opened, PODS, pods)
+        seen = Watch()
+        tasks = [asyncio.create_task(seen.run(opened))]
+        await seen.begun.wait()
+        tasks.append(asyncio.create_task(annotate(opened)))
+        served = server.cpu()
+        began = time.time()
+        arguments = ["scheduler", "--kubeconfig", str(server.kubeconfig), "--no-leader-elect", "--port", "0", "-v", "0"]
+        scheduler = Process(*arguments, log=directory / "scheduler.log", profile=profile)
+        ends = time.monotonic() + 60 + len(pods) / 20
+        while len(seen.bound) < len(pods):
+            if time.monotonic() > ends or scheduler.process.poll() is not None:
+                scheduler.stop()
+                raise SystemExit(f"{what}: {len(seen.bound)} of {len(pods)} bound; {scheduler.log.read_text()[-2000:]}")
+            await asyncio.sleep(0.02)
+        first, last = min(seen.bound.values()), max(seen.bound.values())
+        memory, most, cpu = scheduler.resident(), scheduler.resident("VmHWM"), scheduler.cpu()
+        served = server.cpu() - served
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        scheduler.stop()
+        lags = sorted(seen.lags) or [0.0]
+        print(
+            f"{what}: {len(pods) / (last - first):.0f} binds/s, {last - began:.1f} s since the start of the scheduler "
+            f"({first - began:.1f} s to the first), CPU scheduler {cpu:.1f} s server {served:.1f} s, "
+            f"memory {memory:.0f} MB (most {most:.0f}), watch lag p50 {lags[len(lags) // 2]:.0f} ms "
+            f"p99 {lags[int(len(lags) * 0.99)]:.0f} ms",
+            flush=True,
+        )
+
+
+async def main() -> None:
+    """Measure as the command line says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=5000, help="single pods")
+    parser.add_argument("--gangs", type=int, default=50, help="gangs")
+    parser.add_argument("--size", type=int, default=100, help="pods of a gang")
+    parser.add_argument("--kubelets", action="store_true", help="with simulated kubelets: bound pods also start")
+    parser.add_argument("--profile", metavar="FILE", help="profile the scheduler of single pods with cProfile")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        server = Server(directory, kubelets=options.kubelets, nodes=options.nodes)
+        try:
+            async with session(server) as opened:
+                if not options.kubelets:
+                    await create(opened, "/api/v1/nodes", [node(f"node-{i}") for i in range(options.nodes)])
+                marked = pod("marked-0")
+                marked["spec"]["schedulerName"] = "nobody"
+                await create(opened, PODS, [marked])
+            if options.pods:
+                bodies = [pod(f"p-{i}") for i in range(options.pods)]
+                await measure(server, directory, f"{options.pods} pods", bodies, options.profile)
+            if options.gangs:
+                bodies = []
+                for gang in range(options.gangs):
+                    policy = {"gang": {"minCount": options.size}}
+                    kind = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
+                    bodies.append({**kind, "metadata": {"name": f"g{gang}"}, "spec": {"schedulingPolicy": policy}})
+                    bodies += [pod(f"g{gang}-{i}", f"g{gang}") for i in range(options.size)]
+                await measure(server, directory, f"{options.gangs} gangs of {options.size}", bodies, None)
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
