@@ -86,7 +86,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`."""
-        found = state.data[self.name]
+        found = self._claims(state)
         if isinstance(found, str):
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
         rejected = self._matching(state).rejected(len(state.cluster.nodes))
@@ -94,13 +94,20 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
         """See `FilterPlugin.reasons`; a node may have several."""
-        found = state.data[self.name]
+        found = self._claims(state)
         if isinstance(found, str):
             return [(found, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
         return [(text, mask[rows]) for text, mask in self._matching(state).reasons.items()]
 
+    def _claims(self, state: CycleState) -> _Claims | str:
+        if self.name not in state.data:
+            self.pre_filter(state)
+        found = state.data.get(self.name, "")
+        assert isinstance(found, _Claims | str)
+        return found
+
     def _matching(self, state: CycleState) -> Matching:
-        found = state.data[self.name]
+        found = self._claims(state)
         assert isinstance(found, _Claims)
         if found.matching is None:
             found.matching = match(state.cluster, self._reach, found.bound, found.waiting)

@@ -72,16 +72,22 @@ class VolumeZone(FilterPlugin):
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`."""
-        found = state.data[self.name]
+        found = self._found(state)
         if isinstance(found, str):
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
-        assert isinstance(found, tuple)
         return _mismatch(state.cluster.nodes, found)[rows].astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
         """See `FilterPlugin.reasons`."""
-        found = state.data[self.name]
+        found = self._found(state)
         return [(found if isinstance(found, str) else ZONE_CONFLICT, self.filter(state, rows) != 0)]
+
+    def _found(self, state: CycleState) -> "tuple[_Wanted, ...] | str":
+        if self.name not in state.data:
+            self.pre_filter(state)
+        found = state.data.get(self.name, ())
+        assert isinstance(found, tuple | str)
+        return found
 
     def events(self) -> Hints:
         """Nodes come or change labels, classes that wait for pods come, the claims and volumes with labels change."""

@@ -17,11 +17,14 @@ from reprieve.plugins.image_locality import ImageLocality
 from reprieve.plugins.node_name import NodeName
 from reprieve.plugins.node_ports import NodePorts
 from reprieve.plugins.node_unschedulable import NodeUnschedulable
+from reprieve.plugins.node_volume_limits import NodeVolumeLimits
 from reprieve.plugins.pod_group_pods_count import PodGroupPodsCount
 from reprieve.plugins.priority_sort import PrioritySort
 from reprieve.plugins.scheduling_gates import SchedulingGates
 from reprieve.plugins.taint_toleration import TaintToleration
 from reprieve.plugins.topology_placement import TopologyPlacement
+from reprieve.plugins.volume_restrictions import VolumeRestrictions
+from reprieve.plugins.volume_zone import VolumeZone
 from reprieve.scheduling.configuring import Args, Factory, Registry, profile_of
 from reprieve.scheduling.loading import NO_THIRD_PARTY, ThirdParty
 from reprieve.scheduling.plugin_args import (
@@ -32,6 +35,7 @@ from reprieve.scheduling.plugin_args import (
     node_resources_balanced,
     node_resources_fit,
     pod_topology_spread,
+    volume_binding,
 )
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -55,6 +59,10 @@ REGISTRY: dict[str, Factory] = {
     "NodeAffinity": node_affinity,
     "NodePorts": _plain(NodePorts),
     "NodeResourcesFit": node_resources_fit,
+    "VolumeRestrictions": _plain(VolumeRestrictions),
+    "NodeVolumeLimits": _plain(NodeVolumeLimits),
+    "VolumeBinding": volume_binding,
+    "VolumeZone": _plain(VolumeZone),
     "PodTopologySpread": pod_topology_spread,
     "InterPodAffinity": inter_pod_affinity,
     "GangScheduling": _plain(GangScheduling),
@@ -71,10 +79,6 @@ REGISTRY: dict[str, Factory] = {
 LATER = frozenset(
     {
         "NodeDeclaredFeatures",
-        "NodeVolumeLimits",
-        "VolumeBinding",
-        "VolumeRestrictions",
-        "VolumeZone",
     }
 )
 """Upstream's plugins that are not here yet: they may be disabled or given args, and pods that need them are refused."""

@@ -10,6 +10,8 @@ Rules of this world, where the API leaves room:
   not the scheduler's to predict; made a victim (again), it goes after its grace period like the others.
 - A PodGroup that is deleted stays while pods that have not ended reference it (the protection finalizer, api.md).
 - A deleted node takes its pods along after 40 s, as the pod garbage collector does.
+- Device claims are made, written and given back as `reprieve.simulation.claims` says.
+- Volumes are bound, made and reclaimed as `reprieve.simulation.storage` says.
 - A PodDisruptionBudget without a status gets the one the disruption controller would write.
 """
 
@@ -24,9 +26,11 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.selecting import SELECTING_KINDS
 from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.preemption.outcome import Preemption
-from reprieve.scheduling.decision import Decision, GroupCondition, Rejection, Result
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.budgets import with_status
+from reprieve.simulation.claims import Claims
+from reprieve.simulation.storage import Storage
 
 _ORPHANED = 40.0
 _VOLUMES = tuple(kind.KIND for kind in VOLUME_KINDS)
@@ -68,6 +72,8 @@ class VirtualCluster:
         self._budgets: dict[str, objects.PodDisruptionBudget] = {}
         self._budgets_stale = False
         self._doomed_groups: set[str] = set()
+        self._claims = Claims(engine)
+        self._storage = Storage(engine)
 
     # -- objects come and go -----------------------------------------------------------------------
 
@@ -92,11 +98,23 @@ class VirtualCluster:
         elif isinstance(item, SELECTING_KINDS):
             engine.set_selecting(item, now)
         elif isinstance(item, VOLUME_KINDS):
+            self._storage.set(item, now)
+        elif isinstance(item, objects.ResourceClaim):
+            self._claims.set_claim(item, now)
+        elif isinstance(item, objects.ResourceClaimTemplate):
+            self._claims.set_template(item, now)
+        elif isinstance(item, objects.ResourceSlice | objects.DeviceClass):
             engine.set_resource(item, now)
         elif isinstance(item, objects.Pod):
             if (item.metadata.uid or _key(item)) in self.records:
                 uid = f"{item.metadata.uid or _key(item)}#{len(self.records)}"
                 item = replace(item, metadata=replace(item.metadata, uid=uid))
+            if item.spec.resource_claims and item.status.phase in ("Succeeded", "Failed"):
+                self._claims.ended(item, now)
+            elif item.spec.resource_claims:
+                item = self._claims.prepared(item, now)
+            if item.spec.volumes and item.status.phase not in ("Succeeded", "Failed"):
+                self._storage.prepare(item, now)
             record = engine.set_pod(item, now, created=created)
             if record is not None:
                 self.records[record.uid] = record
@@ -139,6 +157,10 @@ class VirtualCluster:
         elif kind in _SELECTING:
             return self.engine.remove_selecting(kind, namespace, name, self.now)
         elif kind in _VOLUMES:
+            return self._storage.remove(kind, namespace, name, self.now)
+        elif kind in ("ResourceClaim", "ResourceClaimTemplate"):
+            return self._claims.remove(kind, namespace, name, self.now)
+        elif kind in ("ResourceSlice", "DeviceClass"):
             return self.engine.remove_resource(kind, namespace, name, self.now)
         else:
             return False
@@ -193,7 +215,15 @@ class VirtualCluster:
 
     def _act(self, decision: Decision) -> None:
         engine = self.engine
+        failed = decision.result is Result.ERROR
         for binding in decision.bindings:
+            self._claims.carry_out(binding.before, self.now)
+            status = self._storage.carry_out(binding.before, self.now)
+            if not status.ok:
+                self.rejections[binding.pod.uid] = Rejection(binding.pod, SCHEDULER_ERROR, status.reason)
+                failed = True
+                engine.bind_failed(binding.pod.uid, self.now)
+                continue
             engine.bound(binding.pod.uid)
             binding.pod.start = self.now
             self.rejections.pop(binding.pod.uid, None)
@@ -201,7 +231,8 @@ class VirtualCluster:
         for rejection in decision.rejections:
             self.rejections[rejection.pod.uid] = rejection
         self._note_condition(decision.condition)
-        self._errors[decision.key] = self._errors.get(decision.key, 0) + 1 if decision.result is Result.ERROR else 0
+        self._claims.carry_out(engine.take_errands(), self.now)
+        self._errors[decision.key] = self._errors.get(decision.key, 0) + 1 if failed else 0
         if decision.preemption is not None and decision.preemption.victims:
             made = Preempted(self.now, decision, decision.preemption)
             self.preemptions.append(made)
@@ -244,7 +275,12 @@ class VirtualCluster:
     def _gone(self, uid: str) -> None:
         self._leaving.discard(uid)
         self.rejections.pop(uid, None)
+        pod = self.engine.cluster.pods.get(uid)
         self.engine.pod_gone(uid, self.now)
+        if pod is not None and pod.claims:
+            self._claims.gone(pod, self.now)
+        if pod is not None and pod.volumes is not None:
+            self._storage.gone(pod, self.now)
         self._budgets_stale = bool(self._budgets)
         if self._doomed_groups:
             self._finish_groups()
