@@ -22,7 +22,7 @@ from tests.chaos.processes import Process, control_plane, scheduler, until
 from tests.chaos.proxy import Faults, FaultyProxy
 from tests.chaos.world import World
 
-SECONDS = 300.0 if os.environ.get("REPRIEVE_CHAOS") == "full" else 45.0
+SECONDS = 300.0 if os.environ.get("REPRIEVE_CHAOS") == "full" else 60.0
 SEED = int(os.environ.get("REPRIEVE_CHAOS_SEED", "20"))
 NODES = 8
 SETTLE_SECONDS = 90.0
