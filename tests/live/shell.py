@@ -128,7 +128,7 @@ async def running(
                 await task
 
 
-async def until(condition: Callable[[], Awaitable[object] | object], what: str, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], Awaitable[object] | object], what: str, seconds: float = 30.0) -> None:
     """Return when the condition holds; fail when it does not come true in time."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + seconds

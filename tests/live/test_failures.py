@@ -6,14 +6,17 @@ preemption.md 7 (asynchronous acting), 9 (what is never allowed); KEP-4832.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 import pytest
 
+from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.transport import Answer, ApiClient
 
-from .faults import Call, Send, cluster
+from .faults import Call, Send, cluster, create, pod
 from .shell import Running, leave, leaving, placed, pods, running, until
-from .worlds import WORLDS, World
+from .worlds import GANG, SINGLE, UNIT, WORLDS, World
 
 
 class Kubelet:
@@ -31,9 +34,9 @@ class Kubelet:
         await leave(self._client, *names)
 
     async def settled(self) -> bool:
-        """Keep at it until the preemptors have their nodes."""
+        """Keep at it until the preemptors have their nodes, and who had to go has gone."""
         await self.work()
-        return await placed(self._client, *self._world.preemptors)
+        return self.gone >= self._world.victims and await placed(self._client, *self._world.preemptors)
 
 
 async def outcome(client: ApiClient, kubelet: Kubelet, world: World) -> None:
@@ -50,10 +53,15 @@ async def outcome(client: ApiClient, kubelet: Kubelet, world: World) -> None:
             assert "DisruptionTarget" not in {c["type"] for c in item["status"].get("conditions", ())}, name
 
 
-def about_victims(call: Call) -> bool:
-    """Calls of a preemption, but for the nomination: about a victim or its group."""
-    name = call.path.removesuffix("/status").rpartition("/")[2]
-    return call.method in ("PATCH", "DELETE") and name.startswith(("low", "crew", "middle"))
+async def together(runs: Iterable[Awaitable[None]], width: int = 4) -> None:
+    """Some at a time, each in a cluster of its own: they wait more than they work."""
+    slots = asyncio.Semaphore(width)
+
+    async def one(run: Awaitable[None]) -> None:
+        async with slots:
+            await run
+
+    await asyncio.gather(*(one(run) for run in runs))
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
@@ -134,8 +142,7 @@ def test_killed_between_any_two_calls(world: World, restart: str) -> None:
     async def run() -> None:
         total = await calls_of(world)
         assert total >= len(world.victims) * 2
-        for count in range(total + 1):
-            await killed_after(count)
+        await together(killed_after(count) for count in range(total + 1))
 
     asyncio.run(run())
 
@@ -150,3 +157,183 @@ async def nominated_where_they_leave(client: ApiClient, world: World) -> bool:
     found = await pods(client)
     targets = {found[name]["status"].get("nominatedNodeName") for name in world.preemptors}
     return any(found[name]["spec"]["nodeName"] in targets for name in await leaving(client))
+
+
+def status_of(name: str) -> str:
+    return f"PATCH default/pods/{name}/status"
+
+
+def deletion_of(name: str) -> str:
+    return f"DELETE default/pods/{name}"
+
+
+CALLS = {
+    SINGLE.name: [status_of("hi"), *(make(f"low{n}") for n in (1, 2, 3) for make in (status_of, deletion_of))],
+    GANG.name: [
+        status_of("g1"),
+        status_of("g2"),
+        *(make(f"low{n}") for n in (1, 4) for make in (status_of, deletion_of)),
+    ],
+    UNIT.name: [
+        status_of("hi"),
+        "PATCH default/podgroups/crew/status",
+        *(make(f"crew{n}") for n in (1, 3) for make in (status_of, deletion_of)),
+    ],
+}
+"""The calls of a preemption that are tried out: all for single pods, the first and last victims' for the others."""
+
+
+class Faulty:
+    """A network in which one call goes wrong, for good or once; `healed` ends that."""
+
+    def __init__(self, target: str, mode: str) -> None:
+        self._target = target
+        self._mode = mode
+        self.healed = False
+        self.met = 0
+
+    async def __call__(self, call: Call, send: Send) -> Answer:
+        if self.healed or str(call) != self._target:
+            return await send()
+        self.met += 1
+        if self._mode.endswith("once"):
+            self.healed = True
+        if self._mode.startswith("500"):
+            raise ApiError(500, "InternalError", "etcd is away")
+        if self._mode.startswith("no answer"):
+            await send()
+        raise UnreachableError("cut", sent=True)
+
+
+LASTING = ["500 for good", "cut for good", "no answer for good"]
+
+
+@pytest.mark.parametrize(
+    ("world", "mode"),
+    [
+        *((SINGLE, mode) for mode in LASTING),
+        (GANG, LASTING[0]),
+        (GANG, LASTING[2]),
+        (UNIT, LASTING[0]),
+        (UNIT, LASTING[2]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_a_call_that_fails_for_good(world: World, mode: str) -> None:
+    """7.5: the nomination is reverted, the preemptor tried again at once, the remaining victims are left alone."""
+
+    async def fail(target: str) -> None:
+        network = Faulty(target, mode)
+        async with cluster() as (server, client):
+            await world.build(client)
+            async with running(server, script=network) as scheduler:
+                await world.begin(client)
+                await until(lambda: len(scheduler.observer.started) > 1, f"tried again after {target} failed")
+                preemption, error = scheduler.observer.ended[0]
+                assert error is not None
+                assert network.met >= 5
+                last = preemption.victims[-1].unit.pods[-1].name
+                if mode != "no answer for good" and target not in (status_of(last), deletion_of(last)):
+                    assert deletion_of(last) not in scheduler.sent
+                if target == status_of(world.preemptors[0]):
+                    assert not any(call.startswith("DELETE") for call in scheduler.sent)
+                network.healed = True
+                await outcome(client, Kubelet(client, world), world)
+                await until(lambda: not scheduler.observer.under_way, "all preemptions end")
+                labels = scheduler.observer.metrics.registry
+                assert labels.get_sample_value(
+                    "scheduler_preemption_goroutines_execution_total", {"result": "error"}
+                ), "the failure is counted"
+
+    asyncio.run(together_in_order(fail, CALLS[world.name]))
+
+
+async def together_in_order(run: Callable[[str], Awaitable[None]], targets: Iterable[str]) -> None:
+    await together(run(target) for target in targets)
+
+
+@pytest.mark.parametrize(
+    ("world", "mode"),
+    [(SINGLE, "500 once"), (SINGLE, "cut once"), *((world, "no answer once") for world in WORLDS)],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_a_call_that_fails_once(world: World, mode: str) -> None:
+    """Repeated; a call that was carried out although the answer was lost does no harm the second time."""
+
+    async def fail(target: str) -> None:
+        network = Faulty(target, mode)
+        async with cluster() as (server, client):
+            await world.build(client)
+            async with running(server, script=network) as scheduler:
+                await world.begin(client)
+                await outcome(client, Kubelet(client, world), world)
+                assert network.met == 1
+                assert [error for _, error in scheduler.observer.ended] == [None]
+                assert scheduler.sent.count(target) >= 2
+
+    asyncio.run(together_in_order(fail, CALLS[world.name]))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["404", "409"])
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+def test_a_victim_that_is_gone_counts_as_done(world: World, again: bool) -> None:
+    """7.2: not found counts as done, and so does another pod of the name, which is left alone."""
+
+    async def vanish(target: str) -> None:
+        name = target.split("/")[2]
+        vanished = False
+
+        async def script(call: Call, send: Send) -> Answer:
+            nonlocal vanished
+            if str(call) == target and not vanished:
+                vanished = True
+                await leave(client, name)
+                if again:
+                    await create(client, pod(name, nodeSelector={"no": "where"}))
+            return await send()
+
+        async with cluster() as (server, client):
+            await world.build(client)
+            async with running(server, script=script) as scheduler:
+                await world.begin(client)
+                rest = replace(world, victims=world.victims - {name})
+                kubelet = Kubelet(client, rest)
+                await until(kubelet.settled, f"{world.preemptors} run")
+                assert vanished
+                assert kubelet.gone == rest.victims
+                assert [error for _, error in scheduler.observer.ended] == [None]
+                found = await pods(client)
+                assert (name in found) is again
+                if again:
+                    assert "deletionTimestamp" not in found[name]["metadata"]
+                    assert {c["type"] for c in found[name]["status"].get("conditions", ())} <= {"PodScheduled"}
+
+    asyncio.run(
+        together_in_order(
+            vanish, [call for call in CALLS[world.name] if "/low" in call or ("/crew" in call and "groups" not in call)]
+        )
+    )
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+def test_nobody_leaves_for_a_preemptor_that_is_gone(world: World) -> None:
+    """9: no victim without a preemptor: it goes just before its nomination is written."""
+
+    async def run() -> None:
+        async def script(call: Call, send: Send) -> Answer:
+            if str(call) == status_of(world.preemptors[0]):
+                await leave(client, *world.preemptors)
+            return await send()
+
+        async with cluster() as (server, client):
+            await world.build(client)
+            async with running(server, script=script) as scheduler:
+                await world.begin(client)
+                await until(lambda: scheduler.observer.ended, "the preemption ends")
+                assert [bool(error) for _, error in scheduler.observer.ended] == [True]
+                await until(lambda: not len(scheduler.engine.queue), "nobody waits")
+                assert not [
+                    call for call in scheduler.sent if call.startswith("DELETE") or "/low" in call or "/crew" in call
+                ]
+
+    asyncio.run(run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from reprieve.client.transport import ApiClient
 
@@ -38,7 +39,7 @@ class World:
         await create(client, *self.comes)
 
 
-def high(name: str, cpu: str = "4", **spec: object) -> Json:
+def high(name: str, cpu: str, **spec: Any) -> Json:
     return pod(name, cpu=cpu, priorityClassName="high", **spec)
 
 
