@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from reprieve.controlplane.controllers.accounts import RootCertificates, ServiceAccounts
+from reprieve.controlplane.controllers.claims import ResourceClaims
 from reprieve.controlplane.controllers.daemonsets import DaemonSets
 from reprieve.controlplane.controllers.deployments import Deployments
 from reprieve.controlplane.controllers.disruption import Disruption
@@ -44,6 +45,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         GarbageCollector,
         PodCollector,
         PodGroups,
+        ResourceClaims,
         Disruption,
         NodeLifecycle,
         TaintEviction,

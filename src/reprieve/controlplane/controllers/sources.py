@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from reprieve.controlplane.controllers.views import (
+    ClaimSeen,
     Key,
     LeaseSeen,
     Meta,
@@ -49,6 +50,7 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "pods": (PodSeen, read_pod),
     "nodes": (NodeSeen, _reader(NodeSeen)),
     "coordination.k8s.io/leases": (LeaseSeen, _reader(LeaseSeen)),
+    "resource.k8s.io/resourceclaims": (ClaimSeen, _reader(ClaimSeen)),
     "policy/poddisruptionbudgets": _SELECTING,
     "apps/replicasets": _SELECTING,
     "apps/deployments": _SELECTING,

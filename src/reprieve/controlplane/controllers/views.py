@@ -80,8 +80,13 @@ class _Group(msgspec.Struct, rename="camel", gc=False):
     pod_group_name: str | None = None
 
 
+class _Named(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+
+
 class _PodSpec(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
+    resource_claims: tuple[_Named, ...] | None = None
     scheduling_group: _Group | None = None
 
 
@@ -110,6 +115,8 @@ class PodSeen(msgspec.Struct, gc=False):
     ready: bool
     ready_since: str | None
     disrupted: bool
+    has_claims: bool = False
+    """It names device claims."""
 
     @property
     def key(self) -> Key:
@@ -151,8 +158,41 @@ def read_pod(raw: bytes) -> PodSeen:
     group = pod.spec.scheduling_group
     named = group.pod_group_name or "" if group is not None else ""
     return PodSeen(
-        pod.metadata, intern(pod.spec.node_name), intern(named), intern(status.phase), ready, since, disrupted
+        pod.metadata,
+        intern(pod.spec.node_name),
+        intern(named),
+        intern(status.phase),
+        ready,
+        since,
+        disrupted,
+        bool(pod.spec.resource_claims),
     )
+
+
+class _Consumer(msgspec.Struct, rename="camel", gc=False):
+    uid: str = ""
+
+
+class _ClaimStatus(msgspec.Struct, rename="camel", gc=False):
+    reserved_for: tuple[_Consumer, ...] | None = None
+
+
+class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
+    """A device claim: whose it is and who uses it."""
+
+    metadata: Meta
+    status: _ClaimStatus | None = None
+
+    @property
+    def consumers(self) -> list[str]:
+        """UIDs of those it is reserved for."""
+        return [one.uid for one in (self.status.reserved_for if self.status is not None else None) or ()]
+
+    @property
+    def owning_pod(self) -> Owner | None:
+        """The pod it was made for."""
+        owner = self.metadata.controller
+        return owner if owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod") else None
 
 
 class Taint(msgspec.Struct, rename="camel", gc=False):

@@ -1,0 +1,198 @@
+"""Device claims (upstream: pkg/controller/resourceclaim): templates, reservations, devices given back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.controlplane.admission.plane import pod
+from tests.controlplane.controllers.world import Json, World
+
+GROUP = "resource.k8s.io/v1"
+CLAIM = "ResourceClaim"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+DEVICES: Json = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}
+NAMES = ("resourceclaim", "garbage-collector")
+
+
+def template(name: str = "one-gpu") -> Json:
+    inner = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "x"}}, "spec": {"devices": DEVICES}}
+    return {"apiVersion": GROUP, "kind": "ResourceClaimTemplate", "metadata": {"name": name}, "spec": inner}
+
+
+def claim(name: str, **metadata: Any) -> Json:
+    return {"apiVersion": GROUP, "kind": CLAIM, "metadata": {"name": name, **metadata}, "spec": {"devices": DEVICES}}
+
+
+def user(name: str, **source: str) -> Json:
+    """A pod with one claim, by `resourceClaimName` or `resourceClaimTemplateName`."""
+    one = pod(name)
+    one["spec"]["resourceClaims"] = [{"name": "gpu", **source}]
+    return one
+
+
+def from_template(name: str) -> Json:
+    return user(name, resourceClaimTemplateName="one-gpu")
+
+
+def allocate(world: World, name: str, *pods: str) -> None:
+    """What a scheduler writes for pods that are to use a claim."""
+    world.patch(GROUP, CLAIM, name, {"metadata": {"finalizers": [FINALIZER]}})
+    consumers = [
+        {"resource": "pods", "name": one, "uid": world.get("v1", "Pod", one)["metadata"]["uid"]} for one in pods
+    ]
+    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": consumers}
+    world.set_status(GROUP, CLAIM, name, status)
+    world.settle()
+
+
+def generated(world: World) -> list[str]:
+    return [one["metadata"]["name"] for one in world.all(GROUP, CLAIM, "default")]
+
+
+def status_of(world: World, name: str) -> Json:
+    found: Json = world.get(GROUP, CLAIM, name).get("status", {})
+    return found
+
+
+def test_a_claim_is_made_from_the_template_and_named_in_the_pods_status() -> None:
+    world = World(NAMES)
+    world.create(template())
+    made = world.create(from_template("p"))
+    world.settle()
+    (name,) = generated(world)
+    found = world.get(GROUP, CLAIM, name)
+    assert name.startswith("p-gpu-")
+    assert found["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpu.example.com"
+    assert found["metadata"]["labels"] == {"team": "a"}
+    assert found["metadata"]["annotations"] == {"note": "x", "resource.kubernetes.io/pod-claim-name": "gpu"}
+    (owner,) = found["metadata"]["ownerReferences"]
+    assert owner == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "p",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    statuses = world.get("v1", "Pod", "p")["status"]["resourceClaimStatuses"]
+    assert statuses == [{"name": "gpu", "resourceClaimName": name}]
+
+
+def test_a_pod_waits_for_its_template() -> None:
+    world = World(NAMES)
+    world.create(from_template("p"))
+    world.settle()
+    assert generated(world) == []
+    (event,) = [one for one in world.all("v1", "Event", "default") if one["involvedObject"]["name"] == "p"]
+    assert event["reason"] == "FailedResourceClaimCreation"
+    assert event["message"] == 'PodResourceClaim gpu: resource claim template "one-gpu" not found'
+    world.create(template())
+    world.settle()
+    assert len(generated(world)) == 1
+
+
+def test_a_claim_made_before_a_crash_is_found_again() -> None:
+    world = World(NAMES)
+    world.create(template())
+    world.create(from_template("p"))
+    world.settle()
+    names = generated(world)
+    world.set_status("v1", "Pod", "p", {"resourceClaimStatuses": None})
+    world.restarted(NAMES)
+    assert generated(world) == names
+    statuses = world.get("v1", "Pod", "p")["status"]["resourceClaimStatuses"]
+    assert statuses == [{"name": "gpu", "resourceClaimName": names[0]}]
+
+
+def test_a_claim_by_name_is_left_to_its_maker() -> None:
+    world = World(NAMES)
+    world.create(user("p", resourceClaimName="mine"))
+    world.settle()
+    assert generated(world) == []
+    assert "resourceClaimStatuses" not in world.get("v1", "Pod", "p")["status"]
+
+
+def test_the_last_consumer_that_ends_gives_the_devices_back() -> None:
+    world = World(NAMES)
+    world.create(claim("shared"))
+    for name in ("a", "b"):
+        world.create(user(name, resourceClaimName="shared"))
+        world.bind(name, "n1")
+    allocate(world, "shared", "a", "b")
+    world.set_phase("a", "Succeeded")
+    world.settle()
+    assert [one["name"] for one in status_of(world, "shared")["reservedFor"]] == ["b"]
+    assert "allocation" in status_of(world, "shared")
+    world.set_phase("b", "Failed")
+    world.settle()
+    assert not status_of(world, "shared").get("allocation")
+    assert not status_of(world, "shared").get("reservedFor")
+    assert not world.get(GROUP, CLAIM, "shared")["metadata"].get("finalizers")
+
+
+def test_a_consumer_that_is_gone_or_replaced_is_taken_off() -> None:
+    world = World(NAMES)
+    world.create(claim("shared"))
+    world.create(user("a", resourceClaimName="shared"))
+    allocate(world, "shared", "a")
+    world.delete("v1", "Pod", "a")
+    world.create(user("a", resourceClaimName="shared"))
+    world.settle()
+    assert not status_of(world, "shared").get("reservedFor")
+    assert not status_of(world, "shared").get("allocation")
+
+
+def test_a_consumer_that_is_no_pod_is_left_alone() -> None:
+    world = World(NAMES)
+    world.create(claim("shared"))
+    world.create(user("a", resourceClaimName="shared"))
+    allocate(world, "shared", "a")
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "group-uid"}
+    world.set_status(GROUP, CLAIM, "shared", {"reservedFor": [group]})
+    world.delete("v1", "Pod", "a")
+    world.settle()
+    assert status_of(world, "shared")["reservedFor"] == [group]
+    assert "allocation" in status_of(world, "shared")
+
+
+def test_a_claim_of_a_pod_that_ended_is_deleted_and_one_of_a_pod_that_is_gone_collected() -> None:
+    world = World(NAMES)
+    world.create(template())
+    for name in ("a", "b"):
+        world.create(from_template(name))
+        world.bind(name, "n1")
+    world.settle()
+    for name in generated(world):
+        allocate(world, name, name[0])
+    world.set_phase("a", "Succeeded")
+    world.settle()
+    assert [name[0] for name in generated(world)] == ["b"]
+    world.delete("v1", "Pod", "b", grace=0)
+    world.settle()
+    assert generated(world) == []
+
+
+def test_a_claim_that_is_deleted_goes_when_nobody_uses_it() -> None:
+    world = World(NAMES)
+    world.create(claim("shared"))
+    world.create(user("a", resourceClaimName="shared"))
+    world.bind("a", "n1")
+    allocate(world, "shared", "a")
+    world.delete(GROUP, CLAIM, "shared")
+    world.settle()
+    assert generated(world) == ["shared"], "in use"
+    world.set_phase("a", "Succeeded")
+    world.settle()
+    assert generated(world) == []
+
+
+def test_a_pod_bound_by_hand_reserves_its_allocated_claim() -> None:
+    world = World(NAMES)
+    world.create(claim("shared"))
+    world.create(user("a", resourceClaimName="shared"))
+    allocate(world, "shared", "a")
+    world.create(user("b", resourceClaimName="shared"))
+    world.bind("b", "n1")
+    world.settle()
+    assert [one["name"] for one in status_of(world, "shared")["reservedFor"]] == ["a", "b"]
