@@ -1,0 +1,144 @@
+"""`reprieve up` as a user starts it: ready when it says so, what dies is started again, it ends cleanly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprieve.cli.apiserver import default_data_dir
+from tests.e2e.cluster import COMMAND, DEADLINE, PODS, Up, ended, environment, eventually, pod, up
+
+DEFAULT = PODS.format(namespace="default")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    directory = tmp_path_factory.mktemp("up")
+    with up(directory, "--nodes=2", data_dir=str(directory / "data")) as running:
+        yield running
+
+
+def test_pods_are_scheduled_and_run(cluster: Up) -> None:
+    assert cluster.kubeconfig.stat().st_mode & 0o777 == 0o600
+    cluster.api.create(DEFAULT, pod("first"))
+    eventually(lambda: cluster.api.runs("first"))
+    [event] = cluster.api.events("Scheduled")
+    assert event["note"] == "Successfully assigned default/first to node-1"
+    assert event["reportingController"] == "default-scheduler"
+    assert cluster.metric("scheduler_schedule_attempts_total", result="scheduled") == 1
+
+
+def test_a_scheduler_that_is_killed_is_started_again(cluster: Up) -> None:
+    [first] = cluster.children()
+    os.kill(first, signal.SIGKILL)
+    cluster.api.create(DEFAULT, pod("after"))
+    eventually(lambda: cluster.api.runs("after"))
+    [second] = cluster.children()
+    assert second != first
+    assert "the scheduler was ended by SIGKILL, starting it again in 0.2 s" in cluster.log.read_text()
+
+
+def test_a_data_directory_in_use_is_named(cluster: Up) -> None:
+    data = cluster.kubeconfig.parent
+    assert (data / "decisions.db").exists()
+    done = refused("--data-dir", str(data), "--port", "0")
+    assert "state.db" in done
+
+
+def test_a_killed_parent_takes_the_scheduler_along_and_everything_is_there_again(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    with up(tmp_path, "--nodes=1", data_dir=data) as cluster:
+        cluster.api.create(DEFAULT, pod("kept"))
+        eventually(lambda: cluster.api.runs("kept"))
+        [scheduler] = cluster.children()
+        cluster.process.kill()
+        cluster.process.wait(DEADLINE)
+        eventually(lambda: ended(scheduler), "the scheduler gone")
+    with up(tmp_path, data_dir=data) as cluster:
+        assert cluster.api.runs("kept")
+        cluster.api.create(DEFAULT, pod("more"))
+        eventually(lambda: cluster.api.runs("more"))
+        [scheduler] = cluster.children()
+        began = time.monotonic()
+        cluster.process.send_signal(signal.SIGINT)
+        assert cluster.process.wait(DEADLINE) == 0
+        assert time.monotonic() - began < 15
+        assert ended(scheduler)
+
+
+def refused(*arguments: str, code: int = 2) -> str:
+    """What a start that must fail says on stderr, in one line."""
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_ports_in_use_are_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        told = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert told in refused("--data-dir", ":memory:", "--port", port)
+        assert told in refused("--data-dir", ":memory:", "--port", "0", "--metrics-port", port)
+
+
+def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text("{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: 7}")
+    data = tmp_path / "data"
+    for arguments, told in (
+        (["--config", str(config)], "scheduler.yaml: profiles"),
+        (["--feature-gates", "Nonsense=true"], "unknown feature gate 'Nonsense'"),
+        (["-f", "missing.yaml"], "missing.yaml: No such file or directory"),
+    ):
+        assert told in refused("--data-dir", str(data), "--port", "0", *arguments)
+        assert not data.exists()
+    assert "unknown controller nonsense" in refused("--data-dir", str(data), "--port", "0", "--controllers", "nonsense")
+
+
+def test_profiles_of_a_configuration_are_scheduled_for(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text(
+        "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
+        "profiles: [{schedulerName: default-scheduler}, {schedulerName: second}]}"
+    )
+    with up(tmp_path, "--nodes=1", f"--config={config}") as cluster:
+        for name in ("default-scheduler", "second", "nobody"):
+            manifest = pod(name)
+            manifest["spec"]["schedulerName"] = name
+            cluster.api.create(DEFAULT, manifest)
+        eventually(lambda: cluster.api.runs("default-scheduler", "second"))
+        unwanted = cluster.api.pod("nobody")
+        assert unwanted is not None
+        assert "nodeName" not in unwanted["spec"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"XDG_DATA_HOME": "/data"}, "/data/reprieve/up"),
+        ({"XDG_DATA_HOME": ""}, "{home}/.local/share/reprieve/up"),
+        ({"XDG_DATA_HOME": "relative"}, "{home}/.local/share/reprieve/up"),
+        ({}, "{home}/.local/share/reprieve/up"),
+    ],
+)
+def test_state_goes_where_the_freedesktop_rules_say(
+    variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """XDG Base Directory Specification: unset, empty and relative values of XDG_DATA_HOME mean the default."""
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert str(default_data_dir("up")) == expected.format(home=tmp_path)

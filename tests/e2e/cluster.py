@@ -1,0 +1,281 @@
+"""`reprieve up` as a user runs it: a real process, its API over TLS, and what can be read off it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+Json = dict[str, Any]
+T = TypeVar("T")
+DEADLINE = 60.0
+COMMAND = [sys.executable, "-m", "reprieve", "up"]
+PODS = "/api/v1/namespaces/{namespace}/pods"
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/{namespace}/podgroups"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+MERGE = "application/merge-patch+json"
+
+
+def eventually(check: Callable[[], T], what: str = "", seconds: float = DEADLINE) -> T:
+    """Wait until `check` returns something true and return it; an AssertionError names what did not come."""
+    ends = time.monotonic() + seconds
+    pause = threading.Event()
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < ends, f"not within {seconds} s: {what or check}"
+        pause.wait(0.05)
+
+
+class Api:
+    """Requests with what a kubeconfig says, by standard means."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self.config: Json = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = self.config["clusters"][0]["cluster"], self.config["users"][0]["user"]
+        self._server: str = cluster["server"]
+        self._token: str = user["token"]
+        ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self._context = ssl.create_default_context(cadata=ca)
+
+    def request(self, method: str, path: str, body: Json | None = None, content: str = "application/json") -> Any:
+        """The answer; a refusal is a Status with its code."""
+        request = urllib.request.Request(
+            self._server + path,
+            data=json.dumps(body).encode() if body is not None else None,
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": content},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, context=self._context, timeout=DEADLINE) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return json.load(error)
+
+    def get(self, path: str) -> Any:
+        return self.request("GET", path)
+
+    def items(self, path: str) -> list[Json]:
+        return list(self.get(path)["items"])
+
+    def create(self, path: str, body: Json) -> Json:
+        """Create an object; it must be taken."""
+        answer = self.request("POST", path, body)
+        assert answer.get("kind") != "Status", answer
+        return dict(answer)
+
+    def delete(self, path: str) -> Json:
+        return dict(self.request("DELETE", path))
+
+    def patch(self, path: str, body: Json) -> Json:
+        """Change an object; the change must be taken."""
+        answer = self.request("PATCH", path, body, MERGE)
+        assert answer.get("kind") != "Status", answer
+        return dict(answer)
+
+    # -- what tests ask again and again ----------------------------------------------------------------
+
+    def pods(self, namespace: str = "default") -> dict[str, Json]:
+        """Pods by name."""
+        return {pod["metadata"]["name"]: pod for pod in self.items(PODS.format(namespace=namespace))}
+
+    def pod(self, name: str, namespace: str = "default") -> Json | None:
+        """A pod, or None."""
+        found = self.get(f"{PODS.format(namespace=namespace)}/{name}")
+        return None if found.get("kind") == "Status" else dict(found)
+
+    def runs(self, *names: str, namespace: str = "default") -> bool:
+        """Whether these pods run and nobody has told them to go."""
+        pods = self.pods(namespace)
+        return all(name in pods and is_running(pods[name]) for name in names)
+
+    def gone(self, *names: str, namespace: str = "default") -> bool:
+        """Whether none of these pods is there."""
+        return not set(names) & set(self.pods(namespace))
+
+    def group(self, name: str, namespace: str = "default") -> Json | None:
+        """A pod group, or None."""
+        found = self.get(f"{GROUPS.format(namespace=namespace)}/{name}")
+        return None if found.get("kind") == "Status" else dict(found)
+
+    def events(self, reason: str, namespace: str = "default") -> list[Json]:
+        """Events of a reason."""
+        found = self.items(EVENTS.format(namespace=namespace))
+        return [event for event in found if event.get("reason") == reason]
+
+
+class Up:
+    """A running `reprieve up`."""
+
+    def __init__(self, process: subprocess.Popen[str], kubeconfig: Path, log: Path) -> None:
+        self.process = process
+        self.api = Api(kubeconfig)
+        self.log = log
+        [extension] = self.api.config["contexts"][0]["context"]["extensions"]
+        assert extension["name"] == "reprieve.dev/scheduler"
+        self.scheduler_url: str = extension["extension"]["url"]
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.api.kubeconfig
+
+    def children(self) -> list[int]:
+        """Process ids of its children: the scheduler."""
+        return children(self.process.pid)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of all samples of a metric of the scheduler with these labels."""
+        with urllib.request.urlopen(f"{self.scheduler_url}/metrics", timeout=DEADLINE) as answer:
+            text = answer.read().decode()
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        total = 0.0
+        for line in text.splitlines():
+            sample, _, value = line.rpartition(" ")
+            found, _, rest = sample.partition("{")
+            if found == name and all(label in rest for label in wanted):
+                total += float(value)
+        return total
+
+
+def children(pid: int) -> list[int]:
+    """Process ids of the children of a process."""
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def ended(pid: int) -> bool:
+    """Whether a process has ended; one that only waits to be reaped has."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
+
+
+@contextmanager
+def up(directory: Path, *arguments: str, data_dir: str = ":memory:") -> Iterator[Up]:
+    """A running cluster; it must end cleanly when told to."""
+    log = directory / "up.log"
+    with log.open("a") as errors:
+        command = [*COMMAND, f"--data-dir={data_dir}", "--port=0", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().strip()
+            assert line.startswith("export KUBECONFIG="), log.read_text()
+            yield Up(process, Path(line.partition("=")[2]), log)
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(DEADLINE) == 0, log.read_text()
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def nodes_file(directory: Path, *names: str, cpu: str = "4", labels: dict[str, Json] | None = None) -> Path:
+    """A file with simulated nodes."""
+    path = directory / "nodes.yaml"
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": (labels or {}).get(name, {})},
+            "status": {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "20"}},
+        }
+        for name in names
+    ]
+    path.write_text(yaml.safe_dump_all(nodes))
+    return path
+
+
+# -- manifests -----------------------------------------------------------------------------------------
+
+
+def priority_class(name: str, value: int, **fields: Any) -> Json:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        **fields,
+    }
+
+
+def pod(
+    name: str,
+    *,
+    cpu: str = "1",
+    priority: str | None = None,
+    group: str | None = None,
+    node: str | None = None,
+    selector: Json | None = None,
+    stop: float | None = None,
+    **metadata: Any,
+) -> Json:
+    """A pod; `node` is asked for by a selector, `stop` is how many seconds it takes to end."""
+    spec: Json = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}
+    if priority is not None:
+        spec["priorityClassName"] = priority
+    if group is not None:
+        spec["schedulingGroup"] = {"podGroupName": group}
+    if node is not None or selector is not None:
+        spec["nodeSelector"] = {**(selector or {}), **({"kubernetes.io/hostname": node} if node else {})}
+    if stop is not None:
+        metadata["annotations"] = {"reprieve.dev/stop-seconds": str(stop)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def pod_group(name: str, count: int, *, priority: str | None = None, mode: str | None = None, **spec: Any) -> Json:
+    body: Json = {"schedulingPolicy": {"gang": {"minCount": count}}, **spec}
+    if priority is not None:
+        body["priorityClassName"] = priority
+    if mode is not None:
+        body["disruptionMode"] = {mode: {}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": body,
+    }
+
+
+# -- reading objects -----------------------------------------------------------------------------------
+
+
+def condition(obj: Json, kind: str) -> Json:
+    """A condition of an object; an empty one if it is not there."""
+    found = (obj.get("status") or {}).get("conditions") or ()
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def is_running(pod: Json) -> bool:
+    return pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def is_preempted(pod: Json) -> bool:
+    found = condition(pod, "DisruptionTarget")
+    return (found.get("status"), found.get("reason")) == ("True", "PreemptionByScheduler")
+
+
+def environment(home: Path) -> dict[str, str]:
+    """A user's environment with a home of its own."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "KUBE"))}
+    return {**kept, "HOME": str(home)}
