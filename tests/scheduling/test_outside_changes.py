@@ -1,0 +1,251 @@
+"""What happens outside of decisions: nominations others make or end, deletions in flight, groups that come late."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.framework.plugin import CycleState, ReservePlugin
+from reprieve.framework.status import SUCCESS, Status
+from reprieve.queueing.entity import Place
+from reprieve.scheduling.decision import Result
+from tests.building import World, gang, group, node, pod, profile_with
+
+
+class Ledger(ReservePlugin):
+    """Knows what is reserved."""
+
+    name = "Ledger"
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+
+    def reserve(self, state: CycleState, row: int) -> Status:
+        self.held.add(state.pod.name)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, row: int) -> None:
+        self.held.remove(state.pod.name)
+
+
+def nominated(item: objects.Pod, name: str) -> objects.Pod:
+    """The pod as the API would have it, nominated there."""
+    return replace(item, status=replace(item.status, nominated_node_name=name))
+
+
+def waiting() -> World:
+    """A preemptor that was nominated to n1 and waits for its victim; n2 is full of its equals."""
+    world = World(node("n1"), node("n2"), pod("low", cpu=4, node="n1"), pod("peer", cpu=4, node="n2", priority=100))
+    world.add(pod("p", cpu=4, priority=100))
+    decision = world.step()
+    assert decision.result is Result.WAITING
+    assert world.nominated == {"p": "n1"}
+    return world
+
+
+def taken(world: World) -> list[str]:
+    return [record.name for record in world.engine.take_unnominated()]
+
+
+def test_decisions_are_not_told_again() -> None:
+    """What a decision says about nominations is the decision's to tell."""
+    world = waiting()
+    assert taken(world) == []
+
+
+def test_a_node_that_goes_ends_nominations_to_it() -> None:
+    world = waiting()
+    world.engine.remove_node("n1", world.now)
+    assert world.nominated == {}
+    assert taken(world) == ["p"]
+    assert taken(world) == [], "once"
+
+
+def test_a_failed_preemption_ends_its_nominations() -> None:
+    """preemption.md 7.5: the nomination is reverted, the preemptor is activated again at once."""
+    world = waiting()
+    world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
+    assert taken(world) == ["p"]
+    assert world.place("p") is Place.ACTIVE
+
+
+def test_a_preemptor_on_its_way_out_holds_no_room() -> None:
+    world = waiting()
+    world.engine.pod_terminating(world.record("p").uid, world.now)
+    assert world.nominated == {}
+    assert taken(world) == ["p"]
+
+
+def test_a_preemptor_that_is_gone_needs_no_patch() -> None:
+    world = waiting()
+    world.gone("p")
+    assert taken(world) == []
+
+
+@pytest.mark.parametrize("how", ["removed", "too few"])
+def test_a_group_that_may_not_be_tried_gives_its_nominations_up(how: str) -> None:
+    """preemption.md 4.5; scheduling.md 3.8: the group object deleted, or members deleted mid-flight."""
+    world = World(node("n1"), node("n2"), pod("low", cpu=4, node="n1"), pod("low2", cpu=4, node="n2"))
+    world.add(gang("g", 2, priority=100, cpu=4))
+    assert world.step().result is Result.WAITING
+    assert sorted(world.nominated) == ["g-0", "g-1"]
+    if how == "removed":
+        world.engine.remove_group("default/g", world.now)
+        assert sorted(taken(world)) == ["g-0", "g-1"]
+    else:
+        world.engine.preemption_done("group/default/g", world.now)
+        world.gone("g-1")
+        assert taken(world) == ["g-0"]
+    assert world.nominated == {}
+
+
+def test_a_nomination_made_again_is_not_told_as_ended() -> None:
+    """The shell asks between cycles: what was void and is valid again is no news."""
+    world = waiting()
+    world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
+    assert world.step().result is Result.WAITING
+    assert taken(world) == []
+
+
+# -- what the API says of nominations (kube-scheduler: nominator.UpdatePod) ----------------------------------
+
+
+def test_a_nomination_by_somebody_else_is_taken_over() -> None:
+    world = World(node("n1", cpu=1), node("n2", cpu=2), pod("p", cpu=8))
+    world.step()
+    world.change_pod("p", lambda item: nominated(item, "n2"))
+    assert world.nominated == {"p": "n2"}
+    world.change_pod("p", lambda item: nominated(item, ""))
+    assert world.nominated == {}
+    assert taken(world) == [], "the API says so already"
+
+
+def test_the_echo_of_our_own_nomination_is_no_news() -> None:
+    """n1, then n2 while the first is on its way: hearing of n1 takes nothing back, hearing of n2 neither."""
+    world = waiting()
+    uid = world.record("p").uid
+    world.engine.preemption_failed(f"pod/{uid}", world.now)
+    world.engine.remove_node("n1", world.now)
+    world.add(node("n3"), pod("low3", cpu=4, node="n3"))
+    assert world.step().result is Result.WAITING
+    assert world.nominated == {"p": "n3"}
+    for echo in ("n1", "", "n3"):
+        world.change_pod("p", lambda item, name=echo: nominated(item, name))  # type: ignore[misc]
+        assert world.nominated == {"p": "n3"}, echo
+    world.change_pod("p", lambda item: nominated(item, "n2"))
+    assert world.nominated == {"p": "n2"}, "that was somebody else"
+
+
+def test_other_changes_of_a_pod_leave_its_nomination_alone() -> None:
+    """Our patch is not through yet: an update without nominatedNodeName is older than the decision."""
+    world = waiting()
+    world.change_pod("p", lambda item: replace(item, metadata=replace(item.metadata, labels={"a": "b"})))
+    assert world.nominated == {"p": "n1"}
+
+
+def test_a_failed_binding_ends_the_nomination_the_api_still_has() -> None:
+    world = World(node("n1"), nominated(pod("p", cpu=1), "n1"))
+    [binding] = world.step().bindings
+    world.engine.bind_failed(binding.pod.uid, world.now)
+    assert taken(world) == ["p"]
+
+
+# -- deletions in flight, nodes that vanish ------------------------------------------------------------------
+
+
+def test_a_pod_deleted_while_it_is_bound_gives_everything_back() -> None:
+    """scheduling.md 2: Unreserve; what the API answers later about the binding changes nothing."""
+    ledger = Ledger()
+    profile = profile_with(ledger)
+    world = World(node("n1"), pod("p", cpu=4), profiles={profile.name: profile})
+    [binding] = world.step().bindings
+    uid = binding.pod.uid
+    assert ledger.held == {"p"}
+    world.engine.pod_gone(uid, world.now)
+    assert ledger.held == set()
+    world.engine.bound(uid)
+    world.engine.bind_failed(uid, world.now)
+    world.add(pod("q", cpu=4))
+    assert [b.pod.name for b in world.step().bindings] == ["q"]
+
+
+def test_a_node_may_vanish_under_assumed_pods() -> None:
+    """The binding fails, the pod is tried elsewhere."""
+    world = World(node("n1"), pod("p", cpu=4))
+    [binding] = world.step().bindings
+    world.engine.remove_node("n1", world.now)
+    world.add(node("n2"))
+    world.engine.bind_failed(binding.pod.uid, world.now)
+    assert world.settle().where == {"p": "n2"}
+
+
+def test_a_pod_bound_by_somebody_else_is_where_they_put_it() -> None:
+    """Two schedulers, one pod: the API decides, whichever of the two messages comes first."""
+    for first in ("told", "refused"):
+        world = World(node("n1"), node("n2"), pod("p", cpu=4))
+        [binding] = world.step().bindings
+        other = "n2" if binding.node == "n1" else "n1"
+        uid = binding.pod.uid
+        bound = replace(world.objects[uid], spec=replace(world.objects[uid].spec, node_name=other))
+        acts = [
+            lambda w=world, b=bound: w.engine.set_pod(b, w.now),
+            lambda w=world, u=uid: w.engine.bind_failed(u, w.now),
+        ]
+        for act in acts if first == "told" else acts[::-1]:
+            act()
+        assert world.where == {"p": other}
+        assert len(world.engine.queue) == 0
+
+
+def test_a_victim_that_was_only_reserved_has_left_when_its_binding_is_given_up() -> None:
+    """preemption.md 7.2: released without API calls; the preemptor does not wait for a deletion that never comes."""
+    world = World(node("n1"), pod("low", cpu=4))
+    [binding] = world.step().bindings
+    world.add(pod("p", cpu=4, priority=100))
+    decision = world.step()
+    assert decision.preemption is not None
+    key = decision.key
+    assert world.engine.preempting(key)
+    world.engine.bind_failed(binding.pod.uid, world.now)
+    assert not world.engine.preempting(key)
+    world.engine.preemption_done(key, world.now)
+    assert world.settle().where == {"p": "n1"}
+
+
+# -- groups that come late -----------------------------------------------------------------------------------
+
+
+def test_a_group_object_that_lowers_a_unit_wakes_preemptors() -> None:
+    """preemption.md 2, 5: a running pod counts with its group's priority as soon as the object says so."""
+    world = World(node("n1"), pod("a", cpu=4, node="n1", priority=100, group="late"), pod("p", cpu=4, priority=50))
+    assert world.step().result is Result.UNSCHEDULABLE
+    world.add(group("late", priority=10))
+    assert world.place("p") in (Place.BACKOFF, Place.ACTIVE), "not left to the flush after five minutes"
+    world.settle()
+    assert world.evicted == ["a"]
+    assert world.where == {"p": "n1"}
+
+
+def test_a_group_object_that_raises_a_unit_wakes_nobody() -> None:
+    world = World(node("n1"), pod("a", cpu=4, node="n1", priority=100, group="late"), pod("p", cpu=4, priority=50))
+    world.step()
+    world.add(group("late", priority=100))
+    assert world.place("p") is Place.UNSCHEDULABLE
+
+
+def test_after_a_restart_victims_that_leave_are_waited_for() -> None:
+    """preemption.md 2.3: nominated, and a pod there terminates because of preemption: no second preemption."""
+    world = World(
+        node("n1"),
+        node("n2"),
+        pod("leaving", cpu=4, node="n1", terminating=True, preempted=True),
+        pod("other", cpu=4, node="n2"),
+        nominated(pod("p", cpu=4, priority=100), "n1"),
+    )
+    decision = world.step()
+    assert decision.result is Result.UNSCHEDULABLE
+    assert decision.preemption is None
+    assert world.nominated == {"p": "n1"}
+    world.gone("leaving")
+    assert world.settle().where == {"other": "n2", "p": "n1"}
