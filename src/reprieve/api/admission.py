@@ -34,6 +34,11 @@ NEVER: Final = "Never"
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 SYSTEM_CLASSES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
+PREEMPTION_PRIORITY_CLASS: Final = "scheduling.reprieve.dev/preemption-priority-class"
+"""Annotation of a PodGroup: the class whose value counts when the group is a potential victim (preemption.md 4)."""
+PREEMPTION_PRIORITY: Final = "scheduling.reprieve.dev/preemption-priority"
+"""Annotation of a PodGroup: that value, as admission resolved it."""
+
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 _SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, PodGroupTemplate)
 
@@ -74,6 +79,9 @@ class PriorityAdmission:
             return found if spec is found.spec else replace(found, spec=spec)
         if isinstance(found, PodGroup):
             group = self._spec(found.spec, "spec", "pod group", stored)
+            annotations = self._as_victim(found.metadata.annotations, group.priority or DEFAULT_PRIORITY, stored)
+            if annotations is not found.metadata.annotations:
+                return replace(found, spec=group, metadata=replace(found.metadata, annotations=annotations))
             return found if group is found.spec else replace(found, spec=group)
         if isinstance(found, Workload):
             templates = tuple(
@@ -113,6 +121,24 @@ class PriorityAdmission:
             priority_class_name=resolved.name,
             preemption_policy=self._policy(spec, resolved),
         )
+
+    def _as_victim(self, annotations: dict[str, str], priority: int, stored: bool) -> dict[str, str]:
+        """The annotations with the preemption priority that the class among them stands for, if there is one.
+
+        Raises `FieldError` for an unknown class and for a value below the scheduling priority: groups could evict
+        each other in turn (preemption.md 4, "Options").
+        """
+        name = annotations.get(PREEMPTION_PRIORITY_CLASS)
+        if not name or (stored and name not in self._classes and PREEMPTION_PRIORITY in annotations):
+            return annotations
+        path = f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]"
+        known = self._classes.get(name)
+        if known is None:
+            raise FieldError(path, f'Invalid value: "{name}": no PriorityClass with name {name} was found')
+        if known.value < priority:
+            why = f"its value {known.value} is lower than the priority {priority}"
+            raise FieldError(path, f'Invalid value: "{name}": {why}')
+        return {**annotations, PREEMPTION_PRIORITY: str(known.value)}
 
     @staticmethod
     def _policy(spec: _SpecT, resolved: _Resolved) -> str | None:

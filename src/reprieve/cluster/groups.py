@@ -8,10 +8,15 @@ terminating member is on its way out and cannot make up a minimum (scheduling.md
 minCount).
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reprieve.api import objects
+from reprieve.api.admission import PREEMPTION_PRIORITY
 from reprieve.cluster.pods import PodRecord
+
+_LOWEST = -(1 << 31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,8 @@ class GroupSpec:
     preemption_policy: str | None
     topology_key: str | None = None
     has_priority: bool = True
+    victim_priority: int = 0
+    """The priority that counts when the group's pods are potential victims; never below `priority`."""
 
 
 class GroupState:
@@ -81,4 +88,11 @@ def spec_of(group: objects.PodGroup) -> GroupSpec:
         preemption_policy=spec.preemption_policy or None,
         topology_key=topology[0].key if topology else None,
         has_priority=spec.priority is not None,
+        victim_priority=max(spec.priority or 0, _preemption_priority(group.metadata.annotations)),
     )
+
+
+def _preemption_priority(annotations: Mapping[str, str]) -> int:
+    """The resolved annotation (preemption.md 4, "Options"); without a number it says nothing."""
+    text = annotations.get(PREEMPTION_PRIORITY, "")
+    return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else _LOWEST

@@ -15,20 +15,30 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, Status
 from reprieve.preemption.for_group import preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
-from reprieve.preemption.outcome import GROUP_MEMBER
+from reprieve.preemption.outcome import COMPATIBLE, GROUP_MEMBER, REPRIEVE
 
 
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     """PostFilter and PodGroupPostFilter by preemption.md.
 
     It needs the profile it runs in, so it is `attach`ed once that is built.  `group_policy`: the gate
-    PodGroupPreemptionPolicy.  `plain` and `share` select the reference paths for property tests.
+    PodGroupPreemptionPolicy.  `victim_search` and `placement`: the options of preemption.md 4.  `plain` and `share`
+    select the reference paths for property tests.
     """
 
     name = "DefaultPreemption"
 
-    def __init__(self, *, group_policy: bool = True, plain: bool = False, share: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        group_policy: bool = True,
+        victim_search: str = REPRIEVE,
+        placement: str = COMPATIBLE,
+        plain: bool = False,
+        share: bool = True,
+    ) -> None:
         self._group_policy = group_policy
+        self._options = (victim_search, placement)
         self._plain = plain
         self._share = share
         self._parts: tuple[ClusterState, Profile, Evaluator, PodPreemption] | None = None
@@ -58,6 +68,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             evaluator,
             plugin=self.name,
             group_policy=self._group_policy,
+            victim_search=self._options[0],
+            placement=self._options[1],
             plain=self._plain,
         )
 

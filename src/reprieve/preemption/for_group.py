@@ -1,7 +1,8 @@
 """A pod group as preemptor: its domain is the whole cluster, or one placement of several (preemption.md 4)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -13,9 +14,18 @@ from reprieve.preemption.cost import Cost, cost_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.guide import sparing_guide
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import CLUSTER_DOMAIN, NO_VICTIMS_GROUP, Preemption, Reason, Verdict
+from reprieve.preemption.outcome import (
+    CLUSTER_DOMAIN,
+    COMPATIBLE,
+    MINIMIZE_VICTIMS,
+    NO_VICTIMS_GROUP,
+    REPRIEVE,
+    Preemption,
+    Reason,
+    Verdict,
+)
 from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
-from reprieve.preemption.units import scheduled_pods, units_below
+from reprieve.preemption.units import PreemptionUnit, scheduled_pods, units_below
 
 UNSCHEDULABLE = "pod group is unschedulable"
 
@@ -25,6 +35,7 @@ class _Candidate:
     """A way to place the group and what it costs. `reasons`: index of a unit in the ranking -> why it has to go."""
 
     placement: Placement | None
+    ranking: Ranking
     assignment: PodGroupAssignment
     reasons: dict[int, Reason]
     cost: Cost | None
@@ -44,6 +55,8 @@ def preempt_for_group(
     *,
     plugin: str,
     group_policy: bool,
+    victim_search: str = REPRIEVE,
+    placement: str = COMPATIBLE,
     plain: bool = False,
 ) -> PostFilterResult:
     """Find the victims that make room for the group, or say why there are none. Leaves the cluster as it was.
@@ -52,6 +65,9 @@ def preempt_for_group(
     are spared.  It must place more members than without preemption, else nothing is touched.  Under a topology
     constraint this is done for each placement; the cheapest eviction wins, then the placement the group scores best
     beside those who stay, then the first in order (preemption.md 4.6).
+
+    `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
+    MinimizeVictims: other places are looked at too (`_Search.cheaper_elsewhere`), and the cheapest eviction is taken.
     """
     group = attempt.group
     spec = group.spec
@@ -67,18 +83,21 @@ def preempt_for_group(
     with cluster.trial():
         cluster.displace_all([pod for unit in units for pod in unit.pods])
         search = _Search(attempt, cluster, profile, evaluator, Ranking(cluster, units), spec.priority, plain)
+        find = search.candidate if victim_search == REPRIEVE else search.above_floor
         domains = (None,) if attempt.placements is None else attempt.hopeful()
-        found = [candidate for domain in domains if (candidate := search.candidate(domain)) is not None]
+        found = [candidate for domain in domains if (candidate := find(domain)) is not None]
+        if placement == MINIMIZE_VICTIMS:
+            found = [search.cheaper_elsewhere(candidate) for candidate in found]
     if not found:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, UNSCHEDULABLE, plugin), clear_nomination=True)
-    best = _best(attempt, search.ranking, found)
+    best = _best(attempt, found)
     preemption = Preemption(
         pod=None,
         group=group,
         priority=spec.priority,
         domain=CLUSTER_DOMAIN if best.placement is None else best.placement.name,
         nominations=best.assignment.placed,
-        verdicts=verdicts_of(search.ranking, best.reasons),
+        verdicts=verdicts_of(best.ranking, best.reasons),
         candidates=len(found),
     )
     return PostFilterResult(SUCCESS, preemption)
@@ -104,7 +123,7 @@ class _Search:
         """
         attempt = self.attempt
         assignment = attempt.run(within=placement)
-        if not assignment.feasible or len(assignment.placed) <= attempt.placed_without_help:
+        if not self._helps(assignment):
             return None
         found = self._judged(placement, assignment)
         guide = sparing_guide(
@@ -118,6 +137,83 @@ class _Search:
         instead = self._judged(placement, other)
         return instead if instead.price < found.price else found
 
+    def above_floor(self, placement: Placement | None) -> _Candidate | None:
+        """`candidate` where only units up to the lowest sufficient priority are potential victims (KEP-5710, 001).
+
+        That priority is found by bisection, which takes for granted that more room is never worse.
+        """
+        floors = sorted({unit.priority for unit in self.ranking.ordered})
+        low, high = 0, len(floors) - 1
+        while low < high:
+            middle = (low + high) // 2
+            with self._only(lambda unit, top=floors[middle]: unit.priority <= top):  # type: ignore[misc]
+                enough = self._helps(self.attempt.run(within=placement))
+            low, high = (low, middle) if enough else (middle + 1, high)
+        with self._only(lambda unit: unit.priority <= floors[low]) as search:
+            return search.candidate(placement)
+
+    def cheaper_elsewhere(self, found: _Candidate) -> _Candidate:
+        """The cheapest of the given candidate and those with fewer potential victims, in the same placement.
+
+        The group is placed again with only the least important units gone, as few of them as suffice, counted in two
+        orders: unit by unit, and node by node from the node that is cheapest to clear.  Not every place there is is
+        looked at, which would take for ever; the result is never dearer than what was found.
+        """
+        if found.cost is None:
+            return found
+        best = found
+        for order in (list(reversed(found.ranking.order)), self._by_node(found)):
+            low, high = 1, len(order)
+            while low < high:
+                middle = (low + high) // 2
+                gone = set(order[:middle])
+                with self._of(found.ranking, gone):
+                    enough = len(self.attempt.run(within=found.placement).placed) >= len(found.assignment.placed)
+                low, high = (low, middle) if enough else (middle + 1, high)
+            with self._of(found.ranking, set(order[:low])) as search:
+                other = search.candidate(found.placement)
+            if other is not None and len(other.assignment.placed) >= len(found.assignment.placed):
+                best = other if other.price < best.price else best
+        return best
+
+    def _by_node(self, found: _Candidate) -> list[int]:
+        """Indices of units: all that have a pod on the cheapest node to clear, then those of the next."""
+        ranking = found.ranking
+        on_node: dict[int, list[int]] = {}
+        for index, unit in enumerate(ranking.ordered):
+            for row in set(unit.rows):
+                on_node.setdefault(row, []).append(index)
+        rank = self.cluster.nodes.rank
+
+        def price(row: int) -> tuple[Cost, int]:
+            there = on_node[row]
+            reason = Reason(self.attempt.pods[0], row, "", "")
+            cost = cost_of([Verdict(ranking.ordered[i], ranking.violations[i], reason) for i in there])
+            assert cost is not None
+            return cost, int(rank[row])
+
+        return list(dict.fromkeys(index for row in sorted(on_node, key=price) for index in on_node[row]))
+
+    @contextmanager
+    def _only(self, wanted: Callable[[PreemptionUnit], bool]) -> Iterator["_Search"]:
+        """The search in a view where only such units are displaced."""
+        with self._of(self.ranking, {i for i, unit in enumerate(self.ranking.ordered) if wanted(unit)}) as search:
+            yield search
+
+    @contextmanager
+    def _of(self, ranking: Ranking, gone: set[int]) -> Iterator["_Search"]:
+        """The search in a view where only these units of a ranking are displaced."""
+        every = self.ranking.ordered
+        left = [ranking.ordered[index] for index in sorted(gone)]
+        names = {unit.pods[0].uid for unit in left}
+        back = [(pod, row) for unit in every if unit.pods[0].uid not in names for pod, row in _seats(unit)]
+        with self.cluster.trial():
+            self.cluster.place_all([pod for pod, _ in back], [row for _, row in back])
+            yield replace(self, ranking=Ranking(self.cluster, left))
+
+    def _helps(self, assignment: PodGroupAssignment) -> bool:
+        return assignment.feasible and len(assignment.placed) > self.attempt.placed_without_help
+
     def _judged(self, placement: Placement | None, assignment: PodGroupAssignment) -> _Candidate:
         with self.cluster.trial():
             reasons = reasons_to_go(
@@ -129,14 +225,14 @@ class _Search:
                 self.priority,
                 plain=self.plain,
             )
-        return _Candidate(placement, assignment, reasons, cost_of(self._evicted(reasons)))
+        return _Candidate(placement, self.ranking, assignment, reasons, cost_of(self._evicted(reasons)))
 
     def _evicted(self, reasons: dict[int, Reason]) -> list[Verdict]:
         ranking = self.ranking
         return [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]
 
 
-def _best(attempt: PodGroupAttempt, ranking: Ranking, found: Sequence[_Candidate]) -> _Candidate:
+def _best(attempt: PodGroupAttempt, found: Sequence[_Candidate]) -> _Candidate:
     """The cheapest; among equals the one the group scores highest with only its victims gone, then the first."""
     cheapest = min(candidate.price for candidate in found)
     equal = [candidate for candidate in found if candidate.price == cheapest]
@@ -144,7 +240,7 @@ def _best(attempt: PodGroupAttempt, ranking: Ranking, found: Sequence[_Candidate
         return equal[0]
     scores = attempt.placement_scores(
         [
-            (candidate.placement, candidate.assignment.placed, _pods(ranking, candidate))
+            (candidate.placement, candidate.assignment.placed, _pods(candidate))
             for candidate in equal
             if candidate.placement is not None
         ]
@@ -152,5 +248,9 @@ def _best(attempt: PodGroupAttempt, ranking: Ranking, found: Sequence[_Candidate
     return equal[scores.index(max(scores))]
 
 
-def _pods(ranking: Ranking, candidate: _Candidate) -> list[PodRecord]:
-    return [pod for index in sorted(candidate.reasons) for pod in ranking.ordered[index].pods]
+def _pods(candidate: _Candidate) -> list[PodRecord]:
+    return [pod for index in sorted(candidate.reasons) for pod in candidate.ranking.ordered[index].pods]
+
+
+def _seats(unit: PreemptionUnit) -> Iterator[tuple[PodRecord, int]]:
+    return zip(unit.pods, unit.rows, strict=True)

@@ -8,6 +8,11 @@ from reprieve.preemption.units import PreemptionUnit
 
 CLUSTER_DOMAIN = "cluster"
 
+REPRIEVE, PRIORITY_FLOOR = "Reprieve", "PriorityFloor"
+"""How victims of a pod group are searched for: `victimSearch` (preemption.md 4, "Options")."""
+COMPATIBLE, MINIMIZE_VICTIMS = "Compatible", "MinimizeVictims"
+"""Where room for a pod group is made: `placement` (preemption.md 4, "Options")."""
+
 NO_VICTIMS_POD = "No preemption victims found for incoming pod"
 NO_VICTIMS_GROUP = "No preemption victims found for incoming preemptor"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"

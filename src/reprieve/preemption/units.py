@@ -1,7 +1,8 @@
 """Preemption units: what is disrupted as one (preemption.md 1, 5).
 
 A unit is a single pod, or all scheduled pods of a group with `disruptionMode: {all: {}}`.  Its priority is the group's
-wherever a group object exists, in either mode, else the pod's.
+wherever a group object exists, in either mode, else the pod's; a group may have a higher one as a victim than as a
+preemptor (preemption.md 4, "Options").
 """
 
 from collections.abc import Iterable
@@ -42,7 +43,7 @@ class PreemptionUnit:
 def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
     """A pod's priority as a potential victim: its group's if the object exists (preemption.md 1)."""
     group = cluster.groups.get(pod.group) if pod.group is not None else None
-    return group.spec.priority if group is not None and group.spec is not None else pod.priority
+    return group.spec.victim_priority if group is not None and group.spec is not None else pod.priority
 
 
 def units_below(cluster: ClusterState, priority: int, pods: Iterable[PodRecord]) -> list[PreemptionUnit]:
@@ -59,14 +60,14 @@ def units_below(cluster: ClusterState, priority: int, pods: Iterable[PodRecord])
         if group is None or spec is None:
             if pod.priority < priority:
                 units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), pod.priority, False, None))
-        elif spec.priority < priority:
+        elif spec.victim_priority < priority:
             if not spec.disrupt_all:
-                units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), spec.priority, True, None))
+                units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), spec.victim_priority, True, None))
             elif group.key not in whole:
                 whole.add(group.key)
                 members = tuple(sorted(group.running(), key=_uid))
                 rows = tuple(member.row for member in members)
-                units.append(PreemptionUnit(group.key, members, rows, spec.priority, True, group))
+                units.append(PreemptionUnit(group.key, members, rows, spec.victim_priority, True, group))
     return units
 
 

@@ -33,6 +33,7 @@ from reprieve.plugins.resource_strategies import (
 )
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE
 
 Args = Mapping[str, Any]
 
@@ -78,10 +79,15 @@ class _BalancedArgs(_Args, frozen=True, kw_only=True):
 
 
 class _PreemptionArgs(_Args, frozen=True, kw_only=True):
-    """Accepted; every node is a candidate, nothing is sampled (preemption.md 3)."""
+    """The numbers are accepted; every node is a candidate, nothing is sampled (preemption.md 3).
+
+    The other two are ours (preemption.md 4, "Options").
+    """
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
+    victim_search: str = REPRIEVE
+    placement: str = COMPATIBLE
 
 
 class _AffinityArgs(_Args, frozen=True, kw_only=True):
@@ -270,8 +276,17 @@ def _seconds(text: str, path: str) -> float:
 
 def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     """DefaultPreemptionArgs."""
-    msgspec.convert(args, _PreemptionArgs)
-    return DefaultPreemption(group_policy=gates.pod_group_preemption_policy)
+    found = msgspec.convert(args, _PreemptionArgs)
+    _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
+    _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS))
+    return DefaultPreemption(
+        group_policy=gates.pod_group_preemption_policy, victim_search=found.victim_search, placement=found.placement
+    )
+
+
+def _one_of(path: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ConfigurationError(path, f"{value!r}: want {' or '.join(known)}")
 
 
 # -- volumes --------------------------------------------------------------------------------------------------------
