@@ -199,13 +199,18 @@ async def measure(server: Server, directory: Path, what: str, bodies: list[Json]
         arguments = ["scheduler", "--kubeconfig", str(server.kubeconfig), "--no-leader-elect", "--port", "0", "-v", "0"]
         scheduler = Process(*arguments, log=directory / "scheduler.log", profile=profile)
         ends = time.monotonic() + 60 + len(pods) / 20
+        already, alone, both = 0, 0.0, 0.0
         while len(seen.bound) < len(pods):
+            if not already and seen.bound:
+                already, alone, both = len(seen.bound), scheduler.cpu(), scheduler.cpu() + server.cpu()
             if time.monotonic() > ends or scheduler.process.poll() is not None:
                 scheduler.stop()
                 raise SystemExit(f"{what}: {len(seen.bound)} of {len(pods)} bound; {scheduler.log.read_text()[-2000:]}")
             await asyncio.sleep(0.02)
         first, last = min(seen.bound.values()), max(seen.bound.values())
         memory, most, cpu = scheduler.resident(), scheduler.resident("VmHWM"), scheduler.cpu()
+        each = 1000 / max(len(pods) - already, 1)
+        alone, both = (cpu - alone) * each, (cpu + server.cpu() - both) * each
         served = server.cpu() - served
         for task in tasks:
             task.cancel()
@@ -215,6 +220,7 @@ async def measure(server: Server, directory: Path, what: str, bodies: list[Json]
         print(
             f"{what}: {len(pods) / (last - first):.0f} binds/s, {last - began:.1f} s since the start of the scheduler "
             f"({first - began:.1f} s to the first), CPU scheduler {cpu:.1f} s server {served:.1f} s, "
+            f"per bind {alone:.2f} ms of the scheduler and {both:.2f} ms of both, "
             f"memory {memory:.0f} MB (most {most:.0f}), watch lag p50 {lags[len(lags) // 2]:.0f} ms "
             f"p99 {lags[int(len(lags) * 0.99)]:.0f} ms",
             flush=True,

@@ -188,12 +188,10 @@ def test_a_pod_bound_by_somebody_else_is_where_they_put_it() -> None:
         other = "n2" if binding.node == "n1" else "n1"
         uid = binding.pod.uid
         bound = replace(world.objects[uid], spec=replace(world.objects[uid].spec, node_name=other))
-        acts = [
-            lambda w=world, b=bound: w.engine.set_pod(b, w.now),
-            lambda w=world, u=uid: w.engine.bind_failed(u, w.now),
-        ]
-        for act in acts if first == "told" else acts[::-1]:
-            act()
+        if first == "told":
+            world.engine.set_pod(bound, world.now)
+        world.engine.bind_failed(uid, world.now)
+        world.engine.set_pod(bound, world.now)
         assert world.where == {"p": other}
         assert len(world.engine.queue) == 0
 
