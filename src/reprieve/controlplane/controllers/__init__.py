@@ -23,6 +23,7 @@ from reprieve.controlplane.controllers.jobs import Jobs
 from reprieve.controlplane.controllers.namespaces import Namespaces
 from reprieve.controlplane.controllers.nodes import NodeLifecycle
 from reprieve.controlplane.controllers.podgc import PodCollector
+from reprieve.controlplane.controllers.provisioning import EphemeralVolumes, Provisioner, StorageProtection
 from reprieve.controlplane.controllers.quotas import Quotas
 from reprieve.controlplane.controllers.reconciling import Context, Controller, Times
 from reprieve.controlplane.controllers.replicas import ReplicaSets, ReplicationControllers
@@ -30,6 +31,7 @@ from reprieve.controlplane.controllers.sources import Sources
 from reprieve.controlplane.controllers.statefulsets import StatefulSets
 from reprieve.controlplane.controllers.taints import TaintEviction
 from reprieve.controlplane.controllers.timing import Timers
+from reprieve.controlplane.controllers.volumes import VolumeBinder
 from reprieve.controlplane.registry import Registry
 
 __all__ = ["CONTROLLERS", "Context", "Controller", "Controllers", "Times", "chosen", "run_controllers"]
@@ -56,6 +58,10 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         StatefulSets,
         DaemonSets,
         Jobs,
+        VolumeBinder,
+        Provisioner,
+        EphemeralVolumes,
+        StorageProtection,
     )
 }
 

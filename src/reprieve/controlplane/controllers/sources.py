@@ -24,7 +24,9 @@ from reprieve.controlplane.controllers.views import (
     PodSeen,
     Seen,
     SelectingSeen,
+    StorageSeen,
     read_pod,
+    read_storage,
 )
 from reprieve.controlplane.storage import Store, Subscription
 
@@ -46,6 +48,7 @@ def _reader(view: type[msgspec.Struct]) -> _Read:
 
 
 _SELECTING = (SelectingSeen, _reader(SelectingSeen))
+_STORAGE = (StorageSeen, read_storage)
 VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "pods": (PodSeen, read_pod),
     "nodes": (NodeSeen, _reader(NodeSeen)),
@@ -59,6 +62,9 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "batch/jobs": _SELECTING,
     "replicationcontrollers": _SELECTING,
     "resourcequotas": _SELECTING,
+    "persistentvolumes": _STORAGE,
+    "persistentvolumeclaims": _STORAGE,
+    "storage.k8s.io/storageclasses": _STORAGE,
 }
 """Storage key -> view and its decoder; other resources are seen as their metadata."""
 _PLAIN = (Seen, _reader(Seen))

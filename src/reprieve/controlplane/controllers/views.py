@@ -245,3 +245,48 @@ class SelectingSeen(msgspec.Struct, rename="camel"):
 
     metadata: Meta
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Notes(msgspec.Struct, rename="camel", gc=False):
+    annotations: dict[str, str] | None = None
+
+
+class _StoragePhase(msgspec.Struct, rename="camel", gc=False):
+    phase: str = ""
+
+
+class _Storage(msgspec.Struct, rename="camel"):
+    metadata: _Notes
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: _StoragePhase | None = None
+    provisioner: str | None = None
+    reclaim_policy: str | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: list[Any] | None = None
+
+
+class StorageSeen(msgspec.Struct):
+    """A volume, claim or storage class: `spec` (volumes, claims), `fields` (the top level of a class), annotations."""
+
+    metadata: Meta
+    annotations: dict[str, str]
+    spec: dict[str, Any]
+    fields: dict[str, Any]
+    phase: str
+
+
+_decode_seen = msgspec.json.Decoder(Seen).decode
+_decode_storage = msgspec.json.Decoder(_Storage).decode
+
+
+def read_storage(raw: bytes) -> StorageSeen:
+    """Decode the view of a volume, claim or storage class."""
+    found = _decode_storage(raw)
+    fields = {
+        "provisioner": found.provisioner,
+        "reclaimPolicy": found.reclaim_policy,
+        "volumeBindingMode": found.volume_binding_mode,
+        "allowedTopologies": found.allowed_topologies,
+    }
+    phase = found.status.phase if found.status is not None else ""
+    return StorageSeen(_decode_seen(raw).metadata, found.metadata.annotations or {}, found.spec, fields, phase)
