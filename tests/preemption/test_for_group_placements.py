@@ -37,7 +37,7 @@ def _low(name: str, where: str, *, priority: int = 0, cpu: int = 1, start: float
 
 _CASES: list[tuple[str, list[Any], str, list[str]]] = [
     (
-        "fewest PDB violations",
+        "fewest PodDisruptionBudget violations",
         [
             *_racks(1, 1),
             _low("a", "r0n0", labels={"app": "db"}),
@@ -49,7 +49,7 @@ _CASES: list[tuple[str, list[Any], str, list[str]]] = [
         ["b"],
     ),
     (
-        "lowest highest-victim priority",
+        "lowest priority of the most important victim",
         [*_racks(1, 1), _low("a", "r0n0", priority=2), _low("b", "r1n0", priority=1), *_crew(1)],
         "r1",
         ["b"],
@@ -66,19 +66,19 @@ _CASES: list[tuple[str, list[Any], str, list[str]]] = [
         ["b0", "b1"],
     ),
     (
-        "fewest victim pods",
+        "smallest sum of victim priorities",
         [*_racks(1, 1, cpu=2), *[_low(f"a{i}", "r0n0") for i in range(2)], _low("b", "r1n0", cpu=2), *_crew(1, cpu=2)],
         "r1",
         ["b"],
     ),
     (
-        "latest start of the earliest of the highest",
+        "latest start of the most important victims",
         [*_racks(1, 1), _low("a", "r0n0", start=1), _low("b", "r1n0", start=2), *_crew(1)],
         "r1",
         ["b"],
     ),
     (
-        "the group's own placement score: r1 is the fuller",
+        "highest placement score",
         [
             *_racks(3, 2, cpu=4),
             *[_low(f"a{i}", f"r0n{i}") for i in range(3)],
@@ -88,18 +88,22 @@ _CASES: list[tuple[str, list[Any], str, list[str]]] = [
         "r1",
         ["b0"],
     ),
-    ("the first by name", [*_racks(1, 1), _low("a", "r0n0"), _low("b", "r1n0"), *_crew(1)], "r0", ["a"]),
+    ("first by name", [*_racks(1, 1), _low("a", "r0n0"), _low("b", "r1n0"), *_crew(1)], "r0", ["a"]),
 ]
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
-@pytest.mark.parametrize(("items", "domain", "victims"), [c[1:] for c in _CASES], ids=[c[0] for c in _CASES])
+@pytest.mark.parametrize(("criterion", "items", "domain", "victims"), _CASES, ids=[c[0] for c in _CASES])
 def test_6_candidates_are_compared_with_the_ordering_of_section_3(
-    plain: bool, items: list[Any], domain: str, victims: list[str]
+    plain: bool, criterion: str, items: list[Any], domain: str, victims: list[str]
 ) -> None:
     """preemption.md 4.6: "candidates compared with the ordering of section 3, then the group's own placement score"."""
     preemption = _preempts(World(*items, plain=plain))
     assert (preemption.domain, _victims(preemption), preemption.candidates) == (domain, victims, 2)
+    compared = preemption.compared
+    assert compared is not None
+    assert compared.domain == {"r0": "r1", "r1": "r0"}[domain]
+    assert compared.steps == ((criterion, 1),)
 
 
 def test_6_those_who_stay_count_in_the_placement_score() -> None:

@@ -10,7 +10,7 @@ from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.cost import Cost, cost_of
+from reprieve.preemption.cost import BY_NAME, CRITERIA, Cost, cost_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.guide import sparing_guide
 from reprieve.preemption.order import Ranking
@@ -20,6 +20,7 @@ from reprieve.preemption.outcome import (
     MINIMIZE_VICTIMS,
     NO_VICTIMS_GROUP,
     REPRIEVE,
+    Compared,
     Preemption,
     Reason,
     Verdict,
@@ -28,6 +29,8 @@ from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit, scheduled_pods, units_below
 
 UNSCHEDULABLE = "pod group is unschedulable"
+NOBODY = "nobody has to go"
+BY_SCORE = "highest placement score"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ def preempt_for_group(
             found = [search.cheaper_elsewhere(candidate) for candidate in found]
     if not found:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, UNSCHEDULABLE, plugin), clear_nomination=True)
-    best = _best(attempt, found)
+    best, compared = _best(attempt, found)
     preemption = Preemption(
         pod=None,
         group=group,
@@ -99,6 +102,7 @@ def preempt_for_group(
         nominations=best.assignment.placed,
         verdicts=verdicts_of(best.ranking, best.reasons),
         candidates=len(found),
+        compared=compared,
     )
     return PostFilterResult(SUCCESS, preemption)
 
@@ -232,20 +236,43 @@ class _Search:
         return [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]
 
 
-def _best(attempt: PodGroupAttempt, found: Sequence[_Candidate]) -> _Candidate:
-    """The cheapest; among equals the one the group scores highest with only its victims gone, then the first."""
-    cheapest = min(candidate.price for candidate in found)
-    equal = [candidate for candidate in found if candidate.price == cheapest]
-    if len(equal) == 1:
-        return equal[0]
-    scores = attempt.placement_scores(
-        [
-            (candidate.placement, candidate.assignment.placed, _pods(candidate))
-            for candidate in equal
-            if candidate.placement is not None
-        ]
-    )
-    return equal[scores.index(max(scores))]
+def _best(attempt: PodGroupAttempt, found: Sequence[_Candidate]) -> tuple[_Candidate, Compared | None]:
+    """The cheapest; among equals the one the group scores highest with only its victims gone, then the first.
+
+    And the next best of those that were left last, with how the field narrowed.
+    """
+    left = rivals = list(found)
+    steps: list[tuple[str, int]] = []
+    for position, criterion in enumerate((NOBODY, *CRITERIA)):
+        if len(left) > 1:
+            costs = [_part(candidate, position) for candidate in left]
+            cheapest = min(costs)
+            if max(costs) > cheapest:
+                rivals, left = left, [c for c, cost in zip(left, costs, strict=True) if cost == cheapest]
+                steps.append((criterion, len(left)))
+    if len(left) > 1:
+        scores = attempt.placement_scores(
+            [(c.placement, c.assignment.placed, _pods(c)) for c in left if c.placement is not None]
+        )
+        if min(scores) < max(scores):
+            rivals, left = left, [c for c, score in zip(left, scores, strict=True) if score == max(scores)]
+            steps.append((BY_SCORE, len(left)))
+    best = left[0]
+    if len(left) > 1:
+        rivals = left
+        steps.append((BY_NAME, 1))
+    others = [candidate for candidate in rivals if candidate is not best]
+    if not others:
+        return best, None
+    second = min(others, key=lambda candidate: candidate.price)
+    assert second.placement is not None
+    return best, Compared(second.placement.name, second.cost, tuple(steps))
+
+
+def _part(candidate: _Candidate, position: int) -> float:
+    """One number of a candidate's price: whether anybody has to go, then the parts of the cost."""
+    anybody, cost = candidate.price
+    return anybody if position == 0 else cost[position - 1]
 
 
 def _pods(candidate: _Candidate) -> list[PodRecord]:

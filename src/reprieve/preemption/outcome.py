@@ -74,7 +74,7 @@ class Preemption:
     group: GroupState | None
     priority: int
     domain: str
-    """`cluster`, or the node's name for a single pod."""
+    """`cluster` or a placement's name for a group, the node's name for a single pod."""
     nominations: tuple[tuple[PodRecord, int], ...]
     verdicts: tuple[Verdict, ...]
     candidates: int = 1
