@@ -27,6 +27,11 @@ from reprieve.cluster.device_selectors import DeviceSelectorError
 
 MOST_STEPS = 20_000
 """Devices looked at for one pod on one node before the search gives up."""
+FEWER_STEPS = 500
+"""The same once that happened on `MOST_GIVEN_UP` nodes: what cannot be found there is not looked for everywhere."""
+MOST_GIVEN_UP = 8
+_SECOND_LOOK = 1000
+"""After so many steps it is worth asking whether the requests have enough devices at all."""
 _BLOCKING = ("NoSchedule", "NoExecute")
 
 
@@ -36,6 +41,10 @@ class DeviceError(ValueError):
 
 class NodeError(ValueError):
     """Why no solution can be found on this node, where it is more than that there is none."""
+
+
+class GaveUpError(NodeError):
+    """The search was too long."""
 
 
 @dataclass(slots=True)
@@ -80,19 +89,24 @@ def allocate(
     in_use: InUse,
     classes: Mapping[str, DeviceClass],
     matcher: DeviceMatcher,
+    steps: int = MOST_STEPS,
 ) -> list[list[Chosen]] | None:
     """Devices for each claim, in order; None if there is no solution. Raises DeviceError or NodeError."""
-    search = _Search(wishes, node, labels, pools, in_use, classes, matcher)
+    search = _Search(wishes, node, labels, pools, in_use, classes, matcher, steps)
     try:
         if search.claim(0):
             return search.chosen
-    except _TooManyError:
+    except (_TooManyError, _HopelessError):
         return None
     except RecursionError:
         raise NodeError("the claims ask for too many devices at once") from None
     if any(pool.invalid for pool in pools):
         raise NodeError("invalid resource pools were encountered")
     return None
+
+
+class _HopelessError(Exception):
+    """Some request has fewer devices to choose from than it needs."""
 
 
 class _Search:
@@ -107,6 +121,7 @@ class _Search:
         in_use: InUse,
         classes: Mapping[str, DeviceClass],
         matcher: DeviceMatcher,
+        steps: int,
     ) -> None:
         self._wishes = wishes
         self._node = node
@@ -127,6 +142,7 @@ class _Search:
         """Per claim and constraint: attribute value -> how many chosen devices have it."""
         self._selectable: dict[tuple[int, str, DeviceId], bool] = {}
         self._steps = 0
+        self._most_steps = steps
         self._all: dict[tuple[int, str], list[_Slot]] = {}
         for number, wish in enumerate(wishes):
             self._check(number, wish)
@@ -248,11 +264,18 @@ class _Search:
     def _suits(self, number: int, option: Option, slot: _Slot, *, free: bool = False) -> bool:
         """Whether class and request would have the device; with `free` also whether it is there to be had."""
         self._steps += 1
-        if self._steps > MOST_STEPS:
-            raise NodeError(f"gave up trying to allocate devices after {MOST_STEPS} steps")
+        if self._steps == _SECOND_LOOK and self._hopeless():
+            raise _HopelessError
+        if self._steps > self._most_steps:
+            raise GaveUpError(f"gave up trying to allocate devices after {self._most_steps} steps")
         device = slot.device
         if free and self._busy(number, option, device):
             return False
+        return self._fitting(number, option, slot)
+
+    def _fitting(self, number: int, option: Option, slot: _Slot) -> bool:
+        """Whether class and request select the device, and it is for this node."""
+        device = slot.device
         key = (number, option.name, device.id)
         found = self._selectable.get(key)
         if found is None:
@@ -260,6 +283,26 @@ class _Search:
                 not slot.origin.per_device or device.reach.includes(self._node, self._labels)
             )
         return found
+
+    def _hopeless(self) -> bool:
+        """Whether a request has too few devices whatever the others take. A fault is left for the search to find."""
+        try:
+            for number, wish in enumerate(self._wishes):
+                for request in wish.shape.requests:
+                    if not any(self._enough(number, option) for option in request.options):
+                        return True
+        except DeviceError:
+            pass
+        return False
+
+    def _enough(self, number: int, option: Option) -> bool:
+        if option.mode == "All":
+            return True
+        there = 0
+        for slot in self._slots:
+            free = option.admin or slot.device.id not in self._in_use.whole
+            there += free and self._fitting(number, option, slot)
+        return there >= option.count
 
     def _busy(self, number: int, option: Option, device: Device) -> bool:
         """Taken, by another claim or in this search; with admin access only this claim's own choice counts."""
@@ -414,10 +457,8 @@ def rounded(wanted: int | None, capacity: Capacity) -> int | None:
     if policy is None:
         return capacity.value if wanted is None else wanted
     default = policy.default
-    if wanted is not None:
-        amount = _rounded_up(wanted, policy)
-    else:
-        amount = default if default is not None else capacity.value
+    unasked = default if default is not None else capacity.value
+    amount = _rounded_up(wanted, policy) if wanted is not None else unasked
     if amount == default:
         return amount
     if policy.least is not None or policy.most is not None or policy.step is not None:

@@ -192,6 +192,12 @@ def _selector(text: bytes) -> CompiledNodeSelector:
     return compile_node_selector(msgspec.json.decode(text, type=NodeSelector))
 
 
+def _plain(item: AllocationResult | NodeSelector) -> dict[str, Any]:
+    """As JSON has it."""
+    found: dict[str, Any] = msgspec.json.decode(_encode(item))
+    return found
+
+
 def read_allocation(result: AllocationResult) -> Allocation:
     """The allocation of a claim's status. Raises QuantityError or SelectorError for what does not parse."""
     grants = tuple(
@@ -207,7 +213,7 @@ def read_allocation(result: AllocationResult) -> Allocation:
         for one in result.devices.get("results") or ()
     )
     selector = _selector(_encode(result.node_selector)) if result.node_selector is not None else None
-    return Allocation(grants, selector, msgspec.to_builtins(result))
+    return Allocation(grants, selector, _plain(result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +265,7 @@ def write_allocation(
         body["devices"]["config"] = config
     selector = _nodes(chosen, node)
     if selector is not None:
-        body["nodeSelector"] = msgspec.to_builtins(selector)
+        body["nodeSelector"] = _plain(selector)
     compiled = _selector(_encode(selector)) if selector is not None else None
     return Allocation(tuple(grants), compiled, body)
 

@@ -23,7 +23,17 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from reprieve.cluster.device_allocation import DeviceError, InUse, NodeError, Wish, allocate
+from reprieve.cluster.device_allocation import (
+    FEWER_STEPS,
+    MOST_GIVEN_UP,
+    MOST_STEPS,
+    DeviceError,
+    GaveUpError,
+    InUse,
+    NodeError,
+    Wish,
+    allocate,
+)
 from reprieve.cluster.device_pools import DeviceMatcher, Pool, Slice, SliceIndex, read_slice
 from reprieve.cluster.device_requests import (
     MOST_OPTIONS,
@@ -112,6 +122,8 @@ class Verdicts:
     epoch: int
     position: int
     faults: dict[int, str] = field(default_factory=dict)
+    given_up: int = 0
+    """On how many nodes the search was too long."""
 
 
 class DeviceBook:
@@ -337,11 +349,16 @@ class DeviceBook:
 
     def _judge(self, view: Verdicts, claims: Sequence[ClaimState], row: int) -> None:
         view.faults.pop(row, None)
+        steps = MOST_STEPS if view.given_up < MOST_GIVEN_UP else FEWER_STEPS
         try:
-            found = self._search(claims, row, self.in_use)
+            found = self._search(claims, row, self.in_use, steps)
         except NodeError as fault:
             found = None
             view.faults[row] = str(fault)
+            if isinstance(fault, GaveUpError):
+                view.given_up += 1
+                view.codes[row] = 2
+                return
         if found is not None:
             view.codes[row] = 0
             view.scores[row] = sum(_preference(c.shape, got) for c, got in zip(claims, found, strict=True) if c.shape)
@@ -353,11 +370,13 @@ class DeviceBook:
                 view.potential[row] = 2
         view.codes[row] = view.potential[row]
 
-    def _search(self, claims: Sequence[ClaimState], row: int, in_use: InUse) -> list[list[Chosen]] | None:
+    def _search(
+        self, claims: Sequence[ClaimState], row: int, in_use: InUse, steps: int = MOST_STEPS
+    ) -> list[list[Chosen]] | None:
         nodes = self._cluster.nodes
         wishes = [Wish(claim.key, claim.shape) for claim in claims if claim.shape is not None]
         pools = self.pools(row)
-        return allocate(wishes, nodes.names[row], nodes.labels[row], pools, in_use, self.classes, self.matcher)
+        return allocate(wishes, nodes.names[row], nodes.labels[row], pools, in_use, self.classes, self.matcher, steps)
 
     def trim(self) -> None:
         """Keep the log of changes short; called when nothing is going on."""

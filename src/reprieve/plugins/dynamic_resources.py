@@ -368,7 +368,10 @@ def _writes(claim: ClaimState, allocation: Allocation, pod: PodRecord) -> list[I
 def give_back(claim: ClaimState) -> PatchObject:
     """End an allocation that nobody uses."""
     meta = claim.claim.metadata
-    patch = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+    status: dict[str, Any] = {"allocation": None, "reservedFor": None}
+    if claim.claim.status.devices:
+        status["devices"] = None  # only what is allocated may have a status
+    patch = {"status": status}
     return PatchObject(
         "ResourceClaim",
         meta.namespace or "default",
