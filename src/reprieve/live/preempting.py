@@ -191,6 +191,8 @@ class _Run:
         self._error: Exception | None = None
         """The first failure: no further victim is begun."""
         first = preemption.pod or preemption.nominations[0][0]
+        self._released: set[str] = set()
+        """UIDs of victims that were only reserved, and have given that up."""
         self._deleted: set[str] = set()
         """UIDs of victims whose deletion the API has confirmed."""
         self._mark = owner._conditions.disruption_target(first, by_group=preemption.group is not None)
@@ -199,16 +201,37 @@ class _Run:
     async def carry_out(self) -> None:
         """Make all calls. Raises the first failure, when nothing of it is under way any more."""
         preemption = self._preemption
-        await asyncio.gather(*(self._owner._conditions.written(pod) for pod, _ in preemption.nominations))
         units = [verdict.unit for verdict in preemption.victims]
-        if not units:
-            return
-        *others, last = units
-        await asyncio.gather(*(self._guarded(self._evict(unit)) for unit in others), self._guarded(self._prepare(last)))
-        if self._error is None:
+        await asyncio.gather(
+            self._guarded(self._nominate()),
+            *(self._guarded(self._release(pod)) for unit in units for pod in unit.pods if not pod.bound),
+        )
+        self._raise()
+        if units:
+            *others, last = units
+            evictions = (self._guarded(self._evict(unit)) for unit in others)
+            await asyncio.gather(*evictions, self._guarded(self._prepare(last)))
+            self._raise()
             await self._guarded(self._complete(last))
+            self._raise()
+
+    def _raise(self) -> None:
+        """Raise the first error, if there was one."""
         if self._error is not None:
             raise self._error
+
+    async def _nominate(self) -> None:
+        """Wait until the API knows for whom the victims leave."""
+        await asyncio.gather(*(self._owner._conditions.written(pod) for pod, _ in self._preemption.nominations))
+
+    async def _release(self, pod: PodRecord) -> None:
+        """Release a victim that is not bound: it needs no call, and goes back to the queue (preemption.md 7.2).
+
+        At once, before its binding is sent; what has been sent is waited for.
+        """
+        if pod.row < 0 or (not pod.terminating and await self._owner._release(pod)):
+            self._released.add(pod.uid)
+            self._evicted(pod)
 
     async def _guarded(self, work: Awaitable[None]) -> None:
         """Do it; keep the first error, for `carry_out` to raise when all that was begun has ended."""
@@ -219,8 +242,7 @@ class _Run:
 
     def _go_on(self) -> None:
         """Raise if no further victim may be begun."""
-        if self._error is not None:
-            raise self._error
+        self._raise()
         if not self._owner._wanted(self._preemption.key):
             raise GoneError("who needed the room does not exist any more")
 
@@ -237,7 +259,7 @@ class _Run:
         async with self._slots:
             self._go_on()
             await self._mark_group(unit.group)
-        await self._each((pod for pod in unit.pods if pod.bound), self._mark_pod)
+        await self._each(self._left(unit), self._mark_pod)
 
     async def _complete(self, unit: PreemptionUnit) -> None:
         """Let a unit go: from the first deletion on there is no way back for the whole of it."""
@@ -245,25 +267,27 @@ class _Run:
             async with self._slots:
                 self._go_on()
                 pod = unit.pods[0]
-                if await self._only_reserved(pod):
+                if pod.uid in self._released:
                     return
                 await self._mark_pod(pod)
                 self._go_on()
                 await self._delete_pod(pod)
             return
         self._go_on()
-        assumed = [pod for pod in unit.pods if not pod.bound]
-        bound = [pod for pod in unit.pods if not await self._only_reserved(pod)]
-        await self._each((pod for pod in assumed if pod in bound), self._mark_pod)  # bound after all
+        left = self._left(unit)
         try:
-            await self._each(bound[:-1], self._delete_pod)
-            await self._each(bound[-1:], self._delete_pod)
+            await self._each(left[:-1], self._delete_pod)
+            await self._each(left[-1:], self._delete_pod)
         except DeposedError:
             raise
         except ClientError:
-            begun = any(pod.uid in self._deleted for pod in bound)
-            self._owner._spawn(self._owner._finish(unit.name, bound, begun=begun))
+            begun = any(pod.uid in self._deleted for pod in left)
+            self._owner._spawn(self._owner._finish(unit.name, left, begun=begun))
             raise
+
+    def _left(self, unit: PreemptionUnit) -> list[PodRecord]:
+        """The pods of a unit that calls have to be made for."""
+        return [pod for pod in unit.pods if pod.uid not in self._released]
 
     async def _each(self, pods: Iterable[PodRecord], act: Callable[[PodRecord], Awaitable[None]]) -> None:
         """Do something with every pod; raises the first error when all have ended."""
@@ -278,15 +302,6 @@ class _Run:
                 raise found
 
     # -- one victim ------------------------------------------------------------------------------------
-
-    async def _only_reserved(self, pod: PodRecord) -> bool:
-        """Release a victim that is not bound: it needs no call, and goes back to the queue (preemption.md 7.2)."""
-        if pod.row < 0:
-            return True
-        if pod.bound or pod.terminating or not await self._owner._release(pod):
-            return False
-        self._evicted(pod)
-        return True
 
     async def _mark_group(self, group: GroupState) -> None:
         by_group = self._preemption.group is not None

@@ -90,7 +90,8 @@ class Engine:
         """Take pods of every schedulerName with the first profile (`plan`: what would happen, whoever is named)."""
         self._under_way: dict[str, set[str]] = {}
         """Preemptor key -> UIDs of its victims that are still there."""
-        self._preemptor_of: dict[str, str] = {}
+        self._preemptors_of: dict[str, set[str]] = {}
+        """The same by victim: two preemptors may have decided on the same one."""
         self._errands: list[Instruction] = []
         self._lingering: dict[str, set[str]] = {}
         """Device claim -> victims that are gone while the API still lists them as its consumers."""
@@ -161,7 +162,7 @@ class Engine:
             return
         row = pod.row
         nominated = pod.nominated
-        lingering = self.cluster.devices.lingering(pod) if uid in self._preemptor_of else ()
+        lingering = self.cluster.devices.lingering(pod) if uid in self._preemptors_of else ()
         if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
             unreserve(self._running_for(pod), Binding(pod, self.cluster.nodes.names[row], row))
         self.cluster.remove_pod(pod)
@@ -406,7 +407,7 @@ class Engine:
         if victims:
             self._under_way[entity.key] = victims
             for uid in victims:
-                self._preemptor_of[uid] = entity.key
+                self._preemptors_of.setdefault(uid, set()).add(entity.key)
             self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
         return tuple(displaced)
 
@@ -501,7 +502,10 @@ class Engine:
         Returns the pods whose nomination was taken back.
         """
         for uid in self._under_way.pop(key, ()):
-            self._preemptor_of.pop(uid, None)
+            preemptors = self._preemptors_of[uid]
+            preemptors.discard(key)
+            if not preemptors:
+                del self._preemptors_of[uid]
         reverted = []
         entity = self.queue.get(key)
         if entity is not None:
@@ -669,13 +673,11 @@ class Engine:
             self.queue.retry_above(priority, now)
 
     def _left(self, uid: str) -> None:
-        key = self._preemptor_of.pop(uid, None)
-        if key is not None:
-            left = self._under_way.get(key)
-            if left is not None:
-                left.discard(uid)
-                if not left:
-                    del self._under_way[key]
+        for key in self._preemptors_of.pop(uid, ()):
+            left = self._under_way[key]
+            left.discard(uid)
+            if not left:
+                del self._under_way[key]
 
     def _claim_changed(
         self,
