@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from reprieve.cli import apiserver, bench, demo, openb, plan, scheduler, snapshot, up
+from reprieve.cli import apiserver, bench, demo, explain, openb, plan, scheduler, snapshot, up
 from reprieve.cli.outcome import CommandError, note, show
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 imports = typer.Typer(help="Turn public traces into manifests.", no_args_is_help=True, rich_markup_mode=None)
 app.command("plan")(plan.command)
+app.command("explain")(explain.command)
 app.command("snapshot")(snapshot.command)
 app.command("up")(up.command)
 app.command("scheduler")(scheduler.command)

@@ -129,7 +129,7 @@ def _spread(pods: Iterable[PodOutcome]) -> str:
 
 def _evicted(made: PreemptionAccount) -> Section:
     units = [unit for unit in made.units if unit.evicted]
-    title = f"Evicted for {made.preemptor} (priority {made.priority}), {_seconds(made.at)} in"
+    title = f"Evicted for {made.preemptor} (priority {made.priority}), {seconds_text(made.at)} in"
     shown, notes = _first([_victims(alike) for alike in _alike(units)])
     return Section(title, _UNIT_COLUMNS, shown, (*_domain(made), *notes), tone=Tone.BAD)
 
@@ -176,7 +176,7 @@ def _ran_between(units: Sequence[UnitAccount]) -> str:
     times = [unit.running_seconds for unit in units if unit.running_seconds is not None]
     if not times:
         return "unknown"
-    shortest, longest = _seconds(min(times)), _seconds(max(times))
+    shortest, longest = seconds_text(min(times)), seconds_text(max(times))
     return shortest if shortest == longest else f"{shortest} to {longest}"
 
 
@@ -207,7 +207,7 @@ def _nodes(nodes: Sequence[str]) -> str:
 
 
 def _ran(unit: UnitAccount) -> str:
-    return "unknown" if unit.running_seconds is None else _seconds(unit.running_seconds)
+    return "unknown" if unit.running_seconds is None else seconds_text(unit.running_seconds)
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def _with_node(pod: PodOutcome) -> str:
 
 
 def _closing(plan: Plan, account: Account) -> Section:
-    took = _seconds(plan.stats.virtual_seconds)
+    took = seconds_text(plan.stats.virtual_seconds)
     title = f"It takes {took} of virtual time and {count(plan.stats.attempts, 'scheduling attempt')}."
     still = len(account.terminating)
     notes = (f"{count(still, 'victim')} still running out the grace period.",) if still else ()
@@ -295,7 +295,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _seconds(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
     """`0 s`, `31 s`, `2 h 5 min`, `3 d 4 h`: the two largest units."""
     if seconds < 60:
         return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"

@@ -5,6 +5,7 @@ Invariant: secrets are kept out of `repr`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,3 +76,5 @@ class Connection:
     proxy: str | None = field(default=None, repr=False)  # may hold a password
     """`proxy-url` of the kubeconfig; None: as the environment says (`proxies`)."""
     compression: bool = True
+    extensions: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """Extensions of the context by name: what other programs left there for programs like this one."""

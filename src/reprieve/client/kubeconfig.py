@@ -87,6 +87,7 @@ class _Context(msgspec.Struct, frozen=True):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
+    extensions: list[_Extension] | None = None
 
 
 class _NamedCluster(msgspec.Struct, frozen=True):
@@ -164,6 +165,7 @@ class Kubeconfig:
             impersonation=_impersonation(user.value, at_user),
             proxy=proxies.checked(cluster.value.proxy_url, at_cluster) if cluster.value.proxy_url else None,
             compression=not cluster.value.disable_compression,
+            extensions={each.name: each.extension for each in chosen.value.extensions or () if each.name},
         )
 
 

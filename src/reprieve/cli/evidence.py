@@ -1,0 +1,330 @@
+"""What is known about one pod or pod group: the object, its events, and the scheduler's decision records.
+
+Records are looked for where they are named (`--records`), else where the kubeconfig's context says the scheduler
+answers, else through the API server at the pod that holds the lease.  Where none can be read, the answer is worked out
+on what the API server shows now, which changes nothing and is said so.
+
+Invariant: only reads.  The user's token goes to the API server, and to a scheduler on this machine or behind TLS.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from yarl import URL
+
+from reprieve.api import objects
+from reprieve.api.errors import InputError
+from reprieve.api.loading import Manifests
+from reprieve.api.versions import pod_group_name
+from reprieve.cli.whatif import Answered, ask
+from reprieve.client.connection import Connection, Identity, TlsSettings
+from reprieve.client.decoding import stored
+from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.errors import ApiError, ClientError, ConfigError
+from reprieve.client.listing import list_objects
+from reprieve.client.reading import manifests_of, read_cluster
+from reprieve.client.transport import ApiClient, Limits
+from reprieve.observability.records import DecisionRecord
+from reprieve.observability.store import find_in_file
+
+EXTENSION: Final = "reprieve.dev/scheduler"
+"""Of the kubeconfig's context: {"url": ..., "certificate-authority-data": ...} or {"records": FILE}."""
+_LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/reprieve-scheduler"
+_PORT: Final = 10259
+MOST_NODES: Final = 500
+_QUICK: Final = Limits(attempts=2, deadline=5.0, connect=3.0, qps=0.0)
+_SHOWN: Final = Limits(attempts=4, qps=0.0)
+_PODS: Final = Resource("", "v1", "pods", "Pod", True)
+
+Json = dict[str, Any]
+T = TypeVar("T", bound=objects.KubernetesObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the question is about. `kind`: Pod or PodGroup."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """An event, with how often it happened and when last (seconds since the epoch, 0 if it does not say)."""
+
+    at: float
+    type: str
+    reason: str
+    note: str
+    count: int
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Everything there is. Without `pod` and `group` the object is gone."""
+
+    asked: Asked
+    pod: objects.Pod | None = None
+    group: objects.PodGroup | None = None
+    members: list[objects.Pod] = field(default_factory=list)
+    events: list[Occurrence] = field(default_factory=list)
+    records: list[DecisionRecord] = field(default_factory=list)
+    """About the object, and about the group of a pod; newest first."""
+    source: str = ""
+    """Where the records are from; empty if there are none."""
+    computed: Answered | None = None
+    """What a scheduler with the default configuration would decide now, where that was worked out."""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the API server knows the object."""
+        return self.pod is not None if self.asked.kind == "Pod" else self.group is not None
+
+
+async def gather(connection: Connection, asked: Asked, records: str | None) -> Evidence:
+    """Read everything. Raises ClientError where the API server cannot be asked, ConfigError for bad `records`."""
+    evidence = Evidence(asked)
+    async with ApiClient(connection, limits=_SHOWN) as client:
+        served = await discover(client)
+        await _read_objects(client, served, evidence)
+        evidence.events = await _events(client, evidence)
+        names = _names(evidence)
+        told = await _find_records(client, connection, names, records, evidence)
+        if _waits(evidence) and (not told or _small(evidence.records)):
+            await _compute(client, evidence)
+    return evidence
+
+
+def _small(records: Sequence[DecisionRecord]) -> bool:
+    """Whether it is worth reading the whole cluster to say more than the records do: what might be."""
+    latest = records[0] if records else None
+    return latest is not None and latest.result == "Unschedulable" and latest.nodes <= MOST_NODES
+
+
+def _names(evidence: Evidence) -> list[Asked]:
+    """Under what names to look for records: the object's, and its group's."""
+    names = [evidence.asked]
+    if evidence.pod is not None:
+        group = pod_group_name(evidence.pod)
+        if group is not None:
+            names.append(Asked("PodGroup", evidence.asked.namespace, group))
+    return names
+
+
+def _waits(evidence: Evidence) -> bool:
+    """Whether there is something to work out."""
+    if evidence.asked.kind == "Pod":
+        return evidence.pod is not None and not evidence.pod.spec.node_name
+    return evidence.group is not None and any(not pod.spec.node_name for pod in evidence.members)
+
+
+# -- the API server --------------------------------------------------------------------------------
+
+
+async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -> None:
+    asked = evidence.asked
+    if asked.kind == "Pod":
+        evidence.pod = await _get(client, _PODS, objects.Pod, asked)
+        name = pod_group_name(evidence.pod) if evidence.pod is not None else None
+    else:
+        name = asked.name
+    if name is None:
+        return
+    for resource in served.readable("PodGroup"):
+        evidence.group = await _get(client, resource, objects.PodGroup, Asked("PodGroup", asked.namespace, name))
+        if evidence.group is not None:
+            break
+    listed = await list_objects(client, _PODS, objects.Pod, namespace=asked.namespace)
+    evidence.members = [pod for pod in listed.objects if pod_group_name(pod) == name]
+
+
+async def _get(client: ApiClient, resource: Resource, kind: type[T], asked: Asked) -> T | None:
+    try:
+        answer = await client.get(resource.path(asked.namespace, asked.name))
+    except ApiError as error:
+        if error.code == 404:
+            return None
+        raise
+    try:
+        return stored(kind, answer.body, resource)
+    except InputError as error:
+        raise ApiError(500, "Unreadable", str(error)) from None
+
+
+class _Series(msgspec.Struct, frozen=True, rename="camel"):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    count: int | None = None
+    event_time: str | None = None
+    last_timestamp: str | None = None
+    series: _Series | None = None
+
+
+class _Events(msgspec.Struct, frozen=True):
+    items: list[_Event] = []
+
+
+async def _events(client: ApiClient, evidence: Evidence) -> list[Occurrence]:
+    asked = evidence.asked
+    query = {"fieldSelector": f"involvedObject.kind={asked.kind},involvedObject.name={asked.name}"}
+    path = Resource("", "v1", "events", "Event", True).path(asked.namespace)
+    try:
+        found = (await client.get(path, query)).read(_Events).items
+    except ApiError as error:
+        evidence.warnings.append(f"events not read: {error}")
+        return []
+    return sorted((_occurrence(event) for event in found), key=lambda event: event.at)
+
+
+def _occurrence(event: _Event) -> Occurrence:
+    series = event.series
+    when = (series.last_observed_time if series is not None else None) or event.last_timestamp or event.event_time
+    count = series.count if series is not None else event.count or 1
+    return Occurrence(_seconds(when), event.type, event.reason, event.message, count)
+
+
+def _seconds(stamp: str | None) -> float:
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
+    except ValueError:
+        return 0.0
+
+
+# -- the scheduler's records -----------------------------------------------------------------------
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[DecisionRecord] = []
+
+
+async def _find_records(
+    client: ApiClient, connection: Connection, names: Sequence[Asked], told: str | None, evidence: Evidence
+) -> bool:
+    """Whether the scheduler's records could be read (there may be none of this object)."""
+    if told is not None:
+        where = told
+        found = await _from(told, connection, names, ca=None)
+    else:
+        extension = connection.extensions.get(EXTENSION)
+        where, found = "", None
+        try:
+            if isinstance(extension, Mapping):
+                where = str(extension.get("url") or extension.get("records") or "")
+                found = await _from(where, connection, names, ca=_ca(extension)) if where else None
+            if found is None:
+                where, found = await _from_leader(client, names)
+        except (ClientError, ConfigError) as error:
+            evidence.warnings.append(f"the scheduler's records could not be read: {error}")
+            return False
+    if found is None:
+        return False
+    unique = {record.id: record for record in found}
+    evidence.records = sorted(unique.values(), key=lambda record: record.id, reverse=True)
+    evidence.source = where
+    return True
+
+
+async def _from(
+    where: str, connection: Connection, names: Sequence[Asked], *, ca: bytes | None
+) -> list[DecisionRecord]:
+    if "://" not in where:
+        return _from_file(Path(where), names)
+    try:
+        url = URL(where)
+        host = url.host or ""
+    except ValueError:
+        raise ConfigError(f"{where}: not a URL") from None
+    if url.scheme not in ("http", "https") or not host:
+        raise ConfigError(f"{where}: want http://HOST:PORT, https://HOST:PORT or a file")
+    trusted = url.scheme == "https" or host in ("localhost", "127.0.0.1", "::1")
+    there = Connection(
+        server=where.rstrip("/"),
+        source="--records",
+        tls=TlsSettings(ca_data=ca),
+        identity=connection.identity if trusted else Identity(),
+    )
+    async with ApiClient(there, limits=_QUICK) as scheduler:
+        return await _explain(scheduler, "/explain", names)
+
+
+def _from_file(file: Path, names: Sequence[Asked]) -> list[DecisionRecord]:
+    found = []
+    try:
+        for asked in names:
+            found += find_in_file(file, asked.kind, asked.namespace, asked.name)
+    except (sqlite3.Error, msgspec.DecodeError) as error:
+        raise ConfigError(f"{file}: no file of decision records: {error}") from None
+    return found
+
+
+async def _explain(client: ApiClient, path: str, names: Sequence[Asked]) -> list[DecisionRecord]:
+    found: list[DecisionRecord] = []
+    for asked in names:
+        query = {"kind": asked.kind, "namespace": asked.namespace, "name": asked.name}
+        found += (await client.get(path, query)).read(_List).items
+    return found
+
+
+def _ca(extension: Mapping[str, object]) -> bytes | None:
+    data = extension.get("certificate-authority-data")
+    if not isinstance(data, str):
+        return None
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise ConfigError(f"the context's {EXTENSION}: certificate-authority-data: not base64") from None
+
+
+async def _from_leader(client: ApiClient, names: Sequence[Asked]) -> tuple[str, list[DecisionRecord] | None]:
+    """Through the API server at the pod that holds the lease. (where, None) if there is no such pod."""
+    try:
+        lease = (await client.get(_LEASE)).read(Json)
+        holder = str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
+        if not holder:
+            return "", None
+        pods = (await client.get(_PODS.path(), {"fieldSelector": f"metadata.name={holder}"})).read(Json)
+    except ApiError as error:
+        if error.code in (401, 403, 404):
+            return "", None
+        raise
+    for pod in pods.get("items") or ():
+        where = _PODS.path(pod["metadata"]["namespace"], f"https:{holder}:{_PORT}", "proxy")
+        return f"the scheduler's pod {holder}", await _explain(client, f"{where}/explain", names)
+    return "", None
+
+
+# -- without records -------------------------------------------------------------------------------
+
+
+async def _compute(client: ApiClient, evidence: Evidence) -> None:
+    reading = await read_cluster(client)
+    manifests: Manifests = manifests_of(reading, client.connection.server)
+    asked = evidence.asked
+    if evidence.pod is not None and pod_group_name(evidence.pod) is not None and evidence.group is not None:
+        asked = Asked("PodGroup", asked.namespace, evidence.group.metadata.name)
+    try:
+        evidence.computed = ask(manifests, asked.kind, asked.namespace, asked.name, now=time.time())
+    except InputError as error:
+        evidence.warnings.append(f"the answer could not be worked out: {error}")

@@ -1,0 +1,499 @@
+"""What is known of a pod or pod group, told: its state, why, who went for whom, what would help.
+
+Invariant: every sentence follows from the object, its events or a decision record; what would help is said only where
+the numbers say so.  Nothing here reads a clock or a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api import objects
+from reprieve.api.versions import pod_group_name
+from reprieve.cli.evidence import Evidence, Occurrence
+from reprieve.cli.render import count, seconds_text
+from reprieve.cli.sections import Row, Section, Tone
+from reprieve.cluster.pods import was_preempted
+from reprieve.observability.records import API_VERSION, DecisionRecord, PreemptionRecord, Unit
+from reprieve.preemption.outcome import NEVER
+
+MOST_REASONS: Final = 12
+MOST_UNITS: Final = 15
+MOST_SPARED: Final = 5
+MOST_EVENTS: Final = 10
+_UNIT_COLUMNS: Final = ("workload", "size", "on", "priority", "running for")
+
+_HINTS: Final = {
+    "node(s) had untolerated taint(s)": "A toleration for the taints of {nodes}, or the taints taken off: nothing goes "
+    "there without.",
+    "node(s) were unschedulable": "{nodes} uncordoned: nothing goes there meanwhile.",
+    "node(s) didn't match Pod's node affinity/selector": "A node selector or affinity that {nodes} would match.",
+    "node(s) didn't have free ports for the requested pod ports": "Its host ports free on one of {nodes}.",
+}
+"""What a reason means for whoever wants to change something: by the reason's text."""
+
+
+# -- the document ----------------------------------------------------------------------------------
+
+
+def document(evidence: Evidence) -> dict[str, Any]:
+    """The JSON document of `-o json`."""
+    asked = evidence.asked
+    pod, group = evidence.pod, evidence.group
+    found: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "Explanation",
+        "object": {
+            "kind": asked.kind,
+            "namespace": asked.namespace,
+            "name": asked.name,
+            "exists": evidence.exists,
+        },
+        "state": state_of(evidence)[0],
+        "conditions": [
+            {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
+            for c in _conditions(evidence)
+        ],
+        "whatWouldHelp": helps(evidence),
+        "events": [
+            {
+                "time": _stamp(event.at),
+                "type": event.type,
+                "reason": event.reason,
+                "note": event.note,
+                "count": event.count,
+            }
+            for event in evidence.events
+        ],
+        "recordsFrom": evidence.source or None,
+        "records": [msgspec.to_builtins(record) for record in evidence.records],
+    }
+    if asked.kind == "Pod" and pod is not None:
+        found["object"]["nodeName"] = pod.spec.node_name or None
+        found["object"]["podGroup"] = pod_group_name(pod)
+        found["object"]["priority"] = pod.spec.priority or 0
+    if asked.kind == "PodGroup" and group is not None:
+        found["object"]["priority"] = group.spec.priority or 0
+        found["object"]["minCount"] = group.min_count
+        found["object"]["pods"] = len(evidence.members)
+        found["object"]["scheduled"] = _scheduled(evidence.members)
+    computed = evidence.computed
+    if computed is not None:
+        found["computed"] = {
+            "fits": computed.fits,
+            "gated": computed.gated or None,
+            "priorityThatHelps": computed.priority_that_helps,
+            "record": msgspec.to_builtins(computed.record) if computed.record is not None else None,
+        }
+    return found
+
+
+# -- the story -------------------------------------------------------------------------------------
+
+
+def story_of(evidence: Evidence) -> list[Section]:
+    """The story in sections, the answer first."""
+    sections = [_state_section(evidence)]
+    own = own_record(evidence)
+    if _is_waiting(evidence) and own is not None:
+        sections += _why(own)
+    for record in _preemptions_by(evidence):
+        sections += _preemption(record)
+        break
+    for record in _preemptions_of(evidence):
+        sections.append(_preempted(evidence, record))
+    hints = helps(evidence)
+    if hints:
+        sections.append(Section("What would help", notes=tuple(hints), tone=Tone.GOOD))
+    if evidence.events:
+        sections.append(_events(evidence.events))
+    sections.append(_source(evidence, own))
+    return sections
+
+
+def own_record(evidence: Evidence) -> DecisionRecord | None:
+    """The newest record of an attempt to place the object, or its group."""
+    for record in evidence.records:
+        if _is_about(evidence, record):
+            return record
+    return evidence.computed.record if evidence.computed is not None and not evidence.source else None
+
+
+def _is_about(evidence: Evidence, record: DecisionRecord) -> bool:
+    entity, asked = record.entity, evidence.asked
+    if (entity.kind, entity.namespace, entity.name) == (asked.kind, asked.namespace, asked.name):
+        uid = _uid(evidence)
+        return not uid or not entity.uid or entity.uid == uid
+    group = pod_group_name(evidence.pod) if evidence.pod is not None else None
+    return entity.kind == "PodGroup" and (entity.namespace, entity.name) == (asked.namespace, group)
+
+
+def _uid(evidence: Evidence) -> str:
+    found = evidence.pod if evidence.asked.kind == "Pod" else evidence.group
+    return found.metadata.uid if found is not None else ""
+
+
+def _preemptions_by(evidence: Evidence) -> Iterable[DecisionRecord]:
+    """Preemptions for the object or its group."""
+    for record in evidence.records:
+        if record.preemption is not None and _is_about(evidence, record):
+            yield record
+    computed = evidence.computed
+    would = computed.record if computed is not None and not evidence.source else None
+    if would is not None and would.preemption is not None:
+        yield would
+
+
+def _preemptions_of(evidence: Evidence) -> Iterable[DecisionRecord]:
+    """Preemptions that evicted the object."""
+    for record in evidence.records:
+        if record.preemption is not None and not _is_about(evidence, record) and _unit_of(evidence, record) is not None:
+            yield record
+
+
+def _unit_of(evidence: Evidence, record: DecisionRecord) -> Unit | None:
+    """The evicted unit the object was, or was part of."""
+    asked = evidence.asked
+    key = f"{asked.namespace}/{asked.name}"
+    evicted = record.preemption.evicted if record.preemption is not None else []
+    for unit in evicted:
+        if unit.unit == key and unit.kind == asked.kind:
+            return unit
+    if asked.kind == "PodGroup":
+        return None
+    for unit in evicted:
+        if unit.kind == "PodGroup" and key in unit.pod_names:
+            return unit
+    # A unit lists its first pods only; the record was found under the pod's name, so it is in one that lists fewer.
+    partial = [unit for unit in evicted if unit.kind == "PodGroup" and unit.pods > len(unit.pod_names)]
+    return partial[0] if len(partial) == 1 else None
+
+
+# -- state -----------------------------------------------------------------------------------------
+
+
+def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
+    """A word for the state (of `-o json`), a sentence, and how good that is."""
+    asked = evidence.asked
+    if not evidence.exists:
+        if next(iter(_preemptions_of(evidence)), None) is not None:
+            return "Preempted", f"{asked} is gone: it was preempted.", Tone.BAD
+        return "Gone", f"{asked} is gone; this is what the scheduler's records say of it.", Tone.QUIET
+    if evidence.pod is not None and asked.kind == "Pod":
+        return _pod_state(evidence, evidence.pod)
+    return _group_state(evidence)
+
+
+def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
+    asked, node = evidence.asked, pod.spec.node_name
+    leaving = pod.metadata.deletion_timestamp is not None
+    if was_preempted(pod) and (leaving or node):
+        return "Preempted", f"{asked} is being preempted: it is leaving {node}.", Tone.BAD
+    if leaving:
+        return "Terminating", f"{asked} is being deleted.", Tone.QUIET
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return pod.status.phase, f"{asked} has ended ({pod.status.phase}).", Tone.QUIET
+    if node:
+        return "Scheduled", f"{asked} is scheduled: it is on {node}.", Tone.GOOD
+    if pod.spec.scheduling_gates:
+        names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        return "Gated", f"{asked} waits behind its scheduling gates: {names}.", Tone.WAITING
+    nominated = pod.status.nominated_node_name
+    if nominated:
+        return "Nominated", f"{asked} waits for room on {nominated} that is being made for it.", Tone.WAITING
+    return "Waiting", f"{asked} waits: it is on no node.", Tone.WAITING
+
+
+def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
+    asked = evidence.asked
+    total, scheduled = len(evidence.members), _scheduled(evidence.members)
+    if any(c.type == "DisruptionTarget" and c.status == "True" for c in _conditions(evidence)):
+        return "Preempted", f"{asked} was preempted: {scheduled} of its {count(total, 'pod')} still run.", Tone.BAD
+    if not total:
+        return "Waiting", f"{asked} has no pods.", Tone.WAITING
+    if scheduled == total:
+        return "Scheduled", f"{asked} is scheduled: {_all(total)} on nodes.", Tone.GOOD
+    minimum = evidence.group.min_count if evidence.group is not None else None
+    needed = f" It needs {minimum} to start." if minimum is not None and scheduled < minimum else ""
+    return "Waiting", f"{asked} waits: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
+
+
+def _all(total: int) -> str:
+    return "its pod is" if total == 1 else f"all its {total} pods are"
+
+
+def _scheduled(members: Sequence[objects.Pod]) -> int:
+    return sum(1 for pod in members if pod.spec.node_name and pod.metadata.deletion_timestamp is None)
+
+
+def _is_waiting(evidence: Evidence) -> bool:
+    return state_of(evidence)[0] in ("Waiting", "Nominated", "Gated")
+
+
+def _conditions(evidence: Evidence) -> Sequence[objects.PodCondition | objects.Condition]:
+    if evidence.asked.kind == "Pod":
+        return evidence.pod.status.conditions or () if evidence.pod is not None else ()
+    return evidence.group.status.conditions if evidence.group is not None else ()
+
+
+def _state_section(evidence: Evidence) -> Section:
+    _, title, tone = state_of(evidence)
+    notes = []
+    pod, group = evidence.pod, evidence.group
+    if evidence.asked.kind == "Pod" and pod is not None:
+        name = pod_group_name(pod)
+        notes.append(f"Priority {pod.spec.priority or 0}" + (f", of podgroup {name}." if name else "."))
+        if name and group is None:
+            notes.append(f"There is no podgroup {name}: its pods wait until it appears.")
+    elif group is not None:
+        minimum = f", minCount {group.min_count}" if group.min_count is not None else ""
+        notes.append(f"Priority {group.spec.priority or 0}{minimum}.")
+    notes += [
+        f"{condition.type}: {condition.reason}: {condition.message}"
+        for condition in _conditions(evidence)
+        if condition.status == "False" and condition.message and condition.type.startswith("Pod")
+    ]
+    computed = evidence.computed
+    if computed is not None and not evidence.source and computed.gated:
+        notes.append(f"It is not tried: {computed.gated}")
+    if computed is not None and not evidence.source and computed.fits:
+        notes.append("There is room for it now: a scheduler with the default configuration would place it.")
+    return Section(title, notes=tuple(notes), tone=tone)
+
+
+# -- why -------------------------------------------------------------------------------------------
+
+
+def _why(record: DecisionRecord) -> list[Section]:
+    notes = []
+    if record.members is not None and record.result != "Error":
+        members = record.members
+        notes.append(f"Of {count(members.tried, 'pod')} tried together {members.placed} found a place.")
+    rows = [Row((str(reason.nodes), reason.reason)) for reason in record.reasons[:MOST_REASONS]]
+    others = [pods for pods in record.pods if pods.message != record.message][:3]
+    if not rows:
+        notes += [f"{count(pods.pods, 'pod')}: {pods.message}" for pods in others] or [record.message]
+    title = f"Why: none of {count(record.nodes, 'node')} would do" if rows else "Why"
+    again = f" {record.repeated + 1} attempts ended like that." if record.repeated else ""
+    if again:
+        notes.append(again.strip())
+    return [Section(title, ("nodes", "reason") if rows else (), tuple(rows), tuple(notes), tone=Tone.WAITING)]
+
+
+# -- preemption ------------------------------------------------------------------------------------
+
+_STATES: Final = {
+    "UnderWay": "the victims are being told to go",
+    "Done": "every victim was told to go",
+    "Failed": "it failed",
+}
+
+
+def _preemption(record: DecisionRecord) -> list[Section]:
+    made = record.preemption
+    if made is None:
+        return []
+    cost = made.cost
+    title = f"To make room: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) evicted"
+    notes = [
+        f"Decided {_when(record.time)}; {_STATES.get(made.state, made.state)}"
+        + (f": {made.error}" if made.error else ".")
+    ]
+    if cost.pdb_violations:
+        notes.append(f"{count(cost.pdb_violations, 'workload')} although a PodDisruptionBudget forbids it.")
+    if cost.running_seconds_lost >= 1:
+        notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
+    notes += _comparison(made)
+    rows = tuple(_unit_row(unit) for unit in made.evicted[:MOST_UNITS])
+    if len(made.evicted) > len(rows):
+        notes.insert(0, f"... and {len(made.evicted) - len(rows)} more (-o json lists them all)")
+    sections = [Section(title, _UNIT_COLUMNS if rows else (), rows, tuple(notes), tone=Tone.BAD)]
+    if made.reprieved_total:
+        spared = tuple(_unit_row(unit) for unit in made.reprieved[:MOST_SPARED])
+        more = made.reprieved_total - len(spared)
+        sections.append(
+            Section(
+                f"Spared: {count(made.reprieved_total, 'workload')} of lower priority; with them running everything "
+                "still fits",
+                _UNIT_COLUMNS,
+                spared,
+                (f"... and {more} more",) if more else (),
+                tone=Tone.GOOD,
+            )
+        )
+    return sections
+
+
+def _comparison(made: PreemptionRecord) -> list[str]:
+    comparison = made.comparison
+    if comparison.candidates < 2:
+        return []
+    chosen = comparison.chosen
+    text = f"{comparison.candidates} domains would have worked; {chosen.domain} was chosen"
+    other = comparison.runner_up
+    if other is None:
+        return [f"{text}."]
+    if not comparison.decided_by:
+        return [f"{text}: as good as {other.domain}, and first by name."]
+    return [f"{text} over {other.domain}: {comparison.decided_by}."]
+
+
+def _unit_row(unit: Unit) -> Row:
+    nodes = ", ".join(unit.nodes[:6]) + (f" and {len(unit.nodes) - 6} more" if len(unit.nodes) > 6 else "")
+    ran = "unknown" if unit.running_seconds is None else seconds_text(unit.running_seconds)
+    kind = "group" if unit.kind == "PodGroup" else "pod"
+    below = [f"why: {_because(unit)}"] if unit.why is not None else []
+    if unit.violates_pdb and unit.why is not None:
+        below.append("although a PodDisruptionBudget forbids it: nothing else would do")
+    return Row((f"{kind} {unit.unit}", count(unit.pods, "pod"), nodes, str(unit.priority), ran), below=tuple(below))
+
+
+def _because(unit: Unit) -> str:
+    why = unit.why
+    if why is None:
+        return "everything still fits with it"
+    short = f" ({why.short} short)" if why.short else ""
+    return f"with it back, {why.pod} would not fit on {why.node}: {why.text}{short}"
+
+
+def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
+    made, entity = record.preemption, record.entity
+    unit = _unit_of(evidence, record)
+    assert made is not None
+    assert unit is not None
+    by = f"{entity.kind.lower()} {entity.namespace}/{entity.name}"
+    notes = [f"{by} has priority {entity.priority}, this has {unit.priority}."]
+    if unit.kind == "PodGroup" and evidence.asked.kind == "Pod":
+        notes.append(f"It went with its whole group {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
+    notes.append(f"Why this one: {_because(unit)}.")
+    if unit.violates_pdb:
+        notes.append("A PodDisruptionBudget forbids it, but nothing else would do.")
+    notes += _comparison(made)
+    others = made.cost.units - 1
+    if others:
+        notes.append(f"{count(others, 'other workload')} went as well, {made.reprieved_total} were spared.")
+    if made.state == "Failed":
+        notes.append(f"The preemption failed: {made.error}")
+    return Section(f"Preempted by {by} {_when(record.time)}", notes=tuple(notes), tone=Tone.BAD)
+
+
+# -- what would help -------------------------------------------------------------------------------
+
+
+def helps(evidence: Evidence) -> list[str]:
+    """Sentences about what would change the outcome; none where nothing is sure."""
+    found: list[str] = []
+    for record in _preemptions_of(evidence):
+        priority = record.entity.priority
+        found.append(f"With a priority of {priority} or more it would not have been a potential victim.")
+        break
+    own = own_record(evidence)
+    if own is None or not _is_waiting(evidence) or own.preemption is not None:
+        return found
+    if own.lack is not None:
+        found += _room(own)
+    members = own.members
+    if members is not None and own.result == "Unschedulable":
+        ready = members.placed + members.already_scheduled
+        if members.placed and ready < members.min_count:
+            found.append(f"With minCount {ready} instead of {members.min_count} it could start: so many have a place.")
+    for reason in own.reasons:
+        hint = _HINTS.get(reason.reason)
+        if hint is not None:
+            found.append(hint.format(nodes=count(reason.nodes, "node")))
+    found += _by_priority(evidence, own)
+    return found
+
+
+def _room(record: DecisionRecord) -> list[str]:
+    lack = record.lack
+    if lack is None:
+        return []
+    found = [
+        f"A node with {big.asked} {big.resource}: it asks for that much, and the largest node has {big.largest}."
+        for big in lack.too_big
+    ]
+    closest = lack.closest
+    if closest is None:
+        return found
+    missing = " and ".join(f"{amount} more {resource}" for resource, amount in closest.missing.items())
+    where = _where(closest.names, closest.nodes)
+    if record.members is None:
+        found.append(f"{missing} free on {where}, where least is missing.")
+    elif closest.nodes >= lack.more:
+        places = "one more pod" if lack.more == 1 else f"{lack.more} more pods"
+        on = where if lack.more == closest.nodes else f"any {lack.more} of {where}"
+        found.append(f"{missing} free on {on}, where least is missing: {places} must find a place.")
+    else:
+        found.append(f"Places for {lack.more} more pods; least is missing on {where}: {missing} for each.")
+    return found
+
+
+def _where(names: Sequence[str], nodes: int) -> str:
+    """`n1`, `n1 or n2`, `n1, n2, n3 and 5 more nodes`."""
+    if nodes > len(names):
+        return f"{', '.join(names)} and {count(nodes - len(names), 'more node')}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _by_priority(evidence: Evidence, record: DecisionRecord) -> list[str]:
+    texts = " ".join([record.message, *(pods.message for pods in record.pods)])
+    if NEVER in texts:
+        return ["A preemptionPolicy that is not Never: it does not push out anybody, whatever its priority."]
+    computed = evidence.computed
+    if computed is None or computed.priority_that_helps is None:
+        return []
+    priority = computed.priority_that_helps
+    return [
+        f"A priority of {priority} or more (it has {record.entity.priority}): as the cluster is now it could then make room by preemption."
+    ]
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def _events(events: Sequence[Occurrence]) -> Section:
+    rows = [
+        Row((_when(_stamp(event.at)), event.reason, f"×{event.count}" if event.count > 1 else "", event.note))
+        for event in events[-MOST_EVENTS:]
+    ]
+    more = len(events) - len(rows)
+    notes = (f"... and {more} earlier",) if more else ()
+    return Section("Events", ("", "", "", ""), tuple(rows), notes, tone=Tone.QUIET)
+
+
+def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
+    computed = evidence.computed
+    if computed is not None and not evidence.source:
+        return Section(
+            "No decision record of a scheduler could be read.",
+            notes=(
+                "What is said of why and what would help was worked out on the cluster as it is now, with the default "
+                "configuration; the scheduler in charge may know more.",
+            ),
+            tone=Tone.QUIET,
+        )
+    if own is not None:
+        took = seconds_text(own.timings.attempt_seconds)
+        attempt = f"attempt {own.attempt}, {_when(own.time)}, took {took}"
+        return Section(f"From the scheduler's record ({evidence.source}): {attempt}.", tone=Tone.QUIET)
+    if evidence.records:
+        return Section(f"From the scheduler's record ({evidence.source}).", tone=Tone.QUIET)
+    if evidence.source:
+        return Section(f"The scheduler ({evidence.source}) has no record of an attempt that failed.", tone=Tone.QUIET)
+    return Section("From the API server alone: no decision record of a scheduler could be read.", tone=Tone.QUIET)
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
+
+
+def _when(stamp: str) -> str:
+    """`at 2026-07-01 12:00:00 UTC`; empty stays empty."""
+    if not stamp:
+        return ""
+    return f"at {stamp[:10]} {stamp[11:19]} UTC"

@@ -1,0 +1,173 @@
+"""What a scheduler would decide about one pod or group, on a snapshot; and what would have to be different.
+
+The snapshot goes into an engine of its own; nothing is written anywhere.  Entities are tried in the order of the queue
+until it is the turn of the one in question, so what comes before it has its room.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.api.loading import Manifests
+from reprieve.api.versions import pod_group_name
+from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.records import DecisionRecord
+from reprieve.observability.store import Name
+from reprieve.preemption.units import effective_priority
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.engine import Engine
+from reprieve.simulation.plan import refuse_unsupported
+from reprieve.simulation.virtual import VirtualCluster, in_order
+
+MOST_OBJECTS = 5_000
+"""In clusters with more, only what is, not what might be, is worked out: somebody waits for the answer."""
+HIGHEST_PRIORITY = 1_000_000_000
+"""Of a class that users may make (preemption.md 8)."""
+
+Timed = tuple[objects.KubernetesObject, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What would be decided. `fits`: it would be placed; `gated`: why it may not even be tried."""
+
+    record: DecisionRecord | None = None
+    fits: bool = False
+    gated: str = ""
+    priority_that_helps: int | None = None
+    """The lowest priority with which it would be placed or could make room."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The turn of the one in question: None if it did not come."""
+
+    decision: Decision | None
+    record: DecisionRecord | None
+    gated: str
+
+
+def ask(manifests: Manifests, kind: str, namespace: str, name: str, *, now: float) -> Answered:
+    """Decide about one object now. Raises InputError for a cluster that cannot be decided faithfully."""
+    everything = manifests.all()
+    for loaded in everything:
+        refuse_unsupported(loaded.object, loaded.origin)
+    items = [(loaded.object, loaded.created) for loaded in everything]
+    turn = _turn(items, kind, namespace, name, now)
+    decision = turn.decision
+    if decision is None:
+        return Answered(gated=turn.gated)
+    if decision.result is Result.SCHEDULED:
+        return Answered(record=turn.record, fits=True)
+    helps = None
+    if decision.result is Result.UNSCHEDULABLE and len(items) <= MOST_OBJECTS:
+        helps = _priority(items, kind, namespace, name, now)
+    return Answered(record=turn.record, priority_that_helps=helps)
+
+
+def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: float) -> _Turn:
+    engine, world = _world(items, now)
+    key = _key(world, kind, namespace, name)
+    if key is None:
+        return _Turn(None, None, "")
+    store = _Last()
+    keeper = RecordKeeper(store)
+    keeper.attach(engine)
+    while True:
+        began = time.perf_counter()
+        decision = engine.step(now)
+        if decision is None:
+            break
+        if decision.key == key:
+            keeper.decided(decision, seconds=time.perf_counter() - began, now=now)
+            return _Turn(decision, store.record, "")
+    entity = engine.queue.get(key)
+    if entity is None:
+        return _Turn(None, None, "")
+    held = next(iter(entity.held.values()), None)
+    return _Turn(None, None, entity.gate.reason or (held.reason if held is not None else ""))
+
+
+class _Last:
+    """A store of one record."""
+
+    def __init__(self) -> None:
+        self.record: DecisionRecord | None = None
+
+    def next_id(self) -> int:
+        """See `RecordStore`."""
+        return 1
+
+    def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
+        """See `RecordStore`."""
+        self.record = record
+
+    async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
+        """See `RecordStore`."""
+        return [self.record] if self.record is not None else []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:
+    engine = Engine(any_scheduler=True)
+    world = VirtualCluster(engine, now)
+    for item, created in in_order(items):
+        world.add(item, created)
+    return engine, world
+
+
+def _key(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | None:
+    if kind == "PodGroup":
+        return f"group/{namespace}/{name}"
+    pod = next((pod for pod in world.records.values() if pod.key == f"{namespace}/{name}" and pod.row < 0), None)
+    if pod is None:
+        return None
+    return f"group/{pod.group}" if pod.group is not None else f"pod/{pod.uid}"
+
+
+def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: float) -> int | None:
+    """The lowest priority that helps, among those just above what runs; found by halving, as more can only help."""
+    engine, world = _world(items, now)
+    key = _key(world, kind, namespace, name)
+    entity = engine.queue.get(key) if key is not None else None
+    if entity is None:
+        return None
+    cluster = engine.cluster
+    running = {effective_priority(cluster, pod) for pod in cluster.pods.values() if pod.row >= 0}
+    steps = [p + 1 for p in sorted(running) if entity.priority <= p < HIGHEST_PRIORITY]
+    low, high = 0, len(steps)
+    while low < high:
+        middle = (low + high) // 2
+        changed = _with_priority(items, kind, namespace, name, steps[middle])
+        decision = _turn(changed, kind, namespace, name, now).decision
+        if decision is not None and decision.result in (Result.WAITING, Result.SCHEDULED):
+            high = middle
+        else:
+            low = middle + 1
+    return steps[low] if low < len(steps) else None
+
+
+def _with_priority(items: Iterable[Timed], kind: str, namespace: str, name: str, priority: int) -> list[Timed]:
+    """The same with another priority of the object, and of the pods of a group."""
+    changed: list[Timed] = []
+    for item, created in items:
+        if (item.metadata.namespace or "default") == namespace and isinstance(item, objects.Pod | objects.PodGroup):
+            same = kind == type(item).KIND and item.metadata.name == name
+            member = kind == "PodGroup" and isinstance(item, objects.Pod) and pod_group_name(item) == name
+            if same or member:
+                item = _at(item, priority)
+        changed.append((item, created))
+    return changed
+
+
+def _at(item: objects.Pod | objects.PodGroup, priority: int) -> objects.Pod | objects.PodGroup:
+    if isinstance(item, objects.Pod):
+        return replace(item, spec=replace(item.spec, priority=priority))
+    return replace(item, spec=replace(item.spec, priority=priority))
