@@ -1,0 +1,288 @@
+"""From informers to the engine: the order of the first feed, and what comes and goes later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from reprieve.client.discovery import Served, discover
+from reprieve.client.errors import ApiError
+from reprieve.client.informer import Change, ChangeKind
+from reprieve.client.kubeconfig import connect
+from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
+from reprieve.controlplane.server.serving import ServeOptions, serving
+from reprieve.live.feeding import Feed, FeedOptions
+from reprieve.scheduling.engine import Engine
+
+from ..client.clock import until
+
+Json = dict[str, Any]
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+CRD = "scheduling.reprieve.dev"
+
+
+class Limited(ApiClient):
+    """A user who may not read some kinds, and a server that lacks others."""
+
+    refused: tuple[str, ...] = ()
+
+    async def _answering(self, path: str, *more: Any) -> Any:
+        if path.rpartition("/")[2] in self.refused:
+            raise ApiError(403, "Forbidden", f"{path}: may not be read")
+        return await super()._answering(path, *more)
+
+
+class Stage:
+    """A control plane, an engine and a feed between them that a test runs."""
+
+    def __init__(self, client: Limited) -> None:
+        self.client = client
+        self.engine = Engine(validate=True)
+        self.told: list[tuple[ChangeKind, str, str]] = []
+        self.troubles: list[str] = []
+        self.feed = Feed(
+            client,
+            self.engine,
+            listener=self._listen,
+            trouble=lambda where, text: self.troubles.append(text),
+            options=FeedOptions(rediscover=0.05),
+        )
+
+    def _listen(self, change: Change[Any], resource: object) -> None:
+        self.told.append((change.kind, change.object.KIND, change.object.name))
+
+    async def create(self, path: str, name: str, **body: Any) -> None:
+        meta = {"name": name, **body.pop("metadata", {})}
+        await self.client.request("POST", path, body={"metadata": meta, **body})
+
+    async def node(self, name: str) -> None:
+        amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        await self.create(NODES, name, status={"allocatable": amounts, "capacity": amounts})
+
+    async def pod(self, name: str, *, node: str = "", group: str = "", **meta: Any) -> None:
+        spec: Json = {"containers": [{"name": "c", "image": "i"}]}
+        if node:
+            spec["nodeName"] = node
+        if group:
+            spec["schedulingGroup"] = {"podGroupName": group}
+        await self.create(PODS, name, spec=spec, metadata=meta)
+
+    async def group(self, name: str, least: int) -> None:
+        await self.create(GROUPS, name, spec={"schedulingPolicy": {"gang": {"minCount": least}}})
+
+    @asynccontextmanager
+    async def running(self, served: Served | None = None) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.feed.run(served or await discover(self.client)))
+        try:
+            await until(lambda: self.feed.synced or task.done())
+            if task.done():
+                task.result()
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Apply until it is so."""
+
+        def so() -> object:
+            self.feed.apply(1000.0)
+            return condition()
+
+        await until(so)
+
+    @property
+    def minimum(self) -> dict[str, int]:
+        return {key: group.min_count for key, group in self.engine.cluster.groups.items() if group.spec is not None}
+
+
+def play(act: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
+    async def run() -> None:
+        async with (
+            serving(ServeOptions(tls=False, **options)) as server,
+            Limited(connect(server.kubeconfig), limits=Limits(qps=0.0)) as client,
+        ):
+            assert isinstance(client, Limited)
+            await act(Stage(client))
+
+    asyncio.run(run())
+
+
+def test_the_first_feed_comes_in_order_and_all_at_once() -> None:
+    """simulation.virtual.in_order: nodes, budgets, groups, the rest, bound pods, pending pods; nothing before that."""
+
+    async def act(stage: Stage) -> None:
+        await stage.pod("pending", group="g")
+        await stage.node("n1")
+        await stage.pod("bound", node="n1")
+        await stage.group("g", 1)
+        budget = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+        await stage.create(budget, "b", spec={"selector": {"matchLabels": {"a": "b"}}, "minAvailable": 1})
+        assert not stage.feed.apply(1000.0)
+        async with stage.running():
+            assert stage.told == []
+            stage.feed.apply(1000.0)
+        assert stage.feed.fed
+        kinds = [kind for _, kind, _ in stage.told if kind in ("Node", "PodDisruptionBudget", "PodGroup", "Pod")]
+        assert kinds == ["Node", "PodDisruptionBudget", "PodGroup", "Pod", "Pod"]
+        assert [name for _, kind, name in stage.told if kind == "Pod"] == ["bound", "pending"]
+        assert stage.engine.queue.has_active
+
+    play(act)
+
+
+def test_pods_that_end_or_go_free_their_room() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.node("n1")
+        await stage.pod("ends", node="n1")
+        await stage.pod("goes", node="n1")
+        async with stage.running():
+            await stage.until(lambda: len(stage.engine.cluster.pods) == 2)
+            patch = {"status": {"phase": "Succeeded"}}
+            await stage.client.request("PATCH", f"{PODS}/ends/status", body=patch, content_type=MERGE_PATCH)
+            await stage.until(lambda: len(stage.engine.cluster.pods) == 1)
+            await stage.client.request("DELETE", f"{PODS}/goes", body={"gracePeriodSeconds": 0})
+            await stage.until(lambda: not stage.engine.cluster.pods)
+            await stage.client.request("DELETE", f"{NODES}/n1")
+            await stage.until(lambda: not stage.engine.cluster.nodes.alive.any())
+
+    play(act)
+
+
+def test_a_pod_of_the_same_name_is_another_pod() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.pod("p")
+        async with stage.running():
+            await stage.until(lambda: stage.engine.cluster.pods)
+            [first] = stage.engine.cluster.pods
+            await stage.client.request("DELETE", f"{PODS}/p", body={"gracePeriodSeconds": 0})
+            await stage.pod("p")
+            await stage.until(lambda: stage.engine.cluster.pods and first not in stage.engine.cluster.pods)
+            assert len(stage.engine.cluster.pods) == 1
+            assert len(stage.engine.queue) == 1
+
+    play(act)
+
+
+@pytest.mark.parametrize("kind", ["poddisruptionbudgets", "podgroups"])
+def test_optional_kinds_that_may_not_be_read_are_left_out_until_they_may(kind: str) -> None:
+    """A warning, once; when the right is granted they are read."""
+
+    async def act(stage: Stage) -> None:
+        await stage.group("g", 2)
+        stage.client.refused = (kind,)
+        async with stage.running():
+            stage.feed.apply(1000.0)
+            assert stage.feed.fed
+            assert stage.minimum == ({} if kind == "podgroups" else {"default/g": 2})
+            assert sum("may not be read" in text for text in stage.troubles) == 1
+            stage.client.refused = ()
+            await stage.until(lambda: stage.minimum == {"default/g": 2})
+
+    play(act)
+
+
+@pytest.mark.parametrize("kind", ["pods", "nodes"])
+def test_pods_and_nodes_are_required(kind: str) -> None:
+    async def act(stage: Stage) -> None:
+        stage.client.refused = (kind,)
+        with pytest.raises(ApiError, match="may not be read"):
+            async with stage.running():
+                pass
+        with pytest.raises(ApiError, match="serves no Pod"):
+            await Stage(stage.client).feed.run(Served([]))
+
+    play(act)
+
+
+def definition(group: str, version: str) -> Json:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "metadata": {"annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs"}},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def test_of_two_groups_of_one_name_the_native_one_counts() -> None:
+    """api.md: the coscheduling plugin's PodGroup is read too; whichever comes first, goes or changes."""
+    plural = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+    async def act(stage: Stage) -> None:
+        group = "scheduling.x-k8s.io"
+        async with stage.running():
+            await stage.create(definitions, f"podgroups.{group}", **definition(group, "v1alpha1"))
+
+            async def served() -> bool:
+                return len((await discover(stage.client)).readable("PodGroup")) == 2
+
+            loop = asyncio.get_running_loop()
+            ends = loop.time() + 10
+            while not await served():
+                assert loop.time() < ends
+            for name in ("both", "theirs"):
+                await stage.create(plural, name, kind="PodGroup", apiVersion=f"{group}/v1alpha1", spec={"minMember": 5})
+            await stage.until(lambda: stage.minimum == {"default/both": 5, "default/theirs": 5})
+            await stage.group("both", 2)
+            await stage.until(lambda: stage.minimum == {"default/both": 2, "default/theirs": 5})
+            patch = {"spec": {"minMember": 7}}
+            await stage.client.request("PATCH", f"{plural}/both", body=patch, content_type=MERGE_PATCH)
+            await stage.client.request("PATCH", f"{plural}/theirs", body=patch, content_type=MERGE_PATCH)
+            await stage.until(lambda: stage.minimum == {"default/both": 2, "default/theirs": 7})
+            await stage.client.request("DELETE", f"{GROUPS}/both")
+            await stage.until(lambda: stage.minimum == {"default/both": 7, "default/theirs": 7})
+            # Its definition goes, and all objects with it.
+            await stage.client.request("DELETE", f"{definitions}/podgroups.{group}")
+            await stage.until(lambda: stage.minimum == {})
+
+    play(act, controllers="*")
+
+
+def test_an_object_that_cannot_be_taken_in_is_said_and_left_out() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.node("n1")
+        await stage.pod("good")
+        await stage.pod("bad")
+        real = stage.engine.set_pod
+
+        def fragile(item: Any, now: float, **more: Any) -> Any:
+            if item.name == "bad":
+                raise ZeroDivisionError("by design")
+            return real(item, now, **more)
+
+        stage.engine.set_pod = fragile  # type: ignore[method-assign, assignment]
+        async with stage.running():
+            stage.feed.apply(1000.0)
+        assert [record.name for record in stage.engine.cluster.pods.values()] == ["good"]
+        assert "Pod default/bad not taken in: ZeroDivisionError: by design" in stage.troubles
+
+    play(act)
+
+
+def test_a_long_queue_is_taken_in_piece_by_piece() -> None:
+    """So that the event loop gets its turns."""
+
+    async def act(stage: Stage) -> None:
+        async with stage.running():
+            stage.feed.apply(1000.0)
+            for number in range(40):
+                await stage.pod(f"p{number}")
+            await until(lambda: stage.feed.pending >= 40)
+            pieces = 0
+            while not stage.feed.apply(1000.0, seconds=0.0, clock=stage.client.clock):
+                pieces += 1
+            assert pieces >= 2
+            assert len(stage.engine.cluster.pods) == 40
+
+    play(act)

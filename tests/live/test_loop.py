@@ -1,0 +1,330 @@
+"""The scheduling loop with a real engine, a clock that tests set, and no network."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import pytest
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.instructions import Instruction
+from reprieve.framework.plugin import CycleState, PerNodeFilter
+from reprieve.live.feeding import Feed
+from reprieve.live.loop import Pace, SchedulingLoop, SteadyTime, blocks
+from reprieve.preemption.outcome import Preemption
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.engine import Engine
+
+from ..building import node, pod, profile_with
+from ..client.clock import FakeClock, until
+
+
+class Changes(Feed):
+    """Changes as a test makes them."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[float], object]] = []
+        self.is_fed = True
+        self.applied_while_deciding = False
+        self.deciding = threading.Event()
+
+    @property
+    def synced(self) -> bool:
+        return self.is_fed
+
+    @property
+    def fed(self) -> bool:
+        return self.is_fed
+
+    def apply(self, now: float, *, seconds: float = 0.0, clock: Any = None) -> bool:
+        self.applied_while_deciding |= self.deciding.is_set()
+        while self.waiting:
+            self.waiting.pop(0)(now)
+        return True
+
+
+class Acts:
+    """Notes decisions; binds nothing unless told."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+        self.bindings_under_way = 0
+        self.void: list[PodRecord] = []
+        self.looks = 0
+        self.ran: list[Instruction] = []
+        self.preempted: list[Preemption] = []
+        self.evicting: Callable[[Preemption], Any] | None = None
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        assert seconds >= 0
+        self.decisions.append(decision)
+
+    async def preempt(self, preemption: Preemption) -> None:
+        self.preempted.append(preemption)
+        if self.evicting is not None:
+            await self.evicting(preemption)
+
+    def unnominated(self, pods: Iterable[PodRecord]) -> None:
+        self.void += pods
+
+    def errands(self, instructions: Iterable[Instruction]) -> None:
+        self.ran += instructions
+
+    def look_around(self, now: float) -> None:
+        self.looks += 1
+
+
+class Stage:
+    """Everything around one loop."""
+
+    def __init__(self, profile: Any = None, *, gates: FeatureGates | None = None, **named: Any) -> None:
+        self.clock = FakeClock()
+        profiles = {profile.name: profile} if profile is not None else None
+        self.engine = Engine(profiles, gates=gates, timing=Timing(1.0, 10.0), validate=True)
+        self.feed = Changes()
+        self.acts = Acts()
+        self.may = True
+        self.loop = SchedulingLoop(self.engine, self.feed, self.acts, self.clock, allowed=lambda: self.may, **named)
+
+    def change(self, change: Callable[[float], object]) -> None:
+        self.feed.waiting.append(change)
+        self.loop.wake()
+
+    def add(self, *items: Any) -> None:
+        for item in items:
+            if type(item).__name__ == "Node":
+                self.change(lambda now, it=item: self.engine.set_node(it, now))  # type: ignore[misc]
+            else:
+                self.change(lambda now, it=item: self.engine.set_pod(it, now))  # type: ignore[misc]
+
+    @property
+    def bound(self) -> list[str]:
+        return [binding.pod.name for decision in self.acts.decisions for binding in decision.bindings]
+
+
+@asynccontextmanager
+async def running(stage: Stage) -> AsyncIterator[Stage]:
+    task = asyncio.create_task(stage.loop.run())
+    try:
+        yield stage
+    finally:
+        task.cancel()
+        done = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(done[0], asyncio.CancelledError), done
+
+
+def play(act: Callable[[Stage], Any], *args: Any, **named: Any) -> None:
+    async def run() -> None:
+        async with running(Stage(*args, **named)) as stage:
+            await act(stage)
+
+    asyncio.run(run())
+
+
+def test_changes_are_decided_and_idleness_costs_no_turns() -> None:
+    """No busy waiting: with the clock standing still and nothing to do the loop does not come around."""
+
+    async def act(stage: Stage) -> None:
+        stage.add(node("n1"), pod("a", cpu=1), pod("b", cpu=1))
+        await until(lambda: stage.bound == ["a", "b"])
+        turns = 0
+        real = stage.feed.apply
+
+        def counted(*args: Any, **more: Any) -> bool:
+            nonlocal turns
+            turns += 1
+            return real(*args, **more)
+
+        stage.feed.apply = counted  # type: ignore[method-assign]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert turns == 0
+
+    play(act)
+
+
+def test_backoffs_end_by_themselves() -> None:
+    """An attempt that ended in trouble is made again after 1 s, without any event."""
+
+    class Once(PerNodeFilter):
+        name = "Once"
+        left = 1
+
+        def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
+            if self.left:
+                self.left -= 1
+                raise ZeroDivisionError("by design")
+            return None
+
+    async def act(stage: Stage) -> None:
+        stage.add(node("n1"), pod("a", cpu=1))
+        await until(lambda: stage.acts.decisions)
+        assert stage.acts.decisions[0].result is Result.ERROR
+        stage.clock.advance(0.9)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert stage.bound == []
+        stage.clock.advance(0.2)
+        await until(lambda: stage.bound == ["a"])
+
+    play(act, profile_with(Once()), threaded=False)
+
+
+def test_nothing_is_decided_without_the_right_to_act() -> None:
+    """But everything is taken in, so that a new leader acts at once."""
+
+    async def act(stage: Stage) -> None:
+        stage.may = False
+        stage.add(node("n1"), pod("a", cpu=1))
+        await until(lambda: len(stage.engine.cluster.pods) == 1)
+        assert stage.acts.decisions == []
+        stage.may = True
+        stage.loop.wake()
+        await until(lambda: stage.bound == ["a"])
+
+    play(act)
+
+
+def test_nothing_is_decided_before_everything_is_known() -> None:
+    async def act(stage: Stage) -> None:
+        stage.feed.is_fed = False
+        stage.add(node("n1"), pod("a", cpu=1))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert stage.acts.decisions == []
+        stage.feed.is_fed = True
+        stage.loop.wake()
+        await until(lambda: stage.bound == ["a"])
+
+    play(act)
+
+
+def test_too_many_bindings_under_way_hold_the_loop_up() -> None:
+    async def act(stage: Stage) -> None:
+        stage.acts.bindings_under_way = 3
+        stage.add(node("n1"), pod("a", cpu=1))
+        await until(lambda: len(stage.engine.cluster.pods) == 1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert stage.bound == []
+        stage.acts.bindings_under_way = 2
+        stage.loop.tell(lambda _: None)
+        await until(lambda: stage.bound == ["a"])
+
+    play(act, pace=Pace(bindings=3))
+
+
+def test_what_it_is_told_comes_between_cycles_and_in_order() -> None:
+    async def act(stage: Stage) -> None:
+        heard: list[int] = []
+        for number in range(5):
+            stage.loop.tell(lambda _, n=number: heard.append(n))  # type: ignore[misc]
+        await stage.loop.told()
+        assert heard == list(range(5))
+
+    play(act)
+
+
+def test_nominations_that_end_outside_of_decisions_are_passed_on() -> None:
+    async def act(stage: Stage) -> None:
+        stage.add(node("n1"), pod("low", cpu=4, node="n1"), pod("p", cpu=4, priority=10))
+        await until(lambda: stage.acts.decisions)
+        assert stage.acts.decisions[0].result is Result.WAITING
+        stage.change(lambda now: stage.engine.remove_node("n1", now))
+        await until(lambda: [record.name for record in stage.acts.void] == ["p"])
+
+    play(act)
+
+
+def test_it_looks_around_once_a_second() -> None:
+    async def act(stage: Stage) -> None:
+        for _ in range(3):
+            await until(lambda: stage.clock.sleeping)
+            before = stage.acts.looks
+            stage.clock.advance(1.0)
+            await until(lambda: stage.acts.looks == before + 1)  # noqa: B023
+
+    play(act)
+
+
+def test_preemption_within_the_cycle_gives_reserved_victims_up_meanwhile() -> None:
+    """preemption.md 7.6: the loop waits for the calls, but hears what they tell the engine."""
+
+    async def act(stage: Stage) -> None:
+        async def evict(preemption: Preemption) -> None:
+            [verdict] = preemption.victims
+            uid = verdict.unit.pods[0].uid
+            stage.loop.tell(lambda now: stage.engine.bind_failed(uid, now))
+            await stage.loop.told()
+            stage.loop.tell(lambda now: stage.engine.preemption_done(preemption.key, now))
+
+        stage.acts.evicting = evict
+        stage.add(node("n1"), pod("low", cpu=4))
+        await until(lambda: stage.bound == ["low"])
+        stage.add(pod("p", cpu=4, priority=10))
+        await until(lambda: stage.acts.preempted)
+        await until(lambda: stage.engine.cluster.pods["uid-low"].row < 0)
+        stage.clock.advance(1.5)
+        await until(lambda: stage.bound == ["low", "p"])
+
+    play(act, gates=FeatureGates(scheduler_async_preemption=False))
+
+
+class Slow(PerNodeFilter):
+    """Waits for somebody outside."""
+
+    name = "Slow"
+    blocking: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.go_on = threading.Event()
+        self.thread: int | None = None
+
+    def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
+        self.thread = threading.get_ident()
+        self.asked.set()
+        assert self.go_on.wait(10)
+        return None
+
+
+def test_plugins_that_wait_do_not_hold_the_event_loop_up() -> None:
+    """scheduling.md 5; changes and messages wait until the cycle has ended."""
+    slow = Slow()
+    profile = profile_with(slow)
+
+    async def act(stage: Stage) -> None:
+        assert blocks(stage.engine)
+        stage.add(node("n1"), pod("a", cpu=1))
+        await until(slow.asked.is_set)
+        stage.feed.deciding.set()
+        heard: list[bool] = []
+        stage.add(pod("b", cpu=1))
+        stage.loop.tell(lambda _: heard.append(stage.feed.deciding.is_set()))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert heard == []
+        assert len(stage.engine.cluster.pods) == 1
+        stage.feed.deciding.clear()
+        slow.go_on.set()
+        await until(lambda: stage.bound == ["a", "b"])
+        assert heard == [False]
+        assert not stage.feed.applied_while_deciding
+
+    play(act, profile)
+
+
+def test_time_never_goes_back() -> None:
+    """Whatever the machine's clock is set to: the engine's time follows the monotonic one."""
+    clock = FakeClock()
+    now = SteadyTime(clock)
+    assert now() == pytest.approx(clock.now().timestamp())
+    before = now()
+    clock.advance(5.0)
+    assert now() == pytest.approx(before + 5.0)

@@ -1,0 +1,148 @@
+"""Flags and configuration files of the live scheduler, and how the command ends when they are wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from reprieve.cli.main import app
+from reprieve.cli.outcome import CommandError, Exit
+from reprieve.client.errors import ConfigError
+from reprieve.framework.configuration import ConfigurationError, LeaderElection, configuration_of
+from reprieve.live.settings import election_of, pace_of, seconds, serving_of, timing_of
+
+HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("15s", 15.0), ("1m30s", 90.0), ("500ms", 0.5), ("2h", 7200.0), ("1.5s", 1.5), ("1h1m1s1ms", 3661.001)],
+)
+def test_durations_as_go_writes_them(text: str, expected: float) -> None:
+    assert seconds(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "15", "s", "-1s", "1d", "15s "[:-1] + "x"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="want a duration"):
+        seconds(text)
+
+
+def test_election_defaults_are_kube_schedulers_but_for_the_name() -> None:
+    found = election_of(None)
+    assert found is not None
+    assert (found.namespace, found.name) == ("kube-system", "reprieve-scheduler")
+    assert (found.duration, found.renew_deadline, found.retry) == (15.0, 10.0, 2.0)
+
+
+def test_flags_win_over_the_file() -> None:
+    """As kube-scheduler has it."""
+    file = LeaderElection(leader_elect=False, resource_name="theirs", lease_duration="30s")
+    assert election_of(file) is None
+    found = election_of(file, elect=True, lease_duration="20s", resource_namespace="here")
+    assert found is not None
+    assert (found.namespace, found.name, found.duration) == ("here", "theirs", 20.0)
+    assert election_of(LeaderElection(), elect=False) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "where"),
+    [
+        (LeaderElection(resource_lock="endpoints"), "leaderElection.resourceLock"),
+        (LeaderElection(retry_period="often"), "leaderElection.retryPeriod"),
+        (LeaderElection(lease_duration="5s"), "leaderElection"),
+    ],
+)
+def test_an_election_that_cannot_work_names_its_field(file: LeaderElection, where: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        election_of(file)
+    assert caught.value.path == where
+
+
+@pytest.mark.parametrize(
+    ("connection", "expected"),
+    [
+        (None, (0.0, 100)),
+        ({}, (0.0, 100)),
+        ({"burst": 7}, (0.0, 100)),
+        ({"qps": 20}, (20.0, 100)),
+        ({"qps": 5000, "burst": 5000}, (5000.0, 5000)),
+        ({"qps": -1}, (0.0, 100)),
+    ],
+)
+def test_no_limit_unless_the_file_sets_one(connection: object, expected: tuple[float, int]) -> None:
+    """clientConnection.qps: 0 stands for no limit; a negative one is Go's way to say so."""
+    document = HEAD if connection is None else {**HEAD, "clientConnection": connection}
+    assert pace_of(configuration_of(document)) == expected
+    assert pace_of(None) == (0.0, 100)
+
+
+def test_backoffs_come_from_the_file() -> None:
+    found = timing_of(configuration_of({**HEAD, "podInitialBackoffSeconds": 2, "podMaxBackoffSeconds": 60}))
+    assert (found.initial_backoff, found.max_backoff, found.flush_after) == (2.0, 60.0, 300.0)
+
+
+def test_port_zero_serves_nothing() -> None:
+    assert serving_of("127.0.0.1", 0) is None
+    with pytest.raises(ConfigError):
+        serving_of("127.0.0.1", 10259, certificate="only.pem")
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+
+def ended(*arguments: str) -> CommandError:
+    result = CliRunner().invoke(app, ["scheduler", *arguments])
+    assert isinstance(result.exception, CommandError), result.output
+    assert result.stdout == "", "nothing on stdout when it is refused"
+    return result.exception
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    """Of a server that is not there."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, "
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}], "
+        "users: [{name: u, user: {}}], contexts: [{name: c, context: {cluster: c, user: u}}]}"
+    )
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--feature-gates", "Nonsense=true"], "unknown feature gate 'Nonsense'"),
+        (["--kubeconfig", "nowhere"], "nowhere: No such file"),
+        (["--leader-elect-retry-period", "soon"], "leaderElection.retryPeriod: 'soon'"),
+        (["--leader-elect-lease-duration", "1s"], "leaderElection: leader election needs"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml: No such file"),
+    ],
+)
+def test_bad_usage_ends_with_2(arguments: list[str], says: str) -> None:
+    """interfaces.md: 2 bad usage or bad input, message on stderr."""
+    error = ended(*arguments)
+    assert error.code == Exit.BAD_INPUT
+    assert says in str(error)
+
+
+def test_a_configuration_that_is_wrong_names_file_and_field(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(f"apiVersion: {HEAD['apiVersion']}\nkind: {HEAD['kind']}\nleaderElection: {{retryPeriod: soon}}\n")
+    error = ended("--config", str(file))
+    assert error.code == Exit.BAD_INPUT
+    assert re.match(rf"{re.escape(str(file))}: leaderElection\.retryPeriod: 'soon'", str(error))
+    file.write_text(f"apiVersion: {HEAD['apiVersion']}\nkind: {HEAD['kind']}\nprofiles: [{{schedulerName: a}}]\n")
+    error = ended("--config", str(file), "--scheduler-name", "b")
+    assert error.code == Exit.BAD_INPUT
+
+
+def test_a_server_that_is_not_there_ends_with_3(kubeconfig: str) -> None:
+    """interfaces.md: 3 the API server cannot be reached or refused."""
+    error = ended("--kubeconfig", kubeconfig, "--no-leader-elect", "--port", "0")
+    assert error.code == Exit.UNREACHABLE
+    assert "127.0.0.1:9" in str(error)
