@@ -1,8 +1,10 @@
 """What the text says of answers that are too large to list (rules of the rendering alone)."""
 
+from dataclasses import replace
+
 import pytest
 
-from reprieve.cli.render import MOST_ROWS, _seconds, _spread, plan_sections
+from reprieve.cli.render import MOST_ROWS, seconds_text, _spread, plan_sections
 from reprieve.cli.sections import plain
 from reprieve.simulation.report import Account, Answer, Plan, PodOutcome, PreemptionAccount, Stats, UnitAccount
 
@@ -51,6 +53,21 @@ def test_pods_that_wait_for_the_same_reason_are_told_once() -> None:
     assert "pod a/p0 and 499 more  500 pods  Unschedulable" in shown
 
 
+def test_the_domain_of_a_group_is_named() -> None:
+    """Under a topology constraint (preemption.md 4.6); the whole cluster goes without saying."""
+    made = preemption(unit("v0"))
+    told = {}
+    for domain, candidates in (("cluster", 1), ("rack-1", 1), ("rack-1", 3)):
+        shown = text(preemptions=(replace(made, preemptor="podgroup a/g", domain=domain, candidates=candidates),))
+        told[domain, candidates] = [line.strip() for line in shown.splitlines() if "is placed in" in line]
+    assert told == {
+        ("cluster", 1): [],
+        ("rack-1", 1): ["The group is placed in rack-1."],
+        ("rack-1", 3): ["The group is placed in rack-1, the cheapest of 3 domains."],
+    }
+    assert "is placed in" not in text(preemptions=(made,))
+
+
 def test_victims_of_one_node_for_one_reason_are_told_together() -> None:
     shown = text(preemptions=(preemption(*(unit(f"v{i}", running=60.0 + 3600 * i) for i in range(6))),))
     assert "pods a/v0, v1, v2, v3 and 2 more  6 pods" in shown
@@ -95,4 +112,4 @@ def test_nothing_of_the_wall_clock_is_told() -> None:
     ],
 )
 def test_durations_are_told_in_their_two_largest_units(seconds: float, words: str) -> None:
-    assert _seconds(seconds) == words
+    assert seconds_text(seconds) == words
