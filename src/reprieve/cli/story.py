@@ -447,10 +447,8 @@ def _by_priority(evidence: Evidence, record: DecisionRecord) -> list[str]:
     computed = evidence.computed
     if computed is None or computed.priority_that_helps is None:
         return []
-    priority = computed.priority_that_helps
-    return [
-        f"A priority of {priority} or more (it has {record.entity.priority}): as the cluster is now it could then make room by preemption."
-    ]
+    priority, has = computed.priority_that_helps, record.entity.priority
+    return [f"A priority of {priority} or more (it has {has}): as the cluster is now it could then make room."]
 
 
 # -- the rest --------------------------------------------------------------------------------------
