@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reprieve.cli.render import MOST_ROWS, seconds_text, _spread, plan_sections
+from reprieve.cli.render import MOST_ROWS, _spread, plan_sections, seconds_text
 from reprieve.cli.sections import plain
 from reprieve.simulation.report import Account, Answer, Plan, PodOutcome, PreemptionAccount, Stats, UnitAccount
 
