@@ -14,6 +14,7 @@ from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.leading import DeposedError, LeaseOptions
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
+from reprieve.cluster.pods import PodRecord
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 from reprieve.framework.gates import FeatureGates
 from reprieve.live.app import Scheduler, scheduler
@@ -392,5 +393,61 @@ def test_a_nomination_by_somebody_else_is_taken_over() -> None:
                 uid = pods["big"]["metadata"]["uid"]
                 row = found.engine.cluster.nodes.row_of["n1"]
                 await world.until(lambda _: found.engine.cluster.pods[uid].nominated == row)
+
+    asyncio.run(run())
+
+
+def test_a_member_that_cannot_be_bound_says_so_and_the_gang_is_completed_later() -> None:
+    """scheduling.md 3.6: all or nothing also at the end; the members that are bound count for the next attempt."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=8)
+            async with world.scheduling(timing=Timing(initial_backoff=1.0, max_backoff=2.0)) as found:
+                real, refused = found.writes.bind, ["g1"]
+
+                def refusing(pod: PodRecord, node: str) -> asyncio.Future[None]:
+                    if pod.name not in refused:
+                        return real(pod, node)
+                    refused.remove(pod.name)
+                    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    answer.set_exception(ApiError(403, "Forbidden", "a webhook says no"))
+                    return answer
+
+                found.writes.bind = refusing  # type: ignore[method-assign]
+                await world.group("gang", 3)
+                for number in range(3):
+                    await world.pod(f"g{number}", group="gang")
+                pods = await world.until(lambda p: condition(p["g1"]).get("reason") == "SchedulerError")
+                assert "a webhook says no" in condition(pods["g1"])["message"]
+                await world.until(lambda p: all(p[f"g{number}"]["spec"].get("nodeName") for number in range(3)))
+                assert found.loop.cycles == 2
+            events = (await world.client.get("/apis/events.k8s.io/v1/namespaces/default/events")).read(dict)["items"]
+            said = {(e["regarding"]["name"], e["reason"]) for e in events}
+            assert ("g1", "FailedScheduling") in said
+            assert {(f"g{number}", "Scheduled") for number in range(3)} <= said
+
+    asyncio.run(run())
+
+
+def test_pods_of_one_second_are_tried_in_the_order_in_which_they_came() -> None:
+    """Creation times have seconds; whoever came first within one gets the room first."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=2)
+            await world.pod("blocker", 2, nodeName="n0")
+            async with world.scheduling() as found:
+                await world.pod("first")
+                await world.until(lambda p: "Insufficient cpu" in condition(p["first"]).get("message", ""))
+                await world.delete(f"{PODS}/first")
+                for name in "dbca":
+                    await world.pod(name)
+                await world.until(lambda p: all(condition(p[name]).get("message") for name in "abcd"))
+                await world.delete(f"{PODS}/blocker")
+                pods = await world.until(lambda p: sum(bool(x["spec"].get("nodeName")) for x in p.values()) == 2)
+                assert sorted(name for name, x in pods.items() if x["spec"].get("nodeName")) == ["b", "d"]
+                arrived = sorted(found.engine.cluster.pods.values(), key=lambda record: record.created)
+                assert [record.name for record in arrived] == ["d", "b", "c", "a"]
 
     asyncio.run(run())

@@ -63,6 +63,11 @@ class Served:
         self.unavailable = tuple(unavailable)
         """Group versions that could not be asked for (an aggregated API that is down), with the reason."""
 
+    def become(self, later: Served) -> None:
+        """What was found when asked again, for all who hold this one."""
+        self._by_kind = later._by_kind
+        self.unavailable = later.unavailable
+
     def find(self, kind: str, api_versions: Iterable[str]) -> Resource | None:
         """The kind in the first of the versions that is served."""
         return next((found for v in api_versions if (found := self._by_kind.get((v, kind))) is not None), None)

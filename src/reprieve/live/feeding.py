@@ -76,6 +76,9 @@ class FeedOptions:
     informers: InformerOptions = field(default_factory=InformerOptions)
 
 
+_ARRIVALS: Final = 1_000_000
+"""Pods whose order of arrival is told apart; beyond that it begins anew."""
+
 Listener = Callable[[Change[Any], Resource], None]
 """Told of every change when it has been applied, with the resource it came from."""
 
@@ -123,6 +126,7 @@ class Feed:
         self._groups: dict[str, dict[bool, tuple[o.PodGroup, Resource]]] = {}
         """PodGroups by key, then by whether they are the coscheduling plugin's."""
         self._said: set[str] = set()
+        self._arrived_pods = 0
         self._synced = asyncio.Event()
         self._fed = False
 
@@ -155,7 +159,7 @@ class Feed:
             while True:
                 await self._until(rounds)
                 if self._client.clock.monotonic() >= rounds:
-                    await self._rediscover()
+                    await self._rediscover(served)
                     rounds = self._client.clock.monotonic() + self._options.rediscover
         finally:
             tasks = [source.task for source in self._sources.values() if source.task is not None]
@@ -188,9 +192,10 @@ class Feed:
         self._warn_once(f"{source.resource} not read: {error}")
         self._check_synced()
 
-    async def _rediscover(self) -> None:
+    async def _rediscover(self, served: Served) -> None:
+        """Ask again what is served; `served` becomes that, for everybody who has it."""
         try:
-            served = await discover(self._client)
+            served.become(await discover(self._client))
         except ClientError as error:
             self._trouble(DISCOVERY, str(error))
             return
@@ -334,7 +339,7 @@ class Feed:
     def _there(self, item: KubernetesObject, now: float) -> None:
         engine = self._engine
         if isinstance(item, o.Pod):
-            engine.set_pod(item, now)
+            engine.set_pod(item, now, created=self._arrival(item))
         elif isinstance(item, o.Node):
             engine.set_node(item, now)
         elif isinstance(item, o.PodDisruptionBudget):
@@ -345,6 +350,13 @@ class Feed:
             engine.set_selecting(item, now)
         else:
             engine.set_resource(item, now)
+
+    def _arrival(self, pod: o.Pod) -> float | None:
+        """When a new pod was created, to the second as the API has it, and in the order of arrival within that."""
+        if pod.metadata.uid in self._engine.cluster.pods:
+            return None
+        self._arrived_pods = (self._arrived_pods + 1) % _ARRIVALS
+        return _created(pod) + self._arrived_pods / (_ARRIVALS + 1)
 
     def _gone(self, item: KubernetesObject, now: float) -> None:
         engine = self._engine
