@@ -242,6 +242,21 @@ def test_a_second_pod_of_a_claim_goes_where_the_first_has_it_provisioned() -> No
     assert not [one for one in second.before if isinstance(one, PatchObject)], "the first has asked for it already"
 
 
+def test_what_the_api_shows_already_is_only_waited_for() -> None:
+    """A volume whose claimRef is complete, by an earlier attempt or another pod's, is not written again."""
+    held = volume("v", held="c")
+    assert held.spec.claim_ref is not None
+    held = replace(held, spec=replace(held.spec, claim_ref=replace(held.spec.claim_ref, uid="uid-c")))
+    world = World(node("a1"), storage_class(), claim("c"), volume("v"), pod("p", "c"), pod("q", "c"))
+    (first,) = world.step().bindings
+    assert len(first.before) == 2
+    world.engine.set_resource(held, world.now)
+    (second,) = world.step().bindings
+    assert [type(one) for one in second.before] == [AwaitObject]
+    world.engine.set_resource(claim("c", volume="v", bound=True), world.now)
+    assert all(one.done(claim("c", volume="v", bound=True)).ok for one in second.before if isinstance(one, AwaitObject))
+
+
 def test_args() -> None:
     """VolumeBindingArgs: seconds to wait, and no shape while its gate is off."""
     gates = FeatureGates()

@@ -216,8 +216,9 @@ class VolumeObjects:
             self._unlist(before)
         if isinstance(item, PersistentVolume):
             self.by_class.setdefault(volume_class(item), {})[key] = item
-            if item.spec.claim_ref is not None:
-                self.kept.pop(key, None)  # the API shows who has it
+            kept, ref = self.kept.get(key), item.spec.claim_ref
+            if kept is not None and ref is not None and (ref.uid or not refers_to(item, kept, "")):
+                del self.kept[key]  # the API shows who has it
         elif isinstance(item, PersistentVolumeClaim) and (fully_bound(item) or SELECTED_NODE in _annotations(item)):
             self.selected.pop(key, None)
         return before

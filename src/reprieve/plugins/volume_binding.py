@@ -23,6 +23,7 @@ from reprieve.cluster.volumes import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
     Reservation,
+    VolumeObjects,
     fully_bound,
     key_of,
     refers_to,
@@ -133,7 +134,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
             return Status(Code.UNRESOLVABLE, reason, self.name)
         store = cluster.volumes
         volumes, rest = matching.on_row(row)
-        ours = {claim: v.metadata.name for claim, v in volumes.items() if v.metadata.name not in store.kept}
+        ours = {claim: v.metadata.name for claim, v in volumes.items() if not _in_hand(store, claim, v)}
         theirs = [claim for claim in volumes if claim not in ours]
         provisioned = tuple(key_of(claim) for claim in rest if store.node_of(claim) is None)
         theirs += [key_of(claim) for claim in rest if key_of(claim) in store.selected]
@@ -175,7 +176,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
     def _wait(self, cluster: ClusterState, key: str, row: int, node: str, *, chosen: bool) -> AwaitObject:
         namespace, _, name = key.partition("/")
-        progress = _Progress(cluster, self._reach, name, row, node, chosen=chosen)
+        progress = _Progress(cluster, name, row, node, chosen=chosen)
         return AwaitObject("PersistentVolumeClaim", namespace, name, progress, self._timeout)
 
     def events(self) -> Hints:
@@ -198,9 +199,9 @@ class _Progress:
     `chosen`: the claim has been given a node; that it loses it again says that provisioning failed.
     """
 
-    def __init__(self, cluster: ClusterState, reach: Reach, name: str, row: int, node: str, *, chosen: bool) -> None:
+    def __init__(self, cluster: ClusterState, name: str, row: int, node: str, *, chosen: bool) -> None:
         self._cluster = cluster
-        self._reach = reach
+        self._reach = Reach()
         self._name = name
         self._row = row
         self._node = node
@@ -262,6 +263,14 @@ def _sorted_claims(cluster: ClusterState, pod: PodRecord) -> _Claims | str:
         else:
             immediate = True
     return UNBOUND_IMMEDIATE if immediate else claims
+
+
+def _in_hand(store: VolumeObjects, claim: str, volume: PersistentVolume) -> bool:
+    """Somebody has asked for this binding already, and it only has to be completed."""
+    ref = volume.spec.claim_ref
+    return volume.metadata.name in store.kept or (
+        ref is not None and bool(ref.uid) and ref.uid == store.claims[claim].metadata.uid
+    )
 
 
 def _bind_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PatchObject:

@@ -47,7 +47,7 @@ def instructed(running: RunningProfile, binding: Binding) -> Binding:
         how = running.contained(binder.name, "Bind", binder.bind, state, binding.row)
         if how is not None:
             return replace(binding, before=tuple(before), how=how)
-    return replace(binding, before=tuple(before))
+    return replace(binding, before=tuple(before)) if before else binding
 
 
 def told_bound(running: RunningProfile, pod: PodRecord, row: int) -> None:
