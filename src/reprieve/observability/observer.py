@@ -30,6 +30,7 @@ from reprieve.observability.metrics import (
     Metrics,
     attempts_label,
 )
+from reprieve.observability.stopwatch import Stopwatch
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, Result
 from reprieve.scheduling.engine import Engine
@@ -94,6 +95,7 @@ class Observer:
         self._controller = controller
         self._events = EventRecorder(sink or _no_sink, controller=controller, instance=instance)
         self._records = records
+        self._stopwatch = Stopwatch(self.metrics)
         self._assumed: OrderedDict[str, _Assumed] = OrderedDict()
         self._engine: Engine | None = None
         self._passes: dict[str, int] = {}
@@ -102,6 +104,7 @@ class Observer:
         """Read state from that engine."""
         self._engine = engine
         self.metrics.attach(engine)
+        engine.watch = self._stopwatch.attempt
         if self._records is not None:
             self._records.attach(engine)
 

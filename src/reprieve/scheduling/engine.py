@@ -9,7 +9,8 @@
 whoever acts reports back.  The same engine runs under the real clock, in virtual time and in benchmarks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
@@ -24,6 +25,7 @@ from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import Instruction
+from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, PluginError, Status
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -85,6 +87,8 @@ class Engine:
                     plugin.attach(self.cluster, profile, evaluator)
         self.queue = SchedulingQueue(self.cluster, chosen, timing)
         self.attempts = 0
+        self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None
+        """Put around every attempt, with the profile's name and plugins: whoever measures how long they take."""
         self._validate = validate
         self._any_scheduler = any_scheduler
         """Take pods of every schedulerName with the first profile (`plan`: what would happen, whoever is named)."""
@@ -287,12 +291,21 @@ class Engine:
         if entity is None:
             return None
         self.attempts += 1
-        queued = now if entity.queued is None else entity.queued
-        decided = replace(self._decide(entity), attempt=entity.attempts, queued=queued, profile=entity.profile)
-        decision = self._apply(entity, decided, now)
+        if self.watch is None:
+            decision = self._try(entity, now)
+        else:
+            running = self.running[entity.profile]
+            with self.watch(entity.profile, running.profile.plugins):
+                decision = self._try(entity, now)
         self.cluster.trim()
         self._check()
         return decision
+
+    def _try(self, entity: Entity, now: float) -> Decision:
+        queued = now if entity.queued is None else entity.queued
+        attempt = entity.attempts
+        decided = replace(self._decide(entity), attempt=attempt, queued=queued, profile=entity.profile)
+        return self._apply(entity, decided, now)
 
     def _decide(self, entity: Entity) -> Decision:
         pods = list(entity.ready.values())
