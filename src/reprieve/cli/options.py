@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from reprieve.framework.configuration import SchedulerConfiguration
     from reprieve.framework.gates import FeatureGates
     from reprieve.framework.profile import Profile
+    from reprieve.live.extenders import ExtenderCalls
     from reprieve.simulation.plan import PlanOptions
 
 MAX_CONFIGURATION_BYTES = 1024 * 1024
 DEFAULT_PLUGIN_TIMEOUT = "10s"
+NOT_ASKED = "{}: its extenders are not asked, so the answer may differ from what happens; --call-extenders asks them"
 
 
 def read_options(
@@ -27,8 +29,9 @@ def read_options(
     seed: int | None = None,
     plugins: Sequence[str] = (),
     plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
+    call_extenders: bool = False,
 ) -> "PlanOptions":
-    """How to plan."""
+    """How to plan. Extenders of the configuration are asked only with `call_extenders`."""
     from reprieve.queueing.queue import Timing
     from reprieve.simulation.plan import PlanOptions
 
@@ -41,8 +44,10 @@ def read_options(
         chosen = SchedulerConfiguration() if config is None else read_configuration(config)
     except ConfigurationError as error:
         refuse(f"{config}: {error}")
-    profiles = read_profiles(chosen, gates, config, plugins, plugin_timeout)
+    asked = call_extenders and bool(chosen.extenders)
+    profiles, extenders = read_profiles(chosen, gates, config, plugins, plugin_timeout, call_extenders=asked)
     timing = Timing(float(chosen.pod_initial_backoff_seconds), float(chosen.pod_max_backoff_seconds))
+    warnings = () if asked or not chosen.extenders else (NOT_ASKED.format(config),)
     return PlanOptions(
         first_decision=first_decision,
         gates=gates,
@@ -50,6 +55,8 @@ def read_options(
         timing=timing,
         seed=seed,
         any_scheduler=config is None,
+        tell=extenders.bodies.seen if extenders is not None else None,
+        warnings=warnings,
     )
 
 
@@ -59,9 +66,15 @@ def read_profiles(
     file: str | None,
     plugins: Sequence[str] = (),
     plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
-) -> "tuple[Profile, ...]":
-    """The profiles of a configuration (read from `file`), with the third-party plugins it enables or that are named."""
+    *,
+    call_extenders: bool = True,
+) -> "tuple[tuple[Profile, ...], ExtenderCalls | None]":
+    """The profiles of a configuration (read from `file`), with the third-party plugins it enables or that are named.
+
+    And the way to its extenders, if it has any; without `call_extenders` they are left out.
+    """
     from reprieve.framework.configuration import ConfigurationError
+    from reprieve.live.extenders import Bodies, ExtenderCalls
     from reprieve.live.watchdog import Watchdog
     from reprieve.scheduling.loading import PluginLoadError, third_party
     from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
@@ -71,8 +84,13 @@ def read_profiles(
         found = third_party(plugins, in_tree=IN_TREE_NAMES)
     except PluginLoadError as error:
         refuse(f"--plugin {error}")
+    watch = Watchdog(limit)
     try:
-        return profiles_of(configuration, gates, found.watched(Watchdog(limit)))
+        extenders = None
+        if call_extenders and configuration.extenders:
+            extenders = ExtenderCalls(configuration.extenders, Bodies(), watch.report)
+        plugin = extenders.plugin if extenders is not None else None
+        return profiles_of(configuration, gates, found.watched(watch), plugin), extenders
     except ConfigurationError as error:
         refuse(f"{file}: {error}" if file is not None else f"--plugin: {error.message}")
 

@@ -74,6 +74,10 @@ def command(
     plugin_timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
     ] = DEFAULT_PLUGIN_TIMEOUT,
+    call_extenders: Annotated[
+        bool,
+        typer.Option("--call-extenders", help="Ask the HTTP extenders of the configuration, which are else left out."),
+    ] = False,
 ) -> None:
     """Show what would happen, and why, without touching anything.
 
@@ -90,6 +94,7 @@ def command(
         seed=seed,
         plugins=plugin or (),
         plugin_timeout=plugin_timeout,
+        call_extenders=call_extenders,
     )
     max_bytes = read_size("--max-input-bytes", max_input_bytes)
     if kubeconfig is None:

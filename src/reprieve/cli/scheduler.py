@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.options import read_configuration, read_gates
+from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, read_configuration, read_gates, read_profiles
 from reprieve.cli.outcome import CommandError, Exit, note, refuse
 
 if TYPE_CHECKING:
@@ -77,6 +77,15 @@ def command(
         int, typer.Option("-v", "--v", min=0, max=10, help="How much to log: 0 trouble, 2 every decision, 4 details.")
     ] = 2,
     log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = LogFormat.TEXT,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin", metavar="MODULE:CLASS", help="A plugin of your own, enabled in every profile. Repeatable."
+        ),
+    ] = None,
+    plugin_timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
+    ] = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:
     """Schedule the pods of a cluster until interrupted.
 
@@ -89,6 +98,7 @@ def command(
         SCHEDULER_NAME,
         Settings,
         election_of,
+        named,
         pace_of,
         serving_of,
         timing_of,
@@ -98,12 +108,10 @@ def command(
     gates = read_gates(feature_gates)
     try:
         chosen = read_configuration(config) if config is not None else None
-        if chosen is not None and chosen.profiles:
-            if scheduler_name is not None:
-                refuse(f"--scheduler-name: the profiles of {config} have names already")
-            profiles = profiles_of(chosen, gates)
-        else:
-            profiles = (default_profile(gates, scheduler_name or SCHEDULER_NAME),)
+        if chosen is not None and chosen.profiles and scheduler_name is not None:
+            refuse(f"--scheduler-name: the profiles of {config} have names already")
+        wanted = named(chosen, scheduler_name or SCHEDULER_NAME)
+        profiles, extenders = read_profiles(wanted, gates, config, plugin or (), plugin_timeout)
         election = election_of(
             chosen.leader_election if chosen is not None else None,
             elect=leader_elect,
@@ -125,6 +133,7 @@ def command(
         gates=gates,
         timing=timing_of(chosen),
         seed=seed,
+        extenders=extenders,
         kubeconfig=kubeconfig if kubeconfig is not None else configured or None,
         context=context,
         qps=qps,

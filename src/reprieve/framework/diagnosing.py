@@ -104,6 +104,7 @@ class Diagnoser:
         if identity is None or elsewhere or not self._share:
             found = RowReasons(len(nodes))
             self._look(state, alive, found, apart=elsewhere)
+            self._ask_outside(state, alive, found)
             return found.summary(len(alive))
         known = self._kept.get(identity)
         log = self._cluster.touched
@@ -125,6 +126,7 @@ class Diagnoser:
         """The outcome on these live rows alone, as if there were no others; nothing is kept."""
         found = RowReasons(len(self._cluster.nodes))
         self._look(state, rows, found, apart=self._looks_elsewhere(state))
+        self._ask_outside(state, rows, found)
         return found.summary(len(rows))
 
     def why_not(self, state: CycleState, row: int, *, rules: bool = True) -> tuple[str, tuple[str, ...]]:
@@ -173,10 +175,18 @@ class Diagnoser:
         return False
 
     def _walk(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, rules: bool) -> None:
-        left = rows
-        for plugin in self._profile.filters:
-            if plugin.scope is Scope.CLUSTER and not rules:
-                continue
+        inside = [p for p in self._profile.filters if not p.outside and (rules or p.scope is not Scope.CLUSTER)]
+        self._ask_all(inside, state, rows, found)
+
+    def _ask_outside(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> None:
+        """Plugins that ask outside come last, about rows where everything else fits."""
+        if self._profile.outside_filters:
+            self._ask_all(self._profile.outside_filters, state, rows[found.codes[rows] == FITS], found)
+
+    def _ask_all(
+        self, plugins: Sequence[FilterPlugin], state: CycleState, left: npt.NDArray[np.int64], found: RowReasons
+    ) -> None:
+        for plugin in plugins:
             if not len(left):
                 return
             try:
@@ -214,7 +224,7 @@ class Diagnoser:
 
     def _looks_elsewhere(self, state: CycleState) -> bool:
         """Whether a CLUSTER-scope plugin has something to say about the pod."""
-        for plugin in self._profile.cluster_filters:
+        for plugin in (*self._profile.cluster_filters, *self._profile.outside_filters):
             try:
                 if plugin.concerns(state):
                     return True

@@ -99,14 +99,17 @@ class Evaluator:
         view = self.view(state)
         keys = view.keys
         active = self.rules(state)
+        outside = self._prepared(self._profile.outside_filters, state)
         nominated = state.nominated
         inside = nominated >= 0 and (within is None or bool((within == nominated).any()))
         if inside and nominated < len(keys) and keys[nominated] >= 0:
             rows = np.array([nominated], dtype=np.int64)
-            if not active or bool(self._cluster_mask(state, active, rows)[0]):
+            if (not active or bool(self._cluster_mask(state, active, rows)[0])) and len(
+                self._let_through(outside, state, rows)
+            ):
                 return nominated
         cluster_scores = self._active_cluster_scores(state)
-        if not active and not cluster_scores and not view.static_scores and ties is None:
+        if not active and not outside and not cluster_scores and not view.static_scores and ties is None:
             if not len(keys):
                 return NO_ROW
             row = int(keys.argmax()) if within is None else int(within[keys[within].argmax()])
@@ -117,6 +120,7 @@ class Evaluator:
         feasible = np.flatnonzero(keys >= 0) if within is None else within[keys[within] >= 0]
         if active and len(feasible):
             feasible = feasible[self._cluster_mask(state, active, feasible)]
+        feasible = self._let_through(outside, state, feasible)
         if not len(feasible):
             return NO_ROW
         total = keys[feasible] // RANKS
@@ -145,8 +149,11 @@ class Evaluator:
 
     def rules(self, state: CycleState) -> list[FilterPlugin]:
         """The CLUSTER filters that have something to say about the pod, prepared for the present view."""
+        return self._prepared(self._profile.cluster_filters, state)
+
+    def _prepared(self, plugins: Sequence[FilterPlugin], state: CycleState) -> list[FilterPlugin]:
         active = []
-        for plugin in self._profile.cluster_filters:
+        for plugin in plugins:
             try:
                 status: Status = plugin.pre_filter(state)
             except PluginError:
@@ -159,7 +166,7 @@ class Evaluator:
 
     def ruled(self, state: CycleState) -> bool:
         """Whether CLUSTER filters may have something to say: then nothing but node views is shared."""
-        for plugin in self._profile.cluster_filters:
+        for plugin in (*self._profile.cluster_filters, *self._profile.outside_filters):
             try:
                 if plugin.concerns(state):
                     return True
@@ -351,6 +358,15 @@ class Evaluator:
 
     def _active_cluster_scores(self, state: CycleState) -> list[Weighted]:
         return [weighted for weighted in self._profile.cluster_scores if self._scores(weighted, state)]
+
+    def _let_through(
+        self, outside: Sequence[FilterPlugin], state: CycleState, rows: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Those of the rows that plugins who ask outside let through; each sees what those before it left."""
+        for plugin in outside:
+            if len(rows):
+                rows = rows[self._fits(plugin, state, rows)]
+        return rows
 
     def _cluster_mask(self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]) -> Mask:
         mask = np.ones(len(rows), dtype=np.bool_)

@@ -55,11 +55,15 @@ class AwaitObject:
 
 @dataclass(frozen=True, slots=True)
 class CallExtender:
-    """Let an HTTP extender bind: POST `body` to `url`; an answer with an `error` is a failure."""
+    """Let an HTTP extender bind: POST `body` to `url`; an answer with an `Error` is a failure.
+
+    `ignorable`: a failure is followed by binding as if there were no extender.
+    """
 
     url: str
     body: Mapping[str, Any]
     seconds: float
+    ignorable: bool = False
 
 
 Instruction = PatchObject | CreateObject | AwaitObject | CallExtender

@@ -142,6 +142,12 @@ class FilterPlugin(Plugin):
     Otherwise it reads the present view, and is asked from scratch whenever that has changed.
     """
 
+    outside: ClassVar[bool] = False
+    """The answer comes from outside (HTTP extenders): it is asked last, about nodes that pass everything else.
+
+    Only for where a pod is to go: not when victims are looked for, and not about nominated pods.
+    """
+
     def pre_filter(self, state: CycleState) -> Status:
         """Once per attempt, before any filter. SKIP: nothing to say about this pod, `filter` is not called."""
         return SUCCESS

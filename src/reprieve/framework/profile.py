@@ -67,6 +67,7 @@ class Profile:
     static_filters: list[FilterPlugin] = field(init=False)
     node_filters: list[FilterPlugin] = field(init=False)
     cluster_filters: list[FilterPlugin] = field(init=False)
+    outside_filters: list[FilterPlugin] = field(init=False)
     cluster_scores: list[Weighted] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +75,8 @@ class Profile:
         self.filters = self.at(FilterPlugin)
         self.static_filters = [p for p in self.filters if p.scope is Scope.STATIC]
         self.node_filters = [p for p in self.filters if p.scope is Scope.NODE]
-        self.cluster_filters = [p for p in self.filters if p.scope is Scope.CLUSTER]
+        self.cluster_filters = [p for p in self.filters if p.scope is Scope.CLUSTER and not p.outside]
+        self.outside_filters = [p for p in self.filters if p.outside]
         self.scores = [
             Weighted(p, self.score_weights.get(p.name, 0))
             for p in self.at(ScorePlugin)

@@ -22,12 +22,14 @@ from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction, PatchObject
-from reprieve.live.binding import Binder, CallOut
+from reprieve.live.binding import Binder
 from reprieve.live.conditions import Conditions
+from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.preempting import Preemptor
 from reprieve.live.writes import Writes
 from reprieve.observability.observer import Observer
+from reprieve.plugins.extender import Extenders
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, Rejection
 from reprieve.scheduling.engine import Engine
@@ -44,7 +46,7 @@ class Shell:
         writes: Writes,
         observer: Observer,
         *,
-        call_extender: CallOut | None = None,
+        extenders: ExtenderCalls | None = None,
     ) -> None:
         self._engine = engine
         self._clock: Clock = client.clock
@@ -52,8 +54,9 @@ class Shell:
         self._writes = writes
         self._loop: SchedulingLoop | None = None
         self._resumed = False
-        extenders = {} if call_extender is None else {"call_extender": call_extender}
-        self.binder = Binder(client, served, writes, self, **extenders)
+        self._bodies = extenders.bodies if extenders is not None else None
+        calls = {} if extenders is None else {"call_extender": extenders.bind}
+        self.binder = Binder(client, served, writes, self, **calls)
         self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: observer.trouble("write", text))
         self.preemptor = Preemptor(
             writes,
@@ -97,6 +100,7 @@ class Shell:
         if preemption is not None and preemption.victims and self._engine.gates.scheduler_async_preemption:
             self.preemptor.start(preemption)
         self._observer.decided(decision, seconds=seconds, now=now)
+        self._report_troubles()
 
     async def preempt(self, preemption: Preemption) -> None:
         """Evict within the cycle (gate SchedulerAsyncPreemption off, preemption.md 7.6)."""
@@ -125,6 +129,7 @@ class Shell:
             self.preemptor.resume(self._engine.cluster)
         self.conditions.waiting(self._engine, now)
         self._observer.tick(now)
+        self._report_troubles()
 
     # -- what became of bindings (live.binding.BindingListener) ----------------------------------------
 
@@ -163,6 +168,8 @@ class Shell:
     def heard(self, change: Change[Any], resource: Resource) -> None:
         """A change has been brought to the engine."""
         item = change.object
+        if self._bodies is not None:
+            (self._bodies.gone if change.kind is ChangeKind.DELETED else self._bodies.seen)(item)
         if isinstance(item, o.Pod):
             if change.kind is ChangeKind.DELETED:
                 self.conditions.forget_pod(item.metadata.uid)
@@ -175,6 +182,12 @@ class Shell:
                 self.conditions.seen_group(item, resource)
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _report_troubles(self) -> None:
+        """What went wrong in plugins, to the log and the counters."""
+        for trouble in self._engine.take_troubles():
+            where = "extender" if trouble.plugin == Extenders.name else "plugin"
+            self._observer.trouble(where, f"{trouble.text}\n{trouble.detail}" if trouble.detail else trouble.text)
 
     def _tell(self, told: Callable[[float], None]) -> None:
         assert self._loop is not None

@@ -76,7 +76,7 @@ class Scheduler:
         self.pool = WriterPool(client, fence)
         self.events = WriterPool(client, fence, workers=_EVENT_WORKERS, attempts=2)
         self.writes = Writes(client, served, self.pool, events=self.events)
-        self.shell = Shell(engine, client, served, self.writes, observer)
+        self.shell = Shell(engine, client, served, self.writes, observer, extenders=settings.extenders)
         self.feed = Feed(
             client,
             engine,

@@ -208,10 +208,7 @@ class Binder:
             for instruction in binding.before:
                 await self._carry_out(instruction)
             self._binding.add(binding.pod.uid)
-            if isinstance(binding.how, CallExtender | PatchObject | CreateObject):
-                await self._carry_out(binding.how)
-            else:
-                await self._writes.bind(binding.pod, binding.node)
+            await self._bind(binding)
         except asyncio.CancelledError:
             if not self._closed:
                 self._end(binding, "its room was given to somebody else", taken_back=True)
@@ -225,6 +222,18 @@ class Binder:
         finally:
             self._preparing.pop(binding.pod.uid, None)
             self._binding.discard(binding.pod.uid)
+
+    async def _bind(self, binding: Binding) -> None:
+        """The bind itself; where an extender that is to do it may be passed over, its failure is not the end."""
+        how = binding.how
+        if isinstance(how, CallExtender | PatchObject | CreateObject):
+            try:
+                await self._carry_out(how)
+                return
+            except ClientError:
+                if not isinstance(how, CallExtender) or not how.ignorable:
+                    raise
+        await self._writes.bind(binding.pod, binding.node)
 
     async def _carry_out(self, instruction: Instruction) -> None:
         """One instruction. Raises ClientError."""

@@ -17,10 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from reprieve.client.leading import LeaseOptions
-from reprieve.framework.configuration import ConfigurationError, LeaderElection, SchedulerConfiguration
+from reprieve.framework.configuration import (
+    ConfigurationError,
+    LeaderElection,
+    ProfileConfiguration,
+    SchedulerConfiguration,
+)
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
+from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.feeding import FeedOptions
 from reprieve.live.loop import Pace
 from reprieve.live.serving import ServingOptions
@@ -41,6 +49,8 @@ class Settings:
     gates: FeatureGates = field(default_factory=FeatureGates)
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
+    extenders: ExtenderCalls | None = None
+    """The way to HTTP extenders, where there are any."""
     kubeconfig: str | None = None
     context: str | None = None
     qps: float = _UNLIMITED
@@ -61,6 +71,14 @@ class Settings:
     def scheduler_name(self) -> str:
         """The name events are written under: the first profile's."""
         return next(iter(self.profiles))
+
+
+def named(configuration: SchedulerConfiguration | None, scheduler_name: str) -> SchedulerConfiguration:
+    """The configuration with a profile of that name, where it has none of its own."""
+    found = configuration or SchedulerConfiguration()
+    if found.profiles:
+        return found
+    return msgspec.structs.replace(found, profiles=(ProfileConfiguration(scheduler_name=scheduler_name),))
 
 
 def seconds(text: str) -> float:

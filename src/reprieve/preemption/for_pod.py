@@ -20,6 +20,7 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, CRITERIA, cost_of
 from reprieve.preemption.eligibility import ineligible
+from reprieve.preemption.extended import NO_CANDIDATE, judged
 from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Compared, Cost, Preemption, Verdict
 from reprieve.preemption.reprieving import judge, judge_by_numbers
 from reprieve.preemption.room import Room, only_resources
@@ -179,6 +180,9 @@ class PodPreemption:
         if found is None:
             text = f"preemption: {self._refusal(diagnosis, curable, remembered)}"
             return PostFilterResult(Status(Code.UNSCHEDULABLE, text, self._plugin), clear_nomination=True)
+        found = self._extended(state, curable, remembered, found)
+        if found is None:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {NO_CANDIDATE}", self._plugin))
         best = found.best
         preemption = Preemption(
             pod=pod,
@@ -191,6 +195,20 @@ class PodPreemption:
             compared=found.compared(cluster),
         )
         return PostFilterResult(SUCCESS, preemption)
+
+    def _extended(
+        self, state: CycleState, curable: npt.NDArray[np.int64], remembered: _Remembered, choice: _Choice
+    ) -> _Choice | None:
+        """The choice after extenders have had their say; nothing of what they say is remembered."""
+        rows = [int(row) for row in curable if remembered.good[row]]
+        answers = ((row, remembered.answers[row]) for row in rows)
+        changed = judged(self._profile, state, {row: a.verdicts for row, a in answers if isinstance(a, Candidate)})
+        if changed is None:
+            return choice
+        left = _Remembered(remembered.versions, remembered.position, len(remembered.known))
+        for row, verdicts in changed.items():
+            left.put(row, _candidate(row, verdicts), (0, 0), fragile=True)
+        return left.cheapest(curable, self._cluster.nodes.rank)
 
     def _candidates(self, state: CycleState, curable: npt.NDArray[np.int64]) -> _Remembered:
         """An answer for every row whose failure is curable: the candidate, or why it is none."""

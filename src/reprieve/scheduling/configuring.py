@@ -103,6 +103,10 @@ class Registry:
     """Third-party plugins to enable in every profile that does not mention them."""
     watch: Watch = field(default_factory=Watch)
     """How third-party plugins are called."""
+    extenders: Plugin | None = None
+    """Stands for the extenders of the configuration in every profile."""
+    ignored_resources: tuple[str, ...] = ()
+    """Extended resources that only extenders look at."""
 
     def check(self, name: str, where: str, *, wildcard: bool = False) -> None:
         """Raise ConfigurationError unless the plugin is known; with `wildcard` also `*` and those not here yet."""
@@ -139,10 +143,20 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
         names = tuple(name for name in _expanded(multi, chosen) if isinstance(built[name], kind))
         if names != tuple(name for name in named if isinstance(built[name], kind)):
             order[kind.__name__] = names
+    every = list(built.values())
+    weights = _weights(multi, plugins.score, built, ScorePlugin, f"{path}.plugins.score")
+    if registry.extenders is not None:
+        extenders = registry.extenders
+        every.append(extenders)
+        weights[extenders.name] = 1  # their weights are in what they answer
+        binders = order.get(BindPlugin.__name__) or tuple(p.name for p in every if isinstance(p, BindPlugin))
+        others = tuple(name for name in binders if name != extenders.name)
+        order = {point: (*names, extenders.name) for point, names in order.items()}
+        order[BindPlugin.__name__] = (extenders.name, *others)  # extenders bind before plugins do
     profile = Profile(
         configuration.scheduler_name or DEFAULT_SCHEDULER_NAME,
-        list(built.values()),
-        _weights(multi, plugins.score, built, ScorePlugin, f"{path}.plugins.score"),
+        every,
+        weights,
         placement_weights=_weights(
             multi, plugins.placement_score, built, PlacementScorePlugin, f"{path}.plugins.placementScore"
         ),
@@ -152,7 +166,7 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
     sorts = len(profile.at(QueueSortPlugin))
     if sorts != 1:
         raise ConfigurationError(f"{path}.plugins.queueSort", f"exactly one queueSort plugin is needed, found {sorts}")
-    if not profile.binders:
+    if all(binder is registry.extenders for binder in profile.binders):
         raise ConfigurationError(f"{path}.plugins.bind", "at least one bind plugin is needed")
     return profile
 
@@ -250,6 +264,8 @@ def _args(configuration: ProfileConfiguration, registry: Registry, path: str) ->
 def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where: str) -> Plugin:
     """A plugin, guarded if it is not in-tree. Raises ConfigurationError for whatever keeps it from being made."""
     if name in registry.in_tree:
+        if name == "NodeResourcesFit" and registry.ignored_resources:
+            args = {**args, "ignoredResources": [*(args.get("ignoredResources") or ()), *registry.ignored_resources]}
         return _made(registry.in_tree[name], gates, args, where)
     own = {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}
     try:

@@ -149,6 +149,8 @@ def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> boo
         return False
     if not all(weighted.plugin.by_count for weighted in running.profile.placement_scores):
         return False
+    if any(p.concerns(CycleState(running.cluster, pods[0])) for p in running.profile.outside_filters):
+        return False
     return only_resources(running.profile, [CycleState(running.cluster, pod) for pod in pods])
 
 

@@ -107,9 +107,15 @@ def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER) -> Profi
 
 
 def profiles_of(
-    configuration: SchedulerConfiguration, gates: FeatureGates, third_party: ThirdParty = NO_THIRD_PARTY
+    configuration: SchedulerConfiguration,
+    gates: FeatureGates,
+    third_party: ThirdParty = NO_THIRD_PARTY,
+    extenders: Plugin | None = None,
 ) -> tuple[Profile, ...]:
-    """The profiles of a configuration. Raises ConfigurationError naming the path in the file."""
+    """The profiles of a configuration. Raises ConfigurationError naming the path in the file.
+
+    `extenders` is the plugin that asks the configuration's extenders; without it they are not asked.
+    """
     registry = Registry(
         in_tree=REGISTRY,
         weights=DEFAULT_WEIGHTS,
@@ -118,6 +124,13 @@ def profiles_of(
         third_party=third_party.factories,
         named=third_party.named,
         watch=third_party.watch or Watch(),
+        extenders=extenders,
+        ignored_resources=tuple(
+            resource.name
+            for extender in configuration.extenders
+            for resource in extender.managed_resources
+            if resource.ignored_by_scheduler
+        ),
     )
     wanted = configuration.profiles or (ProfileConfiguration(scheduler_name=DEFAULT_SCHEDULER),)
     found = tuple(profile_of(p, gates, registry, f"profiles[{i}]") for i, p in enumerate(wanted))

@@ -6,7 +6,7 @@ to preempt; a Scenario document lets things happen meanwhile.
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from reprieve.api import objects
@@ -49,6 +49,10 @@ class PlanOptions:
     profiles: tuple[Profile, ...] = ()
     any_scheduler: bool = False
     """Pods that no profile is named for are scheduled by the first one."""
+    tell: Callable[[objects.KubernetesObject], None] | None = None
+    """Told of every object of the input before anything is decided."""
+    warnings: tuple[str, ...] = ()
+    """To be given with the answer."""
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
     share: bool = True
@@ -63,6 +67,11 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     everything = manifests.all()
     for loaded in everything:
         refuse_unsupported(loaded.object, loaded.origin)
+        if options.tell is not None:
+            options.tell(loaded.object)
+    for item in (item for scenario in scenarios for step in scenario.steps for item in step.create):
+        if options.tell is not None:
+            options.tell(item)
     engine = Engine(
         {profile.name: profile for profile in options.profiles},
         gates=options.gates,
@@ -84,7 +93,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     else:
         world.settle()
     warnings = [f"{count} × {kind}: not read" for kind, count in sorted(manifests.unknown_kinds.items())]
-    warnings += _troubles(engine)
+    warnings += [*options.warnings, *_troubles(engine)]
     return _answer(world, asked, running, warnings, time.perf_counter() - began)
 
 

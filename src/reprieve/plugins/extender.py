@@ -1,0 +1,347 @@
+"""HTTP extenders, as far as deciding goes: what to ask, and what an answer means (scheduling.md 6).
+
+One plugin stands for all extenders of a configuration, as upstream's single name for them in messages and hints.  It
+does no I/O: each extender is a `Door` that takes a request and gives the answer, given at construction; the live
+scheduler's is `reprieve.live.extenders`.
+
+Rules (kubernetes/kubernetes pkg/scheduler/extender.go, schedule_one.go, framework/preemption; the JSON is
+k8s.io/kube-scheduler/extender/v1, whose fields are compared without regard to case): extenders are asked in turn,
+ignorable ones last, each about the nodes that passed everything before; a node that an answer neither lists nor names
+as failed counts as failed for good; scores are 0..10 times the extender's weight, scaled to ours, and an extender that
+cannot say its scores has none; the first extender that binds and is concerned binds; a pod concerns an extender that
+manages one of the resources it asks for, or manages none.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.configuration import Extender
+from reprieve.framework.containment import Trouble
+from reprieve.framework.extending import CandidatePlugin, VictimsOn
+from reprieve.framework.instructions import CallExtender
+from reprieve.framework.plugin import (
+    MAX_NODE_SCORE,
+    BindPlugin,
+    Codes,
+    CycleState,
+    FilterPlugin,
+    Mask,
+    Rows,
+    Scope,
+    ScorePlugin,
+    Scores,
+    row_numbers,
+)
+from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, PluginError, Status
+
+R = TypeVar("R")
+MAX_EXTENDER_PRIORITY = 10
+_SCALE = MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY
+_LARGEST = 1 << 38
+"""Of what one extender may add to a node's score, so that sums stay exact."""
+NOT_LISTED = "node(s) were left out by an extender"
+
+
+class ExtenderError(Exception):
+    """An extender cannot be reached, refuses, or answers what is no answer."""
+
+
+class Door(Protocol):
+    """One extender, as somebody outside reaches it."""
+
+    def call(self, verb: str, body: Mapping[str, Any]) -> Any:
+        """POST `body` to the verb; the answer's JSON as plain values. Raises ExtenderError."""
+
+    def pod(self, pod: PodRecord) -> Mapping[str, Any]:
+        """The v1.Pod as the API has it. Raises ExtenderError if it is not known."""
+
+    def node(self, name: str) -> Mapping[str, Any]:
+        """The v1.Node as the API has it. Raises ExtenderError if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpExtender:
+    """An extender's settings, and the way to it."""
+
+    settings: Extender
+    door: Door
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its address."""
+        return self.settings.url_prefix
+
+    def concerns(self, pod: PodRecord) -> bool:
+        """Whether it manages a resource the pod asks for, or all pods are its business."""
+        managed = self.settings.managed_resources
+        return not managed or any(resource.name in pod.signature.amounts for resource in managed)
+
+
+class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
+    """All extenders of a configuration; see the module docstring. `note` is told what was passed over."""
+
+    name = "Extender"
+    scope: ClassVar[Scope] = Scope.CLUSTER
+    outside: ClassVar[bool] = True
+    blocking: ClassVar[bool] = True
+
+    def __init__(
+        self, extenders: Sequence[HttpExtender], note: Callable[[Trouble], None] = lambda trouble: None
+    ) -> None:
+        self._extenders = sorted(extenders, key=lambda extender: extender.settings.ignorable)
+        self._note = note
+
+    def _concerned(self, pod: PodRecord, verb: Callable[[Extender], str]) -> list[HttpExtender]:
+        return [extender for extender in self._extenders if verb(extender.settings) and extender.concerns(pod)]
+
+    # -- filter ----------------------------------------------------------------------------------------
+
+    def concerns(self, state: CycleState) -> bool:
+        """See `FilterPlugin.concerns`."""
+        return bool(self._concerned(state.pod, lambda settings: settings.filter_verb))
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """See `FilterPlugin.pre_filter`; what was answered is kept for the attempt."""
+        return SUCCESS if self.concerns(state) else Status(Code.SKIP)
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`. Raises PluginError where an extender that is not ignorable fails."""
+        known = self._answers(state, row_numbers(state.cluster, rows))
+        return np.array([known[row][0] for row in row_numbers(state.cluster, rows)], dtype=np.int8)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        numbers = row_numbers(state.cluster, rows)
+        known = self._answers(state, numbers)
+        texts: dict[str, Mask] = {}
+        for index, row in enumerate(numbers):
+            if known[row][0] != FITS:
+                texts.setdefault(known[row][1], np.zeros(len(numbers), dtype=np.bool_))[index] = True
+        return list(texts.items())
+
+    def _answers(self, state: CycleState, rows: Sequence[int]) -> dict[int, tuple[int, str]]:
+        """(code, reason) by row: at least for these rows, each asked about once in an attempt."""
+        known = state.data.setdefault(self.name, {})
+        assert isinstance(known, dict)
+        left = [row for row in rows if row not in known]
+        for extender in self._concerned(state.pod, lambda settings: settings.filter_verb):
+            if not left:
+                break
+            answer = self._try(extender, "Filter", partial(self._filtered, extender, state, left))
+            if answer is None:
+                continue
+            known.update((row, outcome) for row, outcome in answer.items() if outcome[0] != FITS)
+            left = [row for row in left if answer[row][0] == FITS]
+        known.update(dict.fromkeys(left, (FITS, "")))
+        return known
+
+    def _filtered(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[int, tuple[int, str]]:
+        answer = _object(extender.door.call(extender.settings.filter_verb, self._args(extender, state, rows)))
+        error = answer.get("error")
+        if error:
+            raise ExtenderError(str(error))
+        listed = self._listed(extender, answer)
+        names = state.cluster.nodes.names
+        asked = {names[row] for row in rows}
+        stray = sorted(listed - asked)
+        if stray:
+            raise ExtenderError(f"claims a filtered node {stray[0]!r} which is not found in the input node list")
+        failed = _texts(answer.get("failednodes"), "FailedNodes")
+        for_good = _texts(answer.get("failedandunresolvablenodes"), "FailedAndUnresolvableNodes")
+        found = {}
+        for row in rows:
+            name = names[row]
+            if name in listed:
+                found[row] = (FITS, "")
+            elif name in for_good:
+                found[row] = (UNRESOLVABLE, for_good[name] or NOT_LISTED)
+            elif name in failed:
+                found[row] = (UNSCHEDULABLE, failed[name] or NOT_LISTED)
+            else:
+                found[row] = (UNRESOLVABLE, NOT_LISTED)
+        return found
+
+    def _args(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[str, Any]:
+        names = [state.cluster.nodes.names[row] for row in rows]
+        cached = extender.settings.node_cache_capable
+        items = None if cached else [extender.door.node(name) for name in names]
+        return {
+            "Pod": extender.door.pod(state.pod),
+            "Nodes": None
+            if items is None
+            else {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": items},
+            "NodeNames": names if cached else None,
+        }
+
+    @staticmethod
+    def _listed(extender: HttpExtender, answer: Mapping[str, Any]) -> set[str]:
+        names, nodes = answer.get("nodenames"), answer.get("nodes")
+        if extender.settings.node_cache_capable and names is not None:
+            return {str(name) for name in _list(names, "NodeNames")}
+        if nodes is None:
+            return set()
+        items = _list(_object(nodes).get("items") or [], "Nodes.items")
+        return {str(_object(_object(item).get("metadata") or {}).get("name")) for item in items}
+
+    # -- score -----------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState) -> bool:
+        """See `ScorePlugin.pre_score`."""
+        return bool(self._concerned(state.pod, lambda settings: settings.prioritize_verb))
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """`int64[len(rows)]`: what the extenders add, weights included; a lone node needs no score, as upstream."""
+        numbers = row_numbers(state.cluster, rows)
+        total: npt.NDArray[np.int64] = np.zeros(len(numbers), dtype=np.int64)
+        if len(numbers) < 2:
+            return total
+        for extender in self._concerned(state.pod, lambda settings: settings.prioritize_verb):
+            try:
+                found = self._priorities(extender, state, numbers)
+            except ExtenderError as error:
+                self._passed_over(extender, "Score", error)
+                continue
+            names = state.cluster.nodes.names
+            total += np.array([found.get(names[row], 0) for row in numbers], dtype=np.int64)
+        return total
+
+    def _priorities(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[str, int]:
+        answer = extender.door.call(extender.settings.prioritize_verb, self._args(extender, state, rows))
+        found: dict[str, int] = {}
+        for item in _list(answer if answer is not None else [], "HostPriorityList"):
+            entry = _object(item)
+            score = entry.get("score") or 0
+            if not isinstance(score, int) or isinstance(score, bool):
+                raise ExtenderError(f"Score {score!r}: want a whole number")
+            amount = score * extender.settings.weight * _SCALE
+            if abs(amount) > _LARGEST:
+                raise ExtenderError(f"Score {score} is too large")
+            host = str(entry.get("host"))
+            found[host] = found.get(host, 0) + amount
+        return found
+
+    # -- bind ------------------------------------------------------------------------------------------
+
+    def bind(self, state: CycleState, row: int) -> CallExtender | None:
+        """See `BindPlugin.bind`."""
+        pod = state.pod
+        for extender in self._concerned(pod, lambda settings: settings.bind_verb):
+            settings = extender.settings
+            return CallExtender(
+                url=address(settings, settings.bind_verb),
+                body={
+                    "PodName": pod.name,
+                    "PodNamespace": pod.namespace,
+                    "PodUID": pod.uid,
+                    "Node": state.cluster.nodes.names[row],
+                },
+                seconds=settings.seconds,
+                ignorable=settings.ignorable,
+            )
+        return None
+
+    # -- preemption ------------------------------------------------------------------------------------
+
+    def judges_candidates(self, state: CycleState) -> bool:
+        """See `CandidatePlugin.judges_candidates`."""
+        return bool(self._concerned(state.pod, lambda settings: settings.preempt_verb))
+
+    def judge_candidates(self, state: CycleState, candidates: Mapping[int, VictimsOn]) -> Mapping[int, Sequence[str]]:
+        """See `CandidatePlugin.judge_candidates`. Raises PluginError where one that is not ignorable fails."""
+        left = dict(candidates)
+        for extender in self._concerned(state.pod, lambda settings: settings.preempt_verb):
+            if not left:
+                break
+            answer = self._try(extender, "PostFilter", partial(self._judged, extender, state, left))
+            if answer is not None:
+                left = answer
+        return {row: [pod.uid for pod in victims.pods] for row, victims in left.items()}
+
+    def _judged(
+        self, extender: HttpExtender, state: CycleState, candidates: Mapping[int, VictimsOn]
+    ) -> dict[int, VictimsOn]:
+        names = state.cluster.nodes.names
+        cached = extender.settings.node_cache_capable
+        victims = {
+            names[row]: {
+                "Pods": [{"UID": pod.uid} if cached else extender.door.pod(pod) for pod in victims.pods],
+                "NumPDBViolations": victims.violations,
+            }
+            for row, victims in candidates.items()
+        }
+        body = {
+            "Pod": extender.door.pod(state.pod),
+            "NodeNameToVictims": None if cached else victims,
+            "NodeNameToMetaVictims": victims if cached else None,
+        }
+        answer = _object(extender.door.call(extender.settings.preempt_verb, body))
+        kept = answer.get("nodenametometavictims") or {}
+        if not isinstance(kept, Mapping):
+            raise ExtenderError("NodeNameToMetaVictims: want an object")
+        found = {}
+        for name, chosen in kept.items():
+            row = state.cluster.nodes.row_of.get(name)
+            if row is None or row not in candidates:
+                raise ExtenderError(f"claims to preempt on node {name!r}, which is none of the candidates")
+            there = {pod.uid: pod for pod in state.cluster.nodes.pods[row].values()}
+            pods = []
+            for item in _list(_object(chosen or {}).get("pods") or [], "Pods"):
+                uid = str(_object(item).get("uid"))
+                if uid not in there:
+                    raise ExtenderError(
+                        f"claims to preempt pod (UID: {uid}) on node: {name}, but the pod is not found on that node"
+                    )
+                pods.append(there[uid])
+            if pods:
+                violations = _object(chosen).get("numpdbviolations") or 0
+                found[row] = VictimsOn(tuple(pods), int(violations))
+            elif not extender.settings.ignorable:
+                raise ExtenderError(f"expected at least one victim pod on node {name!r}")
+        return found
+
+    # -- trouble ---------------------------------------------------------------------------------------
+
+    def _try(self, extender: HttpExtender, point: str, call: Callable[[], R]) -> R | None:
+        """What the call gives; None where an ignorable extender failed. Raises PluginError for others."""
+        try:
+            return call()
+        except ExtenderError as error:
+            if not extender.settings.ignorable:
+                raise PluginError(self.name, point, ExtenderError(f"{extender.name}: {error}")) from error
+            self._passed_over(extender, point, error)
+            return None
+
+    def _passed_over(self, extender: HttpExtender, point: str, error: ExtenderError) -> None:
+        self._note(Trouble(self.name, point, "error", f"extender {extender.name} is passed over: {error}"))
+
+
+def address(settings: Extender, verb: str) -> str:
+    """Where a verb is called."""
+    return f"{settings.url_prefix.rstrip('/')}/{verb}"
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """A JSON object by lower-case keys: Go reads them without regard to case, and so may who writes them."""
+    if not isinstance(value, Mapping):
+        raise ExtenderError(f"want an object, found {type(value).__name__}")
+    return {str(key).lower(): item for key, item in value.items()}
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ExtenderError(f"{where}: want a list, found {type(value).__name__}")
+    return value
+
+
+def _texts(value: Any, where: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ExtenderError(f"{where}: want an object, found {type(value).__name__}")
+    return {str(name): str(text) for name, text in value.items()}
