@@ -199,6 +199,48 @@ class Authorizer(Step):
         return self._registry.find(kind, binding["metadata"].get("namespace", ""), reference.get("name", ""))
 
 
+class ClaimStatus(Step):
+    """Parts of a resource claim's status have owners, and the right to write the status is not enough for them.
+
+    Allocation and reservations ask for update or patch of ``resourceclaims/binding``; what a driver says of its
+    devices asks for ``arbitrary-node:update`` or ``:patch`` of ``resourceclaims/driver``, by the driver's name
+    (kube-apiserver 1.36, gate DRAResourceClaimGranularStatusAuthorization; nodes' own drivers are not told apart here).
+    """
+
+    kinds = frozenset(("resourceclaims.resource.k8s.io",))
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def validate(self, request: Request) -> None:
+        """Refuse (403) a change by somebody who may not make it."""
+        if request.operation != "UPDATE" or request.subresource != "status":
+            return
+        new, old = request.new.get("status") or {}, (request.old or {}).get("status") or {}
+        if any(new.get(part) != old.get(part) for part in ("allocation", "reservedFor")):
+            self._ask(request, "binding", "", request.name)
+        before, after = _by_driver(old), _by_driver(new)
+        for driver in sorted({*before, *after}):
+            if before.get(driver) != after.get(driver):
+                self._ask(request, "driver", "arbitrary-node:", driver)
+
+    def _ask(self, request: Request, part: str, prefix: str, name: str) -> None:
+        kind, namespace = request.kind, request.namespace
+        asked = [
+            Attributes(f"{prefix}{verb}", kind.group, kind.plural, part, namespace, name)
+            for verb in ("patch", "update")
+        ]
+        if not any(self._authorizer.decide(request.user, one).allowed for one in asked):
+            self._authorizer.check(request.user, asked[0])
+
+
+def _by_driver(status: Json) -> dict[str, list[Json]]:
+    found: dict[str, list[Json]] = {}
+    for device in status.get("devices") or ():
+        found.setdefault(device.get("driver", ""), []).append(device)
+    return found
+
+
 def _subject(subject: Json, namespace: str) -> tuple[str, str]:
     if subject.get("kind") == "ServiceAccount":
         return ("User", f"system:serviceaccount:{subject.get('namespace') or namespace}:{subject.get('name')}")

@@ -24,7 +24,7 @@ import uvicorn
 
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import Chain, Step
-from reprieve.controlplane.authorization import Authorizer
+from reprieve.controlplane.authorization import Authorizer, ClaimStatus
 from reprieve.controlplane.background import background
 from reprieve.controlplane.bootstrap import base_steps, ensure_base
 from reprieve.controlplane.clock import Clock, stamp
@@ -101,6 +101,7 @@ class ControlPlane:
             chain.add(step)
         chain.add(DropDisabled(features))
         chain.add(self.authorizer)
+        chain.add(ClaimStatus(self.authorizer))
         chain.add(self.custom_resources)
         self.app = App(self.registry, self.authorizer, tokens, app_options)
         self._event_ttl = event_ttl

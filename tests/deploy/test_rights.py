@@ -1,0 +1,492 @@
+"""The scheduler does everything it does with exactly the rights of deploy/base/rbac.yaml, and uses each of them.
+
+It runs as a process of its own with the token of its service account, the arguments of the Deployment and the
+configuration of the ConfigMap. The API server writes down every right it is asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.authorization import Attributes, Decision
+from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.features import Features
+from reprieve.controlplane.kubelet import KubeletOptions
+from reprieve.controlplane.security import write_kubeconfig
+from reprieve.controlplane.server.resources import Call
+from reprieve.controlplane.server.serving import ServeOptions
+from tests.controlplane.server.live import Live, live
+from tests.deploy import manifests
+from tests.deploy.manifests import Json, path_of
+from tests.e2e.cluster import condition, eventually, is_running, nodes_file, pod, pod_group, priority_class
+
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+ACCOUNT = "system:serviceaccount:reprieve-system:reprieve-scheduler"
+NAMESPACE = "reprieve-system"
+SCHEDULER = "reprieve-scheduler"
+PODS = "/api/v1/namespaces/default/pods"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+OURS = "/apis/scheduling.reprieve.dev/v1beta1/namespaces/default/podgroups"
+STAMP = "2026-01-01T00:00:00Z"
+COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
+
+
+class Right(NamedTuple):
+    """One thing that may be done; `name` where only one object of the name is meant."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+
+class Records:
+    """What the scheduler asked for, and what of it was refused."""
+
+    def __init__(self) -> None:
+        self.used: set[Right] = set()
+        self.refused: set[Right] = set()
+
+    def watch(self, plane: Live) -> None:
+        """Write down from now on."""
+        authorizer = plane.server.control_plane.authorizer
+        decide = authorizer.decide
+
+        def written_down(user: User, asked: Attributes) -> Decision:
+            decision = decide(user, asked)
+            if user.name == ACCOUNT and not asked.path:
+                right = Right(asked.verb, asked.group, asked.full_resource, asked.namespace, asked.name)
+                self.used.add(right)
+                if not decision.allowed:
+                    self.refused.add(right)
+            return decision
+
+        authorizer.decide = written_down  # type: ignore[method-assign]
+        without_watch_lists(plane)
+
+
+def without_watch_lists(plane: Live) -> None:
+    """As API servers before 1.32: who wants to know everything there is has to list it first."""
+    app = plane.server.control_plane.app
+    answer = app._answer
+
+    async def older(scope: Any, headers: Any, receive: Any, send: Any) -> Any:
+        if b"sendInitialEvents" in scope["query_string"]:
+            raise StatusError(
+                422, "Invalid", "sendInitialEvents is forbidden for watch unless the WatchList gate is on"
+            )
+        return await answer(scope, headers, receive, send)
+
+    app._answer = older  # type: ignore[method-assign]
+
+
+def post(plane: Live, path: str, body: Json) -> Json:
+    status, answer, _ = plane.request("POST", path, body)
+    assert status == 201, answer
+    return dict(answer)
+
+
+def patch(plane: Live, path: str, body: Json) -> Json:
+    status, answer, _ = plane.request("PATCH", path, body, headers=MERGE)
+    assert status == 200, answer
+    return dict(answer)
+
+
+def get(plane: Live, path: str) -> Json:
+    return dict(plane.request("GET", path)[1])
+
+
+def ours(name: str, **fields: Any) -> Json:
+    """A pod for the scheduler."""
+    found = pod(name, **fields)
+    found["spec"]["schedulerName"] = SCHEDULER
+    return found
+
+
+def runs(plane: Live, *names: str) -> bool:
+    found = [get(plane, f"{PODS}/{name}") for name in names]
+    return all(one["kind"] == "Pod" and is_running(one) for one in found)
+
+
+def token(plane: Live, namespace: str, account: str) -> str:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    return str(post(plane, path, {"spec": {"expirationSeconds": 3600}})["status"]["token"])
+
+
+def install(plane: Live, objects: Iterable[Json]) -> None:
+    """Apply manifests as `kubectl apply` does; what only stands for the Deployment itself is left out."""
+    for obj in objects:
+        if obj["kind"] in ("Deployment", "PodDisruptionBudget") or obj["apiVersion"].startswith("monitoring."):
+            continue
+        status, answer, _ = plane.request("PATCH", f"{path_of(obj)}?fieldManager=tests", obj, headers=APPLY)
+        assert status == 201, answer
+
+
+@contextmanager
+def running(plane: Live, directory: Path) -> Iterator[int]:
+    """The scheduler with the arguments of the Deployment; the port where it serves."""
+    kubeconfig, config = directory / "kubeconfig", directory / "scheduler.yaml"
+    bearer = token(plane, NAMESPACE, SCHEDULER)
+    write_kubeconfig(kubeconfig, server=plane.url, ca=plane.server.ca, token=bearer)
+    [found] = [obj for obj in manifests.base() if obj["kind"] == "ConfigMap"]
+    config.write_text(found["data"]["scheduler.yaml"])
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    [deployment] = [obj for obj in manifests.base() if obj["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    changed = {"--config": str(config), "--secure-port": str(port)}
+    arguments = [
+        f"{name}={changed.get(name, value)}" if value else name
+        for name, _, value in (argument.partition("=") for argument in container["args"])
+    ]
+    log = directory / "scheduler.log"
+    with log.open("a") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "reprieve", *arguments, f"--kubeconfig={kubeconfig}"], stdout=output, stderr=output
+        )
+        try:
+            eventually(lambda: process.poll() is None and healthy(port), "the scheduler ready")
+            yield port
+        finally:
+            process.terminate()
+            process.wait(20)
+    told = log.read_text()
+    assert "forbidden" not in told.lower(), told
+
+
+def ask(port: int, path: str, bearer: str | None = None) -> int:
+    """The status of a GET of its endpoint, whose certificate nobody knows."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def healthy(port: int) -> bool:
+    try:
+        return ask(port, "/readyz") == 200
+    except OSError:
+        return False
+
+
+# -- what it does ------------------------------------------------------------------------------------------------------
+
+
+def binds(plane: Live) -> None:
+    post(plane, PODS, ours("plain"))
+    eventually(lambda: runs(plane, "plain"))
+
+
+def binds_although_the_answer_was_lost(plane: Live) -> None:
+    """The server binds, and says it failed: the scheduler asks again, and then who the pod is bound to."""
+    resources = plane.server.control_plane.app.resources
+    handle = resources.handle
+    lost: list[str] = []
+
+    async def losing(call: Call) -> Any:
+        answer = await handle(call)
+        if call.target.subresource == "binding" and not lost:
+            lost.append(call.target.name)
+            raise StatusError(500, "InternalError", "the answer is lost")
+        return answer
+
+    resources.handle = losing  # type: ignore[method-assign]
+    try:
+        post(plane, PODS, ours("lost"))
+        eventually(lambda: runs(plane, "lost"))
+        assert lost == ["lost"]
+    finally:
+        resources.handle = handle  # type: ignore[method-assign]
+
+
+def says_again_and_again_what_does_not_fit(plane: Live) -> None:
+    post(plane, PODS, ours("huge", cpu="100"))
+    eventually(lambda: condition(get(plane, f"{PODS}/huge"), "PodScheduled").get("reason") == "Unschedulable")
+    number = itertools.count()
+
+    def told_again() -> bool:
+        name = f"guest-{next(number)}"  # room that comes free is a reason to try again
+        post(plane, PODS, ours(name))
+        eventually(lambda: runs(plane, name))
+        plane.request("DELETE", f"{PODS}/{name}")
+        events = get(plane, "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return any(event.get("reason") == "FailedScheduling" and event.get("series") for event in events)
+
+    eventually(told_again, "a series of events")
+
+
+def preempts(plane: Live) -> None:
+    post(plane, PODS, ours("low", cpu="3", node="n2"))
+    eventually(lambda: runs(plane, "low"))
+    post(plane, PODS, ours("high", cpu="3", node="n2", priority="high"))
+    eventually(lambda: runs(plane, "high"))
+    assert get(plane, f"{PODS}/low")["kind"] == "Status"
+
+
+def schedules_gangs(plane: Live, collection: str, group: Json, member: Json) -> None:
+    name = group["metadata"]["name"]
+    made = post(plane, collection, {key: value for key, value in group.items() if key not in ("apiVersion", "kind")})
+    for index in range(2):
+        post(plane, PODS, ours(f"{name}-{index}", node="n3", **member))
+    eventually(lambda: runs(plane, f"{name}-0", f"{name}-1"))
+    if collection == COSCHEDULING:
+        return  # its status has no conditions
+
+    def told() -> bool:
+        found = get(plane, f"{collection}/{name}")
+        assert found["metadata"]["uid"] == made["metadata"]["uid"]
+        return condition(found, "PodGroupInitiallyScheduled").get("status") == "True"
+
+    eventually(told, f"the condition of {name}")
+
+
+def claims_volumes(plane: Live) -> None:
+    classes = "/apis/storage.k8s.io/v1/storageclasses"
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("made", "example.com/disks")):
+        body = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        post(plane, classes, body)
+    size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+    on_n1 = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
+    volume = {
+        "metadata": {"name": "disk"},
+        "spec": {
+            "capacity": size,
+            "accessModes": modes,
+            "storageClassName": "local",
+            "local": {"path": "/disk"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_n1]}]}},
+        },
+    }
+    post(plane, "/api/v1/persistentvolumes", volume)
+    for name in ("local", "made"):
+        spec = {"accessModes": modes, "storageClassName": name, "resources": {"requests": size}}
+        post(plane, claims, {"metadata": {"name": name}, "spec": spec})
+        manifest = ours(f"with-{name}")
+        manifest["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+        post(plane, PODS, manifest)
+    claim = "/api/v1/persistentvolumes/disk"
+    eventually(lambda: (get(plane, claim)["spec"].get("claimRef") or {}).get("name") == "local", "the volume claimed")
+    selected = "volume.kubernetes.io/selected-node"
+    eventually(lambda: selected in (get(plane, f"{claims}/made")["metadata"].get("annotations") or {}), "a node chosen")
+    # What volume controllers would do then.
+    bound = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"volumeName": "disk"}}
+    patch(plane, f"{claims}/local", bound)
+    patch(plane, f"{claims}/local/status", {"status": {"phase": "Bound", "capacity": size, "accessModes": modes}})
+    eventually(lambda: runs(plane, "with-local"))
+
+
+def allocates_devices(plane: Live) -> None:
+    base = "/apis/resource.k8s.io/v1"
+    post(plane, f"{base}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+    inventory = {
+        "driver": "gpu.example.com",
+        "nodeName": "n1",
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+        "devices": [
+            {"name": "gpu-0"},
+            {"name": "gpu-1", "bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]},
+        ],
+    }
+    post(plane, f"{base}/resourceslices", {"metadata": {"name": "n1-gpus"}, "spec": inventory})
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    claims = f"{base}/namespaces/default/resourceclaims"
+
+    def with_device(name: str, **fields: Any) -> None:
+        post(plane, claims, {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}})
+        manifest = ours(f"with-{name}", **fields)
+        manifest["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": name}]
+        post(plane, PODS, manifest)
+
+    def allocation(name: str) -> Any:
+        return (get(plane, f"{claims}/{name}").get("status") or {}).get("allocation")
+
+    with_device("one", cpu="10m")
+    eventually(lambda: runs(plane, "with-one"))
+    # One that has to be attached first, which its driver says when it is done.
+    with_device("two", cpu="10m")
+    eventually(lambda: allocation("two"))
+    attached = {"type": "attached", "status": "True", "reason": "Done", "message": "", "lastTransitionTime": STAMP}
+    device = {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-1", "conditions": [attached]}
+    patch(plane, f"{claims}/two/status", {"status": {"devices": [device]}})
+    eventually(lambda: runs(plane, "with-two"))
+    # Nobody uses it any more, but it holds the next pod to a node where that cannot run: it is given back.
+    plane.request("DELETE", f"{PODS}/with-two?gracePeriodSeconds=0")
+    patch(plane, f"{claims}/two/status", {"status": {"reservedFor": None}})
+    manifest = ours("elsewhere", node="n2", cpu="10m")
+    manifest["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "two"}]
+    post(plane, PODS, manifest)
+    eventually(lambda: not allocation("two"), "the device given back")
+
+
+def lets_those_read_its_metrics_who_may(plane: Live, port: int) -> None:
+    """observability.md: as kube-scheduler, it asks the API server who a token belongs to and what he may."""
+    for name in ("prometheus", "nobody"):
+        post(plane, "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    binding = {
+        "metadata": {"name": "prometheus"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "reprieve-scheduler-reader",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "default"}],
+    }
+    post(plane, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    for path in ("/metrics", "/explain?kind=Pod&name=plain"):
+        assert ask(port, path) == 401
+        assert ask(port, path, token(plane, "default", "nobody")) == 403
+        assert ask(port, path, token(plane, "default", "prometheus")) == 200
+
+
+COSCHEDULING_CRD: Json = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "podgroups.scheduling.x-k8s.io"},
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "scope": "Namespaced",
+        "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"},
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {"type": "object", "properties": {"minMember": {"type": "integer"}}},
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def with_the_workload_api(records: Records, directory: Path) -> None:
+    fleet = KubeletOptions(manifests=nodes(directory), start_seconds=0.05)
+    # Without the controller that would give devices back before the scheduler does.
+    with live(ServeOptions(controllers="-resourceclaim", kubelets=fleet)) as plane:
+        records.watch(plane)
+        install(plane, [*manifests.everything(), COSCHEDULING_CRD])
+        post(plane, CLASSES, priority_class("high", 1000))
+        with running(plane, directory) as port:
+            binds(plane)
+            binds_although_the_answer_was_lost(plane)
+            says_again_and_again_what_does_not_fit(plane)
+            preempts(plane)
+            schedules_gangs(plane, NATIVE, pod_group("gang", 2, priority="high"), {"priority": "high", "group": "gang"})
+            claims_volumes(plane)
+            allocates_devices(plane)
+            lets_those_read_its_metrics_who_may(plane, port)
+            drop_in = {"metadata": {"name": "older"}, "spec": {"minMember": 2}}
+            schedules_gangs(plane, COSCHEDULING, drop_in, {"labels": {"scheduling.x-k8s.io/pod-group": "older"}})
+
+
+def without_the_workload_api(records: Records, directory: Path) -> None:
+    """A cluster before 1.36: groups are custom resources, and pods name them by a label (api.md)."""
+    fleet = KubeletOptions(manifests=nodes(directory), start_seconds=0.05)
+    with live(ServeOptions(controllers="*", kubelets=fleet, features=Features(generic_workload=False))) as plane:
+        records.watch(plane)
+        install(plane, manifests.everything())
+        post(plane, CLASSES, priority_class("high", 1000))
+        with running(plane, directory):
+            group = pod_group("gang", 2, priority="high")
+            post(plane, PODS, ours("early", node="n3"))
+            eventually(lambda: runs(plane, "early"))
+            label = {"scheduling.reprieve.dev/pod-group": "gang"}
+            schedules_gangs(plane, OURS, group, {"priority": "high", "labels": label})
+
+
+def nodes(directory: Path) -> tuple[Json, ...]:
+    import yaml
+
+    return tuple(yaml.safe_load_all(nodes_file(directory, "n1", "n2", "n3").read_text()))
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
+    found = Records()
+    play: Callable[[Records, Path], None]
+    for play in (with_the_workload_api, without_the_workload_api):
+        play(found, tmp_path_factory.mktemp(play.__name__))
+    return found
+
+
+def rules() -> Iterator[tuple[str, Json]]:
+    """(namespace, rule) of every rule the scheduler is bound to; an empty namespace is the whole cluster."""
+    for obj in manifests.base():
+        if obj["kind"] in ("ClusterRole", "Role"):
+            for rule in obj["rules"]:
+                yield obj["metadata"].get("namespace", ""), rule
+
+
+def grants_of(some: Iterable[tuple[str, Json]]) -> set[Right]:
+    """Every single right that rules give."""
+    return {
+        Right(verb, group, resource, namespace, name)
+        for namespace, rule in some
+        for verb, group, resource, name in itertools.product(
+            rule["verbs"], rule["apiGroups"], rule["resources"], rule.get("resourceNames", [""])
+        )
+    }
+
+
+def covers(grant: Right, asked: Right) -> bool:
+    return (
+        (grant.verb, grant.group, grant.resource) == (asked.verb, asked.group, asked.resource)
+        and grant.namespace in ("", asked.namespace)
+        and grant.name in ("", asked.name)
+    )
+
+
+def test_nothing_it_asks_for_is_refused(records: Records) -> None:
+    assert records.refused == set()
+
+
+def test_every_right_is_used(records: Records) -> None:
+    unused = {grant for grant in grants_of(rules()) if not any(covers(grant, asked) for asked in records.used)}
+    assert not unused, json.dumps(sorted(unused), indent=1)
+
+
+def test_without_any_one_rule_something_would_be_refused(records: Records) -> None:
+    """Each rule is the only one that allows something that is done."""
+    every = list(rules())
+    for left_out in range(len(every)):
+        rest = grants_of(every[:left_out] + every[left_out + 1 :])
+        refused = [asked for asked in records.used if not any(covers(grant, asked) for grant in rest)]
+        assert refused, every[left_out]
+
+
+def test_no_rule_is_wider_than_it_has_to_be() -> None:
+    for _, rule in rules():
+        assert "*" not in (*rule["verbs"], *rule["apiGroups"], *rule["resources"]), rule
