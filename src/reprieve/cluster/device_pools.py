@@ -95,6 +95,8 @@ class Device:
     failure_conditions: tuple[str, ...]
     value: Any = None
     """What CEL sees of it, once it was asked for."""
+    answers: dict[str, bool | str] = field(default_factory=dict)
+    """Selectors it was asked for -> whether they hold, or why they cannot be told."""
 
     def attribute(self, name: str) -> Mapping[str, Any] | None:
         """An attribute by its fully qualified name; the driver is the domain of names without one."""
@@ -242,6 +244,11 @@ class SliceIndex:
             else:
                 self._anywhere.append(one)
 
+    @property
+    def local(self) -> bool:
+        """Whether every device belongs to one node."""
+        return not any(one.devices for one in self._anywhere)
+
     def home(self, pool: PoolId) -> str | None:
         """The only node that can reach a pool, None if there may be several."""
         there = self._of_pool.get(pool, [])
@@ -316,6 +323,7 @@ def _refuse_unknown_counters(counters: Mapping[str, Mapping[str, int]], slices: 
 # -- selectors --------------------------------------------------------------------------------------------------------
 
 _KEPT = 65536
+_KEPT_OF_DEVICE = 64
 
 
 class DeviceMatcher:
@@ -326,13 +334,17 @@ class DeviceMatcher:
 
     def matches(self, device: Device, expression: str) -> bool:
         """Whether the device satisfies it. Raises DeviceSelectorError, the same each time."""
-        selector = compiled(expression)
-        key = (expression, *_seen_by(device, selector.reads))
-        found = self._answers.get(key)
+        found = device.answers.get(expression)
         if found is None:
-            if len(self._answers) >= _KEPT:
-                self._answers.clear()
-            found = self._answers[key] = _answer(device, selector.matches)
+            selector = compiled(expression)
+            key = (expression, *_seen_by(device, selector.reads))
+            found = self._answers.get(key)
+            if found is None:
+                if len(self._answers) >= _KEPT:
+                    self._answers.clear()
+                found = self._answers[key] = _answer(device, selector.matches)
+            if len(device.answers) < _KEPT_OF_DEVICE:
+                device.answers[expression] = found
         if isinstance(found, str):
             raise DeviceSelectorError(found)
         return found

@@ -159,6 +159,10 @@ class FilterPlugin(Plugin):
         """
         return self.pre_filter(state).code is not Code.SKIP
 
+    def local(self, state: CycleState) -> bool:
+        """Asked of CLUSTER plugins: for this pod the answer on a row changes only with the pods on that row."""
+        return False
+
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         """PreFilterExtensions: a pod was put on a row since `pre_filter`; bring `state.data` up to date.
 

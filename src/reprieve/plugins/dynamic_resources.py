@@ -106,6 +106,11 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, PostFilterPlugin, ScorePl
         """The pod names claims."""
         return bool(state.pod.claims)
 
+    def local(self, state: CycleState) -> bool:
+        """The claims are the pod's alone, and every device belongs to one node."""
+        book = state.cluster.devices
+        return book.index.local and all(len(claim.users) == 1 for claim in book.of(state.pod))
+
     def pre_filter(self, state: CycleState) -> Status:
         """Look the claims up and sort them into those that have devices and those that lack them."""
         pod = state.pod

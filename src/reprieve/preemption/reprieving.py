@@ -48,9 +48,15 @@ def reasons_to_go(
         if rules is not None:
             reasons = _by_rules(cluster, evaluator, ordered, order, states, assigned, rules)
         else:
-            everywhere = bool(profile.cluster_filters)
+            filters = profile.cluster_filters
+            everywhere = bool(filters) if plain else any(_reaches_far(filters, state) for state in states)
             reasons = _by_filters(cluster, evaluator, ordered, order, states, assigned, everywhere=everywhere)
     return {index: reason for index in order if (reason := reasons[index]) is not None}
+
+
+def _reaches_far(filters: Sequence[FilterPlugin], state: CycleState) -> bool:
+    """Whether who runs on one row may matter to the pod on another."""
+    return any(plugin.concerns(state) and not plugin.local(state) for plugin in filters)
 
 
 def verdicts_of(ranking: Ranking, reasons: Mapping[int, Reason]) -> tuple[Verdict, ...]:
