@@ -197,4 +197,4 @@ def shortened(note: str) -> str:
 
 def micro_time(seconds: float) -> str:
     """A MicroTime as the API writes it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"

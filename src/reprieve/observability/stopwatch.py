@@ -5,18 +5,19 @@ plugin's methods are shadowed on the instance by ones that look at the clock, an
 framework and the plugins know nothing of it.
 
 Invariants: what a plugin does within another one's call (the filters that a PostFilter asks) counts as the latter's
-time only; at most `MOST_CALLS` calls of an attempt are timed, so a gang of thousands costs no more; a plugin whose
-methods cannot be shadowed is left alone.
+time only; at most `MOST_CALLS` calls of an attempt are timed, so a gang of thousands costs no more; a plugin without
+a `__dict__` (slots) is left alone.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import numpy as np
+from prometheus_client import Histogram
 
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.status import Code, Status
@@ -50,6 +51,7 @@ _STATUSES: Final = {
     Code.WAIT: "Wait",
     Code.SKIP: "Skip",
 }
+_Shadow = tuple[Plugin, str, Callable[..., Any]]
 _Call = tuple[str, str, str, float]
 """(plugin, extension point, status, seconds)."""
 
@@ -63,32 +65,43 @@ class Stopwatch:
         self._attempts = 0
         self._calls: list[_Call] = []
         self._inside = False
+        self._shadows: dict[int, tuple[Sequence[Plugin], list[_Shadow]]] = {}
+        """By identity of the list of plugins, with the list itself, so that it lives on."""
+        self._of_plugin: dict[tuple[str, str, str], Histogram] = {}
+        self._of_point: dict[tuple[str, str, str], Histogram] = {}
 
-    @contextmanager
-    def attempt(self, profile: str, plugins: Sequence[Plugin]) -> Iterator[None]:
+    def attempt(self, profile: str, plugins: Sequence[Plugin]) -> AbstractContextManager[None]:
         """Around one attempt; the first, the eleventh and so on are timed."""
         self._attempts += 1
-        if self._attempts % EVERY != 1:
-            yield
-            return
+        return self._timing(profile, plugins) if self._attempts % EVERY == 1 else _UNTIMED
+
+    @contextmanager
+    def _timing(self, profile: str, plugins: Sequence[Plugin]) -> Iterator[None]:
         self._calls = []
-        shadowed = [(plugin, name) for plugin in plugins for name in POINTS if self._shadow(plugin, name)]
+        known = self._shadows.get(id(plugins))
+        if known is None:
+            known = self._shadows[id(plugins)] = (plugins, [s for plugin in plugins for s in self._made(plugin)])
+        shadows = known[1]
+        for plugin, name, timed in shadows:
+            setattr(plugin, name, timed)
         try:
             yield
         finally:
-            for plugin, name in shadowed:
+            for plugin, name, _ in shadows:
                 delattr(plugin, name)
             self._write(profile)
 
-    def _shadow(self, plugin: Plugin, name: str) -> bool:
-        method = getattr(plugin, name, None)
-        if method is None or name in getattr(plugin, "__dict__", ()):
-            return False
-        try:
-            setattr(plugin, name, self._timed(plugin.name, POINTS[name], method))
-        except AttributeError:  # it has slots
-            return False
-        return True
+    def _made(self, plugin: Plugin) -> Iterator[_Shadow]:
+        """Stand-ins for the methods the plugin has of its own; those of the base classes do nothing worth timing."""
+        for name, point in POINTS.items():
+            defined = getattr(type(plugin), name, None)
+            if (
+                defined is None
+                or defined.__module__ == Plugin.__module__
+                or name in getattr(plugin, "__dict__", (name,))
+            ):
+                continue
+            yield plugin, name, self._timed(plugin.name, point, getattr(plugin, name))
 
     def _timed(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
         clock = self._clock
@@ -110,14 +123,23 @@ class Stopwatch:
         return timed
 
     def _write(self, profile: str) -> None:
-        metrics = self._metrics
         points: dict[str, tuple[float, str]] = {}
         for plugin, point, status, seconds in self._calls:
-            metrics.plugin_seconds.labels(plugin, point, status).observe(seconds)
+            _child(self._of_plugin, self._metrics.plugin_seconds, (plugin, point, status)).observe(seconds)
             points[point] = (points.get(point, (0.0, ""))[0] + seconds, status)
         for point, (seconds, status) in points.items():
-            metrics.point_seconds.labels(point, status, profile).observe(seconds)
+            _child(self._of_point, self._metrics.point_seconds, (point, status, profile)).observe(seconds)
         self._calls = []
+
+
+_UNTIMED: Final = nullcontext()
+
+
+def _child(known: dict[tuple[str, str, str], Histogram], of: Histogram, labels: tuple[str, str, str]) -> Histogram:
+    found = known.get(labels)
+    if found is None:
+        found = known[labels] = of.labels(*labels)
+    return found
 
 
 def _status(answer: Any) -> str:

@@ -33,11 +33,19 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import effective_priority
 from reprieve.queueing.entity import Entity, Place
 from reprieve.queueing.queue import SchedulingQueue, Timing
-from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
+from reprieve.scheduling.decision import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    Binding,
+    Decision,
+    Rejection,
+    Result,
+    stamped,
+)
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.profiles import default_profile
-from reprieve.scheduling.reserving import given_up, instructed, reserve, told_bound, unreserve
+from reprieve.scheduling.reserving import given_up, instructed, permitted, reserve, told_bound, unreserve
 from reprieve.scheduling.running import RunningProfile
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
@@ -56,6 +64,7 @@ _RESOURCE_EVENTS = {
 _DEVICE_KINDS = frozenset(kind.KIND for kind in DEVICE_KINDS)
 _VOLUME_KINDS = frozenset(kind.KIND for kind in VOLUME_KINDS)
 _ENDED = frozenset({"Succeeded", "Failed"})
+PERMIT_TIMEOUT = 900.0
 _ECHOES = 8
 """Nominations of one pod that may be on their way to the API and back at one time."""
 
@@ -101,8 +110,8 @@ class Engine:
         """Device claim -> victims that are gone while the API still lists them as its consumers."""
         self._assumed_after: dict[str, int] = {}
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
-        self._permitted_later: dict[str, Binding] = {}
-        """Assumed pods whose Permit plugin asked to wait, by UID."""
+        self._permitted_later: dict[str, tuple[Binding, float]] = {}
+        """Assumed pods whose Permit plugin asked to wait, by UID, and since when."""
         self._unnominated: dict[str, PodRecord] = {}
         """Pods whose nomination ended outside a decision, by UID, until somebody asks."""
         self._said_nominated: dict[str, list[str]] = {}
@@ -304,7 +313,7 @@ class Engine:
     def _try(self, entity: Entity, now: float) -> Decision:
         queued = now if entity.queued is None else entity.queued
         attempt = entity.attempts
-        decided = replace(self._decide(entity), attempt=attempt, queued=queued, profile=entity.profile)
+        decided = stamped(self._decide(entity), attempt, queued, entity.profile)
         return self._apply(entity, decided, now)
 
     def _decide(self, entity: Entity) -> Decision:
@@ -338,7 +347,7 @@ class Engine:
             cluster.place(binding.pod, binding.row)
             self._assumed_after[binding.pod.uid] = entity.attempts
         if decision.bindings and self._has_reservers:
-            decision = self._reserve(decision)
+            decision = self._reserve(decision, now)
         queue.done(entity, [binding.pod for binding in decision.bindings])
         queue.done(entity, [binding.pod for binding in decision.waiting])
         if decision.preemption is not None:
@@ -355,7 +364,7 @@ class Engine:
             self._nomination_gone(pod, row, now, but=entity.key)
         return decision
 
-    def _reserve(self, decision: Decision) -> Decision:
+    def _reserve(self, decision: Decision, now: float) -> Decision:
         """Run Reserve and Permit for what was assumed; who is refused gives the room back and is rejected."""
         bindings, waiting, rejections = [], [], list(decision.rejections)
         rejected_by = set(decision.rejected_by)
@@ -373,7 +382,7 @@ class Engine:
                 bindings.append(binding)
             elif status.code is Code.WAIT:
                 waiting.append(binding)
-                self._permitted_later[binding.pod.uid] = binding
+                self._permitted_later[binding.pod.uid] = (binding, now)
             else:
                 self.cluster.displace(binding.pod)
                 reason = UNSCHEDULABLE if status.code is not Code.ERROR else SCHEDULER_ERROR
@@ -472,13 +481,39 @@ class Engine:
 
     def permit(self, uid: str, *, allow: bool, now: float) -> Binding | None:
         """A Permit plugin that asked to wait has decided: the binding to carry out, or None if it was refused."""
-        binding = self._permitted_later.pop(uid, None)
-        if binding is None or uid not in self.cluster.pods:
+        waiting = self._permitted_later.pop(uid, None)
+        if waiting is None or uid not in self.cluster.pods:
             return None
         if allow:
-            return binding
+            return waiting[0]
         self.bind_failed(uid, now)
         return None
+
+    @property
+    def awaits_permission(self) -> bool:
+        """Whether pods wait for a Permit plugin."""
+        return bool(self._permitted_later)
+
+    def ask_permission(self, now: float) -> tuple[list[Binding], list[Rejection]]:
+        """Ask the Permit plugins again about the pods they let wait: what may be bound now, and who is refused.
+
+        Who has waited for `PERMIT_TIMEOUT` is refused, as by kube-scheduler (at most 15 minutes there).
+        """
+        allowed, refused = [], []
+        for uid, (binding, since) in list(self._permitted_later.items()):
+            status = permitted(self._running_for(binding.pod), binding)
+            late = now - since >= PERMIT_TIMEOUT
+            if binding.pod.terminating:
+                self.bind_failed(uid, now)
+            elif status.ok:
+                del self._permitted_later[uid]
+                allowed.append(binding)
+            elif status.code is not Code.WAIT or late:
+                text = status.reason or f"{status.plugin} did not permit it in {PERMIT_TIMEOUT:.0f} s"
+                reason = SCHEDULER_ERROR if status.code is Code.ERROR else UNSCHEDULABLE
+                self.bind_failed(uid, now)
+                refused.append(Rejection(binding.pod, reason, text))
+        return allowed, refused
 
     def bind_failed(self, uid: str, now: float) -> None:
         """A binding failed for good: the pod gives its room back and waits its turn again."""
