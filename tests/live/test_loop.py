@@ -13,12 +13,13 @@ import pytest
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import Instruction
-from reprieve.framework.plugin import CycleState, PerNodeFilter
+from reprieve.framework.plugin import CycleState, PermitPlugin, PerNodeFilter
+from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.live.feeding import Feed
 from reprieve.live.loop import Pace, SchedulingLoop, SteadyTime, blocks
 from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.queue import Timing
-from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 
 from ..building import node, pod, profile_with
@@ -58,6 +59,8 @@ class Acts:
         self.void: list[PodRecord] = []
         self.looks = 0
         self.ran: list[Instruction] = []
+        self.allowed: list[str] = []
+        self.refused: list[tuple[str, str]] = []
         self.preempted: list[Preemption] = []
         self.evicting: Callable[[Preemption], Any] | None = None
 
@@ -72,6 +75,10 @@ class Acts:
 
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         self.void += pods
+
+    def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
+        self.allowed += [binding.pod.name for binding in allowed]
+        self.refused += [(rejection.pod.name, rejection.message) for rejection in refused]
 
     def errands(self, instructions: Iterable[Instruction]) -> None:
         self.ran += instructions
@@ -318,6 +325,49 @@ def test_plugins_that_wait_do_not_hold_the_event_loop_up() -> None:
         assert not stage.feed.applied_while_deciding
 
     play(act, profile)
+
+
+class Doorkeeper(PermitPlugin):
+    """Lets nobody pass until told."""
+
+    name = "Doorkeeper"
+
+    def __init__(self) -> None:
+        self.answer = Status(Code.WAIT)
+
+    def permit(self, state: CycleState, row: int) -> Status:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds", "outcome"),
+    [
+        (SUCCESS, 1.0, (["a"], [])),
+        (Status(Code.UNSCHEDULABLE, "not today"), 1.0, ([], [("a", "not today")])),
+        (Status(Code.WAIT), 1000.0, ([], [("a", "Doorkeeper did not permit it in 900 s")])),
+    ],
+)
+@pytest.mark.parametrize("threaded", [False, True])
+def test_plugins_that_let_a_pod_wait_are_asked_again(
+    answer: Status, seconds: float, outcome: Any, threaded: bool
+) -> None:
+    """Permit (scheduling.md 2): WAIT is no decision; kube-scheduler refuses after 15 minutes at most."""
+    door = Doorkeeper()
+
+    async def act(stage: Stage) -> None:
+        stage.add(node("n1"), pod("a", cpu=4))
+        await until(lambda: stage.acts.decisions)
+        [decision] = stage.acts.decisions
+        assert [binding.pod.name for binding in decision.waiting] == ["a"]
+        assert stage.bound == []
+        door.answer = answer
+        await until(lambda: stage.clock.sleeping)
+        stage.clock.advance(seconds)
+        await until(lambda: (stage.acts.allowed, stage.acts.refused) == outcome)
+        assert stage.engine.awaits_permission is False
+        assert (stage.engine.cluster.pods["uid-a"].row >= 0) == bool(outcome[0])
+
+    play(act, profile_with(door), threaded=threaded)
 
 
 def test_time_never_goes_back() -> None:

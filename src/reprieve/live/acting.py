@@ -122,6 +122,14 @@ class Shell:
         if error is not None:
             self._observer.trouble("write", str(error))
 
+    def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
+        """What Permit plugins have decided about pods they had let wait."""
+        for binding in allowed:
+            self.binder.start(binding)
+        for rejection in refused:
+            self.conditions.rejected(rejection)
+            self._observer.bind_failed(rejection.pod, "", rejection.message, now=self._now())
+
     def look_around(self, now: float) -> None:
         """What no event tells: pods long behind a gate, series of events; at first, what a killed scheduler left."""
         if not self._resumed:

@@ -27,7 +27,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
 from reprieve.live.feeding import Feed
 from reprieve.preemption.outcome import Preemption
-from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.engine import Engine
 
 Told = Callable[[float], None]
@@ -78,6 +78,9 @@ class Acting(Protocol):
 
     def errands(self, instructions: Iterable[Instruction]) -> None:
         """Writes that belong to no binding (`Engine.take_errands`)."""
+
+    def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
+        """What Permit plugins have decided about pods they had let wait."""
 
     def look_around(self, now: float) -> None:
         """Called before the first cycle, and then about once in `Pace.look_around`."""
@@ -137,6 +140,7 @@ class SchedulingLoop:
             if now >= looked + self._pace.look_around:
                 looked = now
                 if self._feed.fed and self._allowed():
+                    await self._ask_permission()
                     self._acting.look_around(self.time())
             if busy:
                 await asyncio.sleep(0)
@@ -195,6 +199,18 @@ class SchedulingLoop:
         if void and self._allowed():
             self._acting.unnominated(void)
         self._run_errands()
+
+    async def _ask_permission(self) -> None:
+        """Pods that a Permit plugin lets wait: it is asked again, as often as the loop looks around."""
+        engine = self.engine
+        if not engine.awaits_permission:
+            return
+        if self._threaded:
+            ask = asyncio.get_running_loop().run_in_executor(None, engine.ask_permission, self.time())
+            allowed, refused = await ask
+        else:
+            allowed, refused = engine.ask_permission(self.time())
+        self._acting.permitted(allowed, refused)
 
     def _run_errands(self) -> None:
         errands = self.engine.take_errands()

@@ -177,7 +177,9 @@ class Engine:
         nominated = pod.nominated
         lingering = self.cluster.devices.lingering(pod) if uid in self._preemptors_of else ()
         if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
-            unreserve(self._running_for(pod), Binding(pod, self.cluster.nodes.names[row], row))
+            void = Binding(pod, self.cluster.nodes.names[row], row)
+            self._errands += given_up(self._running_for(pod), void)
+            unreserve(self._running_for(pod), void)
         self.cluster.remove_pod(pod)
         if row < 0:
             self.queue.remove_pod(pod, now)

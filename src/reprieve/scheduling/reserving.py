@@ -22,19 +22,31 @@ def reserve(running: RunningProfile, binding: Binding) -> Status:
             if not status.ok:
                 unreserve(running, binding)
                 return Status(status.code, status.reason, plugin.name)
-        waits = SUCCESS
-        for permit in running.profile.permits:
-            status = running.contained(permit.name, "Permit", permit.permit, state, binding.row)
-            if status.code is Code.WAIT:
-                waits = Status(Code.WAIT, status.reason, permit.name)
-            elif not status.ok:
-                unreserve(running, binding)
-                return Status(status.code, status.reason, permit.name)
-        return waits
     except PluginError as error:
         running.complaints.append(error)
         unreserve(running, binding)
         return Status(Code.ERROR, str(error), error.plugin)
+    status = permitted(running, binding)
+    if not status.ok and status.code is not Code.WAIT:
+        unreserve(running, binding)
+    return status
+
+
+def permitted(running: RunningProfile, binding: Binding) -> Status:
+    """Ask all Permit plugins: SUCCESS, WAIT if one of them wants to decide later, or the first refusal or error."""
+    state = CycleState(running.cluster, binding.pod)
+    answer = SUCCESS
+    try:
+        for permit in running.profile.permits:
+            status = running.contained(permit.name, "Permit", permit.permit, state, binding.row)
+            if status.code is Code.WAIT:
+                answer = Status(Code.WAIT, status.reason, permit.name)
+            elif not status.ok:
+                return Status(status.code, status.reason, permit.name)
+    except PluginError as error:
+        running.complaints.append(error)
+        return Status(Code.ERROR, str(error), error.plugin)
+    return answer
 
 
 def instructed(running: RunningProfile, binding: Binding) -> Binding:
