@@ -65,6 +65,7 @@ class Scheduler:
         self.observer = observer
         self.served = served
         self.election: Election | None = None
+        self._led = False
         if settings.election is not None:
             self.election = Election(
                 lease_client,
@@ -139,6 +140,7 @@ class Scheduler:
                 await self.events.drain()
 
     def _leads(self) -> None:
+        self._led = True
         self.observer.log.info("Leading", lease=self.settings.election.name if self.settings.election else "")
         self.loop.wake()
 
@@ -147,7 +149,11 @@ class Scheduler:
         health.ready["informer-sync"] = lambda: None if self.feed.synced else "not synced"
         health.live["scheduling-loop"] = self._stuck
         if self.election is not None:
-            health.live["leaderElection"] = lambda: None
+            health.live["leaderElection"] = self._expired
+
+    def _expired(self) -> str | None:
+        """kube-scheduler's check: only who led and could not renew in time is unwell."""
+        return "the lease has expired" if self._led and not self.leading else None
 
     def _stuck(self) -> str | None:
         idle = self._clock.monotonic() - self.loop.last_turn
