@@ -1,0 +1,113 @@
+"""CEL selectors of devices (resource.k8s.io/v1 DeviceSelector; k8s.io/dynamic-resource-allocation/cel)."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.api.quantity import NANO
+from reprieve.cluster.device_selectors import LONGEST, DeviceSelectorError, Semver, compiled, device_value
+
+DEVICE = device_value(
+    "d",
+    False,
+    {
+        "model": {"string": "A100"},
+        "version": {"version": "1.2.3-rc.1"},
+        "index": {"int": 3},
+        "healthy": {"bool": True},
+        "other.example.com/rack": {"string": "r1"},
+    },
+    {"memory": 40 * 2**30 * NANO},
+)
+D = 'device.attributes["d"]'
+MEMORY = 'device.capacity["d"].memory'
+
+HOLDS = [
+    ('device.driver == "d"', True),
+    (f'{D}.model == "A100"', True),
+    (f'{D}["model"] == "A100"', True),
+    (f'{D}.model.startsWith("A") && {D}.model.matches("^A[0-9]+$")', True),
+    (f'{D}.model in ["H100", "A100"]', True),
+    (f"{D}.index > 3", False),
+    (f"{D}.healthy", True),
+    ('device.attributes["other.example.com"].rack == "r1"', True),
+    ("device.allowMultipleAllocations", False),
+    # quantities
+    (f'{MEMORY}.compareTo(quantity("40Gi")) >= 0', True),
+    (f'{MEMORY}.isGreaterThan(quantity("40Gi"))', False),
+    (f'{MEMORY}.isLessThan(quantity("1Ti")) && {MEMORY}.asInteger() > 0', True),
+    (f'{MEMORY} == quantity("40960Mi")', True),
+    (f'{MEMORY}.sub(quantity("8Gi")).add(1).compareTo(quantity("32Gi")) > 0', True),
+    ('isQuantity("x") || !isQuantity("1Gi")', False),
+    # semantic versions
+    (f'{D}.version.isGreaterThan(semver("1.2.2")) && {D}.version.isLessThan(semver("1.2.3"))', True),
+    (f"{D}.version.major() == 1 && {D}.version.minor() == 2 && {D}.version.patch() == 3", True),
+    ('isSemver("1.0") || semver("1.0.0-2").compareTo(semver("1.0.0-10")) >= 0', False),
+    # what is not there
+    (f"has({D}.nothing)", False),
+    (f'"nothing" in {D} || !("model" in {D})', False),
+    ('"nobody" in device.attributes', False),
+    ('"x" in device.attributes["nobody"]', False),
+    (f'!has({D}.nothing) || {D}.nothing == "x"', True),
+    # bindings (cel.bind) and macros
+    (f'cel.bind(gpu, {D}, gpu.healthy && gpu.model == "A100")', True),
+    ("cel.bind(a, 1, cel.bind(b, a + 1, b == 2))", True),
+    (f'{D}.exists(name, name == "index")', True),
+]
+
+
+@pytest.mark.parametrize(("expression", "holds"), HOLDS)
+def test_selectors(expression: str, holds: bool) -> None:
+    assert compiled(expression).matches(DEVICE) is holds
+
+
+FAULTS = [
+    (f'{D}.nothing == "x"', "no such key: nothing"),
+    ('device.attributes["nobody"].x == 1', "no such key: x"),
+    ("3", "CEL result of type IntType could not be converted to bool"),
+    (f'quantity("x") == {MEMORY}', '"x": quantities must match'),
+    (f'{D}.version == semver("1")', "parse semantic version: '1' is none"),
+    (f"{D}.version.compareTo({MEMORY}) == 0", "no such overload"),
+    ("other == 1", "undeclared reference to 'other'"),
+    ("device.", "compilation failed: syntax error at line 1, column 7"),
+    ("frobnicate(1)", "compilation failed: undeclared reference to 'frobnicate'"),
+    (f'{D}.?model.orValue("") == ""', "compilation failed: syntax error"),
+    ("true || " * LONGEST + "true", f"longer than {LONGEST} characters"),
+    ("(" * 400 + "true" + ")" * 400, "compilation failed"),
+    ("[1].all(a, " * 5 + "true" + ")" * 5, "compilation failed: the expression may take more than 1000000 steps"),
+]
+
+
+@pytest.mark.parametrize(("expression", "fault"), FAULTS, ids=[f[1][:40] for f in FAULTS])
+def test_faults(expression: str, fault: str) -> None:
+    """Each time the same, and in one line."""
+    for _ in range(2):
+        with pytest.raises(DeviceSelectorError) as error:
+            compiled(expression).matches(DEVICE)
+        assert fault in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+READS = [
+    ('device.driver == "d"', set()),
+    (f'{D}.model == "A" && {MEMORY}.sign() > 0', {"model", "memory"}),
+    (f'"x" in {D} && !has(device.attributes[device.driver].y)', {"x", "y"}),
+    (f'{D} == {{"a": 1}}', None),
+    (f'{D}.all(name, name != "x")', None),
+    (f"cel.bind(a, {D}, a.x == 1)", None),
+    (f"{D}[{D}.which] == 1", None),
+    ("size(device.attributes) == 0", None),
+]
+
+
+@pytest.mark.parametrize(("expression", "reads"), READS)
+def test_what_an_answer_depends_on(expression: str, reads: set[str] | None) -> None:
+    """Devices alike in this are asked about once; where it cannot be told it is everything (None)."""
+    assert compiled(expression).reads == reads
+
+
+def test_semantic_versions_are_ordered() -> None:
+    """semver.org 2.0.0, 11: numbers as numbers, a pre-release before its release."""
+    texts = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.10.0"]
+    assert sorted(sorted(texts), key=Semver) == texts
+    assert Semver("1.0.0+build") == Semver("1.0.0")
