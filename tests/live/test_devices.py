@@ -1,0 +1,82 @@
+"""Device claims on the embedded control plane: made from templates, allocated at binding, given back by evictions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.live.test_app import GROUPS, NAME, PODS, Cluster, cluster
+
+Json = dict[str, Any]
+RESOURCE = "/apis/resource.k8s.io/v1"
+CLAIMS = f"{RESOURCE}/namespaces/default/resourceclaims"
+DRIVER = "gpu.example.com"
+
+
+async def devices(world: Cluster, count: int) -> None:
+    """A node with so many devices, their class, and a template for one of them."""
+    await world.node("n0")
+    expression = f'device.driver == "{DRIVER}"'
+    spec = {"selectors": [{"cel": {"expression": expression}}]}
+    await world.client.request("POST", f"{RESOURCE}/deviceclasses", body={"metadata": {"name": "gpu"}, "spec": spec})
+    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
+    listed = [{"name": f"gpu-{i}", "attributes": {"model": {"string": "A100"}}} for i in range(count)]
+    body = {"metadata": {"name": "n0"}, "spec": {"driver": DRIVER, "nodeName": "n0", "pool": pool, "devices": listed}}
+    await world.client.request("POST", f"{RESOURCE}/resourceslices", body=body)
+    wanted = {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}}
+    await world.client.request(
+        "POST",
+        f"{RESOURCE}/namespaces/default/resourceclaimtemplates",
+        body={"metadata": {"name": "one-gpu"}, "spec": wanted},
+    )
+
+
+async def user(world: Cluster, name: str, *, group: str = "", priority: str = "") -> None:
+    """A pod with a device of its own."""
+    spec: Json = {
+        "schedulerName": NAME,
+        "containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}],
+        "terminationGracePeriodSeconds": 0,
+    }
+    if group:
+        spec["schedulingGroup"] = {"podGroupName": group}
+    if priority:
+        spec["priorityClassName"] = priority
+    await world.client.request("POST", PODS, body={"metadata": {"name": name}, "spec": spec})
+
+
+async def held(world: Cluster) -> dict[str, list[str]]:
+    """Which pods each device is reserved for, by the claims of the API."""
+    found: dict[str, list[str]] = {}
+    for item in (await world.client.get(CLAIMS)).read(dict)["items"]:
+        status = item.get("status") or {}
+        for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+            found.setdefault(result["device"], []).extend(one["name"] for one in status.get("reservedFor") or ())
+            assert item["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    return found
+
+
+def test_a_gang_gets_a_device_each_and_evicts_for_them() -> None:
+    """From templates to claims, allocation and reservation; victims' devices come back through the claim controller."""
+
+    async def run() -> None:
+        async with cluster() as world, world.scheduling():
+            await devices(world, 3)
+            for name in ("low0", "low1"):
+                await user(world, name)
+            await world.until(lambda p: all(p[f"low{i}"]["spec"].get("nodeName") for i in range(2)))
+            assert sorted(name for names in (await held(world)).values() for name in names) == ["low0", "low1"]
+            await world.priority("high", 100)
+            group = {"priorityClassName": "high", "schedulingPolicy": {"gang": {"minCount": 3}}}
+            body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "spec": group}
+            await world.client.request("POST", GROUPS, body={**body, "metadata": {"name": "gang"}})
+            for number in range(3):
+                await user(world, f"g{number}", group="gang", priority="high")
+            pods = await world.until(
+                lambda p: all(p.get(f"g{n}", {}).get("spec", {}).get("nodeName") for n in range(3))
+            )
+            assert not {"low0", "low1"} & set(pods)
+            assert sorted((await held(world)).values()) == [["g0"], ["g1"], ["g2"]]
+
+    asyncio.run(run())
