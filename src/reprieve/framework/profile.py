@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reprieve.framework.containment import Watch, contained
 from reprieve.framework.plugin import (
@@ -69,6 +69,8 @@ class Profile:
     cluster_filters: list[FilterPlugin] = field(init=False)
     outside_filters: list[FilterPlugin] = field(init=False)
     cluster_scores: list[Weighted] = field(init=False)
+    _points: dict[type, list[Any]] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """What `at` has found: some points are asked for with every binding."""
 
     def __post_init__(self) -> None:
         self.plugins = [contained(plugin, self.watch) for plugin in self.plugins]
@@ -85,7 +87,13 @@ class Profile:
         self.cluster_scores = [weighted for weighted in self.scores if weighted.plugin.scope is Scope.CLUSTER]
 
     def at(self, point: type[P]) -> list[P]:
-        """The plugins of one extension point, in order."""
+        """The plugins of one extension point, in order; not to be changed."""
+        known: list[P] | None = self._points.get(point)
+        if known is None:
+            known = self._points[point] = self._resolved(point)
+        return known
+
+    def _resolved(self, point: type[P]) -> list[P]:
         found = [p for p in self.plugins if isinstance(p, point) and (point.__name__, p.name) not in self.disabled]
         names = self.order.get(point.__name__)
         if names is None:
