@@ -134,7 +134,11 @@ SHAPE = "scoringStrategy.requestedToCapacityRatio.shape"
     ("make", "args", "path"),
     [
         ("node_resources_fit", {"scoringStrategy": {"type": "Best"}}, "scoringStrategy.type"),
-        ("node_resources_fit", {"scoringStrategy": {"type": "RequestedToCapacityRatio"}}, SHAPE),
+        (
+            "node_resources_fit",
+            {"scoringStrategy": {"type": "RequestedToCapacityRatio"}},
+            "scoringStrategy.requestedToCapacityRatio",
+        ),
         ("node_resources_fit", {"ignoredResourceGroups": ["a/b"]}, "ignoredResourceGroups[0]"),
         (
             "node_resources_fit",
@@ -174,7 +178,7 @@ SHAPE = "scoringStrategy.requestedToCapacityRatio.shape"
                     }
                 }
             },
-            "addedAffinity",
+            "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution",
         ),
     ],
 )

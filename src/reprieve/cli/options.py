@@ -7,7 +7,7 @@ file.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reprieve.cli.outcome import reason_of, refuse
+from reprieve.cli.outcome import note, reason_of, refuse
 
 if TYPE_CHECKING:
     from reprieve.framework.configuration import SchedulerConfiguration
@@ -113,9 +113,12 @@ def read_gates(text: str) -> "FeatureGates":
     from reprieve.framework.gates import FeatureGates, GateError
 
     try:
-        return FeatureGates.parse(text)
+        gates, notes = FeatureGates.read(text)
     except GateError as error:
         refuse(f"--feature-gates: {error}")
+    for each in notes:
+        note(f"warning: --feature-gates: {each}")
+    return gates
 
 
 def read_configuration(file: str) -> "SchedulerConfiguration":

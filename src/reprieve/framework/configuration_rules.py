@@ -3,9 +3,9 @@
 Source: kubernetes/kubernetes pkg/scheduler/apis/config/validation and k8s.io/component-base/config/validation.
 """
 
-import re
 from typing import Final
 
+from reprieve.api.labels import qualified_name_errors
 from reprieve.framework.configuration import (
     ConfigurationError,
     Extender,
@@ -18,8 +18,6 @@ from reprieve.framework.configuration import (
 
 REMOVED: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 """Plugins of earlier versions of the form that v1 has no more."""
-_PART: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_DOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
 
 def check(found: SchedulerConfiguration) -> None:
@@ -131,8 +129,8 @@ def _check_extenders(extenders: tuple[Extender, ...]) -> None:
 
 
 def _check_extended_resource(path: str, name: str) -> None:
-    domain, slash, rest = name.rpartition("/")
-    if not _PART.fullmatch(rest) or (slash and (len(domain) > 253 or not _DOMAIN.fullmatch(domain))):
-        raise ConfigurationError(path, f"{name!r}: must be a qualified name such as example.com/name")
+    for problem in qualified_name_errors(name):
+        raise ConfigurationError(path, f"{name!r}: {problem}")
+    domain, slash, _ = name.rpartition("/")
     if not slash or domain.endswith("kubernetes.io") or domain.startswith("requests."):
         raise ConfigurationError(path, f"{name!r}: is an invalid extended resource name")

@@ -227,6 +227,9 @@ class _Filter(Guard, FilterPlugin):
     def concerns(self, state: CycleState) -> bool:
         return self._want("PreFilter", bool, lambda: self.inner.concerns(state))
 
+    def local(self, state: CycleState) -> bool:
+        return self._want("PreFilter", bool, lambda: self.inner.local(state))
+
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         return self._want("AddPod", bool, lambda: self.inner.add_pod(state, pod, row))
 

@@ -24,29 +24,107 @@ class FeatureGates:
     @classmethod
     def parse(cls, text: str) -> "FeatureGates":
         """From `A=true,B=false`. Raises GateError naming the gate and what is allowed."""
-        return cls.of(_pairs(text))
+        return cls.read(text)[0]
+
+    @classmethod
+    def read(cls, text: str) -> "tuple[FeatureGates, list[str]]":
+        """The same, with a note for every gate of kube-scheduler that changes nothing here."""
+        return cls._settled(_pairs(text))
 
     @classmethod
     def of(cls, values: Mapping[str, bool]) -> "FeatureGates":
         """From Kubernetes' names. Raises GateError for an unknown one, or one that is not built yet."""
-        chosen = {}
+        return cls._settled(values)[0]
+
+    @classmethod
+    def _settled(cls, values: Mapping[str, bool]) -> "tuple[FeatureGates, list[str]]":
+        """`AllAlpha` and `AllBeta` speak for gates of their stage that are not named; of two values the last counts."""
+        chosen: dict[str, bool] = {}
+        notes = []
+        for group, members in _GROUPS.items():
+            if group in values:
+                chosen.update((_FIELD_OF[name], values[group]) for name in members if name not in _LATER)
         for name, value in values.items():
-            if name not in _FIELD_OF:
-                raise GateError(f"unknown feature gate {name!r}; known: {', '.join(sorted(_FIELD_OF))}")
-            if name == "CompositePodGroup" and value:
-                raise GateError("feature gate CompositePodGroup cannot be turned on: not supported yet")
-            chosen[_FIELD_OF[name]] = value
-        return cls(**chosen)
+            if name in _GROUPS:
+                continue
+            if name in _FIELD_OF:
+                if name in _LATER and value:
+                    raise GateError(f"feature gate {name} cannot be turned on: not supported yet")
+                chosen[_FIELD_OF[name]] = value
+            elif name in UPSTREAM:
+                notes.append(f"feature gate {name} is kube-scheduler's; it changes nothing here")
+            else:
+                known = ", ".join(sorted([*_FIELD_OF, *_GROUPS]))
+                raise GateError(f"unknown feature gate {name!r}; known: {known}")
+        return cls(**chosen), notes
 
 
 _FIELD_OF = {"".join(part.capitalize() for part in f.name.split("_")): f.name for f in fields(FeatureGates)}
+_LATER = frozenset({"CompositePodGroup"})
+_GROUPS = {
+    "AllAlpha": ("CompositePodGroup", "PodGroupPreemptionPolicy", "TopologyAwareWorkloadScheduling"),
+    "AllBeta": ("GenericWorkload", "OpportunisticBatching", "SchedulerAsyncPreemption"),
+}
+"""Our gates by the stage they have in Kubernetes 1.37."""
+
+UPSTREAM = frozenset(
+    {
+        "DRAAdminAccess",
+        "DRAConsumableCapacity",
+        "DRADerivedAttributes",
+        "DRADeviceBindingConditions",
+        "DRADeviceCompatibilityGroups",
+        "DRADeviceTaintRules",
+        "DRADeviceTaints",
+        "DRAExtendedResource",
+        "DRAFractionalCapacityRange",
+        "DRAListTypeAttributes",
+        "DRANodeAllocatableResources",
+        "DRAOptionalNodeOperations",
+        "DRAPartitionableDevices",
+        "DRAPrioritizedList",
+        "DRAResourceClaimDeviceStatus",
+        "DRASchedulerFilterTimeout",
+        "DRAWorkloadResourceClaims",
+        "DynamicResourceAllocation",
+        "GangScheduling",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScaling",
+        "InPlacePodVerticalScalingSchedulerPreemption",
+        "InterPodAffinityHostnameFastPath",
+        "MatchLabelKeysInPodTopologySpread",
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+        "NodeDeclaredFeatures",
+        "NodeInclusionPolicyInPodTopologySpread",
+        "NominatedNodeNameForExpectation",
+        "PodLevelResources",
+        "SchedulerAsyncAPICalls",
+        "SchedulerPopFromBackoffQ",
+        "SchedulerPreQueueingHints",
+        "SchedulerQueueingHints",
+        "StorageCapacityScoring",
+        "TaintTolerationComparisonOperators",
+        "VolumeAttributesClass",
+        "VolumeLimitScaling",
+        "WorkloadAwarePreemption",
+    }
+)
+"""Gates kube-scheduler 1.35 to 1.37 reads: command lines written for it are accepted (scheduling.md 6)."""
 
 
 def _pairs(text: str) -> dict[str, bool]:
     pairs = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = part.partition("=")
-        if not equals or value.lower() not in ("true", "false"):
+        chosen = _BOOLEANS.get(value.strip())
+        if not equals or chosen is None:
             raise GateError(f"feature gate {part!r}: want NAME=true or NAME=false")
-        pairs[name.strip()] = value.lower() == "true"
+        pairs[name.strip()] = chosen
     return pairs
+
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+"""As Go reads them (strconv.ParseBool)."""

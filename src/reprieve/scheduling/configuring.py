@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.framework.configuration import (
+    API_VERSION,
     DEFAULT_SCHEDULER_NAME,
     ConfigurationError,
     PluginRef,
@@ -266,6 +267,9 @@ def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where
     if name in registry.in_tree:
         if name == "NodeResourcesFit" and registry.ignored_resources:
             args = {**args, "ignoredResources": [*(args.get("ignoredResources") or ()), *registry.ignored_resources]}
+        kind = args.get("kind", f"{name}Args")
+        if kind != f"{name}Args" or args.get("apiVersion", API_VERSION) != API_VERSION:
+            raise ConfigurationError(f"{where}.kind", f"{kind!r}: want {name}Args of {API_VERSION}")
         return _made(registry.in_tree[name], gates, args, where)
     own = {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}
     try:

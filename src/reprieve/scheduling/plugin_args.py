@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from reprieve.api import objects
+from reprieve.api.labels import qualified_name_errors
 from reprieve.api.selectors import SelectorError, compile_node_selector, compile_node_term
-from reprieve.framework.configuration import ConfigurationError, duration
+from reprieve.framework.configuration import ConfigurationError, Int32, Int64, duration
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.plugins.dynamic_resources import BINDING_TIMEOUT, DynamicResources
@@ -47,15 +48,15 @@ class _Args(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 class _ResourceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
-    weight: int = 1
+    weight: Int64 = 1
 
 
 _CPU_AND_MEMORY = (_ResourceSpec(name="cpu"), _ResourceSpec(name="memory"))
 
 
 class _Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    utilization: int
-    score: int
+    utilization: Int32
+    score: Int32
 
 
 class _Ratio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +64,7 @@ class _Ratio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _ScoringStrategy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    type: str = "LeastAllocated"
+    type: str = ""
     resources: tuple[_ResourceSpec, ...] = _CPU_AND_MEMORY
     requested_to_capacity_ratio: _Ratio | None = None
 
@@ -71,7 +72,7 @@ class _ScoringStrategy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 class _FitArgs(_Args, frozen=True, kw_only=True):
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: _ScoringStrategy = _ScoringStrategy()
+    scoring_strategy: _ScoringStrategy = _ScoringStrategy(type="LeastAllocated")
 
 
 class _BalancedArgs(_Args, frozen=True, kw_only=True):
@@ -84,8 +85,8 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     The other two are ours (preemption.md 4, "Options").
     """
 
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
     victim_search: str = REPRIEVE
     placement: str = COMPATIBLE
 
@@ -95,12 +96,12 @@ class _AffinityArgs(_Args, frozen=True, kw_only=True):
 
 
 class _InterPodArgs(_Args, frozen=True, kw_only=True):
-    hard_pod_affinity_weight: int = 1
+    hard_pod_affinity_weight: Int32 = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
 class _DefaultConstraint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: dict[str, Any] | None = None
@@ -116,7 +117,7 @@ class _SpreadArgs(_Args, frozen=True, kw_only=True):
 
 
 class _BindingArgs(_Args, frozen=True, kw_only=True):
-    bind_timeout_seconds: int = 600
+    bind_timeout_seconds: Int64 = 600
     shape: tuple[_Point, ...] | None = None
 
 
@@ -126,9 +127,12 @@ class _BindingArgs(_Args, frozen=True, kw_only=True):
 def node_resources_fit(_gates: FeatureGates, args: Args) -> Plugin:
     """NodeResourcesFitArgs."""
     found = msgspec.convert(args, _FitArgs)
+    for index, resource in enumerate(found.ignored_resources):
+        _label_name(f"ignoredResources[{index}]", resource)
     for index, group in enumerate(found.ignored_resource_groups):
         if "/" in group:
             raise ConfigurationError(f"ignoredResourceGroups[{index}]", "resource group name can't contain '/'")
+        _label_name(f"ignoredResourceGroups[{index}]", group)
     chosen = found.scoring_strategy
     resources = _weighted(chosen.resources, "scoringStrategy.resources")
     return NodeResourcesFit(
@@ -140,15 +144,22 @@ def node_resources_fit(_gates: FeatureGates, args: Args) -> Plugin:
 
 
 def _strategy(chosen: _ScoringStrategy) -> Strategy:
+    ratio = chosen.type == "RequestedToCapacityRatio"
+    if chosen.requested_to_capacity_ratio is not None and not ratio:
+        where = "scoringStrategy.requestedToCapacityRatio"
+        raise ConfigurationError(where, "must be nil when type is not RequestedToCapacityRatio")
     if chosen.type == "LeastAllocated":
         return LEAST_ALLOCATED
     if chosen.type == "MostAllocated":
         return MOST_ALLOCATED
-    if chosen.type != "RequestedToCapacityRatio":
+    if not ratio:
         known = "LeastAllocated, MostAllocated or RequestedToCapacityRatio"
         raise ConfigurationError("scoringStrategy.type", f"{chosen.type!r}: want {known}")
+    if chosen.requested_to_capacity_ratio is None:
+        where = "scoringStrategy.requestedToCapacityRatio"
+        raise ConfigurationError(where, "must be specified when type is RequestedToCapacityRatio")
     where = "scoringStrategy.requestedToCapacityRatio.shape"
-    shape = chosen.requested_to_capacity_ratio.shape if chosen.requested_to_capacity_ratio is not None else ()
+    shape = chosen.requested_to_capacity_ratio.shape
     if not shape:
         raise ConfigurationError(where, "at least one point must be specified")
     for index, point in enumerate(shape):
@@ -178,6 +189,8 @@ def node_resources_balanced(_gates: FeatureGates, args: Args) -> Plugin:
     """NodeResourcesBalancedAllocationArgs."""
     resources = _weighted(msgspec.convert(args, _BalancedArgs).resources, "resources")
     for index, (name, weight) in enumerate(resources):
+        if name in {other for other, _ in resources[:index]}:
+            raise ConfigurationError(f"resources[{index}].name", f"{name!r} is given twice")
         if weight != 1:
             raise ConfigurationError(f"resources[{index}].weight", f"resource weight of {name} should be 1")
     return NodeResourcesBalancedAllocation([name for name, _ in resources])
@@ -190,13 +203,15 @@ def node_affinity(_gates: FeatureGates, args: Args) -> Plugin:
     """NodeAffinityArgs."""
     added = msgspec.convert(args, _AffinityArgs).added_affinity
     if added is not None:
+        where = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
         try:
             if added.required_during_scheduling_ignored_during_execution is not None:
                 compile_node_selector(added.required_during_scheduling_ignored_during_execution)
-            for preferred in added.preferred_during_scheduling_ignored_during_execution:
+            for index, preferred in enumerate(added.preferred_during_scheduling_ignored_during_execution):
+                where = f"addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
                 compile_node_term(preferred.preference)
         except SelectorError as error:
-            raise ConfigurationError("addedAffinity", str(error)) from None
+            raise ConfigurationError(where, str(error)) from None
     return NodeAffinity(added)
 
 
@@ -218,6 +233,13 @@ def pod_topology_spread(_gates: FeatureGates, args: Args) -> Plugin:
         if found.default_constraints:
             raise ConfigurationError("defaultConstraints", "when .defaultingType is System, must be empty")
         return PodTopologySpread(SYSTEM_DEFAULTS)
+    seen: set[tuple[str, str]] = set()
+    for index, constraint in enumerate(found.default_constraints):
+        same = (constraint.topology_key, constraint.when_unsatisfiable)
+        if same in seen:
+            text = f"{{{same[0]}, {same[1]}}} is given twice"
+            raise ConfigurationError(f"defaultConstraints[{index}]", text)
+        seen.add(same)
     return PodTopologySpread(
         [_default(c, f"defaultConstraints[{index}]") for index, c in enumerate(found.default_constraints)],
         system=False,
@@ -229,6 +251,7 @@ def _default(found: _DefaultConstraint, where: str) -> objects.TopologySpreadCon
         raise ConfigurationError(f"{where}.maxSkew", f"{found.max_skew}: must be greater than zero")
     if not found.topology_key:
         raise ConfigurationError(f"{where}.topologyKey", "can not be empty")
+    _label_name(f"{where}.topologyKey", found.topology_key)
     if found.when_unsatisfiable not in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
         known = f"want {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}"
         raise ConfigurationError(f"{where}.whenUnsatisfiable", f"{found.when_unsatisfiable!r}: {known}")
@@ -277,11 +300,24 @@ def _seconds(text: str, path: str) -> float:
 def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     """DefaultPreemptionArgs."""
     found = msgspec.convert(args, _PreemptionArgs)
+    percentage, absolute = found.min_candidate_nodes_percentage, found.min_candidate_nodes_absolute
+    if not 0 <= percentage <= 100:
+        raise ConfigurationError("minCandidateNodesPercentage", f"{percentage}: not in valid range [0, 100]")
+    if absolute < 0:
+        raise ConfigurationError("minCandidateNodesAbsolute", f"{absolute}: not in valid range [0, inf)")
+    if percentage == absolute == 0:
+        text = "cannot be zero at the same time as minCandidateNodesAbsolute"
+        raise ConfigurationError("minCandidateNodesPercentage", text)
     _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
     _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS))
     return DefaultPreemption(
         group_policy=gates.pod_group_preemption_policy, victim_search=found.victim_search, placement=found.placement
     )
+
+
+def _label_name(path: str, name: str) -> None:
+    for problem in qualified_name_errors(name):
+        raise ConfigurationError(path, f"{name!r}: {problem}")
 
 
 def _one_of(path: str, value: str, known: Sequence[str]) -> None:
