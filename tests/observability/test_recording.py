@@ -185,7 +185,7 @@ def test_evicted_and_reprieved_with_their_reasons() -> None:
             "latest start of the most important victims",
             "n1",
         ),
-        ([pod("a", cpu=4, node="n1", start=1), pod("b", cpu=4, node="n2", start=1)], "", "n2"),
+        ([pod("a", cpu=4, node="n1", start=1), pod("b", cpu=4, node="n2", start=1)], "first by name", "n2"),
     ],
     ids=["budgets", "highest", "sum", "start", "name"],
 )
@@ -201,7 +201,7 @@ def test_the_comparison_that_decided(items: list[Item], criterion: str, runner_u
     assert comparison.runner_up.domain == runner_up
     assert comparison.chosen.domain == made.domain != runner_up
     assert comparison.steps[-1].left == 1
-    assert comparison.steps[-1].criterion == (criterion or "first by name")
+    assert comparison.steps[-1].criterion == criterion
 
 
 def test_the_runner_up_is_the_second_best_of_all() -> None:
@@ -243,11 +243,21 @@ def test_what_became_of_the_preemption() -> None:
     done = seen.one("high").preemption
     assert done is not None
     assert (done.state, done.seconds, done.error) == ("Done", 0.02, "")
-    preemption = seen.world.virtual.preemptions[0].preemption
-    seen.observer.preemption_ended(preemption, seconds=1.5, error="the API server said no")
+
+
+def test_a_preemption_that_failed() -> None:
+    seen = Recorded(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9))
+    seen.world.engine.after_step = lambda _: None
+    decision = seen.world.step()
+    assert decision.preemption is not None
+    seen.observer.decided(decision, seconds=0.1, now=START)
+    waiting = seen.one("high").preemption
+    assert waiting is not None
+    assert waiting.state == "UnderWay"
+    seen.observer.preemption_ended(decision.preemption, seconds=1.5, error="the API server said no")
     failed = seen.one("high").preemption
     assert failed is not None
-    assert (failed.state, failed.error) == ("Failed", "the API server said no")
+    assert (failed.state, failed.error, failed.seconds) == ("Failed", "the API server said no", 1.5)
     assert len(seen.about("high")) == 1
 
 

@@ -19,6 +19,7 @@ from reprieve.cli.render import count, seconds_text
 from reprieve.cli.sections import Row, Section, Tone
 from reprieve.cluster.pods import was_preempted
 from reprieve.observability.records import API_VERSION, DecisionRecord, PreemptionRecord, Unit
+from reprieve.preemption.cost import BY_NAME
 from reprieve.preemption.outcome import NEVER
 
 MOST_REASONS: Final = 12
@@ -337,7 +338,7 @@ def _comparison(made: PreemptionRecord) -> list[str]:
     other = comparison.runner_up
     if other is None:
         return [f"{text}."]
-    if not comparison.decided_by:
+    if comparison.decided_by in ("", BY_NAME):
         return [f"{text}: as good as {other.domain}, and first by name."]
     return [f"{text} over {other.domain}: {comparison.decided_by}."]
 

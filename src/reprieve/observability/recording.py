@@ -41,7 +41,7 @@ from reprieve.observability.records import (
 )
 from reprieve.observability.shortages import lack_of
 from reprieve.observability.store import Name, RecordStore
-from reprieve.preemption.cost import CRITERIA, cost_of
+from reprieve.preemption.cost import cost_of
 from reprieve.preemption.outcome import Cost as CostKey
 from reprieve.preemption.outcome import Preemption, Verdict
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
@@ -54,6 +54,7 @@ RESULTS: Final = {
     Result.ERROR: "Error",
 }
 _MOST_ENTITIES: Final = 10_000
+_MOST_UNDER_WAY: Final = 64
 
 
 @dataclass(slots=True)
@@ -72,6 +73,9 @@ class RecordKeeper:
         self.store = store
         self._engine: Engine | None = None
         self._latest: OrderedDict[str, _Latest] = OrderedDict()
+        """The last rejection by entity."""
+        self._preempting: OrderedDict[str, _Latest] = OrderedDict()
+        """Preemptions that have not ended: these records are large, and kept no longer than needed."""
         self._lack: tuple[tuple[object, ...], Lack] | None = None
 
     def attach(self, engine: Engine) -> None:
@@ -87,7 +91,7 @@ class RecordKeeper:
             return  # the rest is tried at once: that attempt has the answer
         record = self._record(engine, decision, seconds, now)
         involved = _involved(record, decision.preemption)
-        before = self._latest.get(decision.key)
+        before = self._latest.pop(decision.key, None)
         if before is not None and _same(before.record, record):
             record.id = before.record.id
             record.repeated = before.record.repeated + 1
@@ -96,15 +100,17 @@ class RecordKeeper:
         else:
             record.id = self.store.next_id()
             latest = _Latest(record, involved, now)
-        self._latest[decision.key] = latest
-        self._latest.move_to_end(decision.key)
-        while len(self._latest) > _MOST_ENTITIES:
-            self._latest.popitem(last=False)
+        kept, most = (
+            (self._latest, _MOST_ENTITIES) if record.preemption is None else (self._preempting, _MOST_UNDER_WAY)
+        )
+        kept[decision.key] = latest
+        while len(kept) > most:
+            kept.popitem(last=False)
         self.store.put(record, involved)
 
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
         """The API calls of a preemption were made, or one failed."""
-        latest = self._latest.get(preemption.key)
+        latest = self._preempting.pop(preemption.key, None)
         if latest is None or latest.record.preemption is None:
             return
         made = latest.record.preemption
@@ -219,19 +225,9 @@ def _comparison(preemption: Preemption, key: CostKey | None) -> Comparison:
         return found
     found.runner_up = _candidate(compared.domain, compared.cost)
     found.steps = [Step(criterion=criterion, left=left) for criterion, left in compared.steps]
-    found.decided_by = decided_by(key, compared.cost)
+    # The last criterion is the one that told the chosen one from those that were left, of whom this is the best.
+    found.decided_by = compared.steps[-1][0] if compared.steps else ""
     return found
-
-
-def decided_by(key: CostKey | None, other: CostKey | None) -> str:
-    """The first criterion of preemption.md 3 that tells the chosen candidate from the runner-up."""
-    if key is None:
-        return "nobody has to go" if other is not None else ""
-    if other is not None:
-        for criterion, one, two in zip(CRITERIA, key, other, strict=True):
-            if one != two:
-                return criterion
-    return ""
 
 
 def _candidate(domain: str, key: CostKey | None) -> Candidate:

@@ -1,0 +1,303 @@
+"""The sentences of `reprieve explain`: each follows from what is known, and nothing is said that is not sure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.api import objects
+from reprieve.cli.evidence import Asked, Evidence, Occurrence
+from reprieve.cli.sections import plain
+from reprieve.cli.story import document, helps, state_of, story_of
+from reprieve.cli.whatif import Answered, ask
+from reprieve.observability.records import (
+    Candidate,
+    Comparison,
+    Cost,
+    DecisionRecord,
+    Lack,
+    Members,
+    Message,
+    PreemptionRecord,
+    Reason,
+    Ref,
+    Shortage,
+    Step,
+    Timings,
+    TooBig,
+    Unit,
+    Why,
+)
+from tests.building import START, gang, group, node, pod
+
+WAITING = Asked("Pod", "default", "a")
+
+
+def record(**changes: Any) -> DecisionRecord:
+    made: dict[str, Any] = {
+        "id": 1,
+        "time": "2026-07-01T14:04:44.000000Z",
+        "entity": Ref(kind="Pod", namespace="default", name="a", uid="uid-a", priority=5),
+        "result": "Unschedulable",
+        "message": "0/3 nodes are available: 3 Insufficient cpu.",
+        "attempt": 1,
+        "nodes": 3,
+        "reasons": [Reason(reason="Insufficient cpu", nodes=3)],
+        "timings": Timings(attempt_seconds=0.001, waiting_seconds=2.0),
+    }
+    return DecisionRecord(**{**made, **changes})
+
+
+def evidence(*records: DecisionRecord, item: objects.Pod | None = None, **changes: Any) -> Evidence:
+    found = Evidence(WAITING, pod=item or pod("a", cpu=1, priority=5), records=list(records), source="http://s")
+    for name, value in changes.items():
+        setattr(found, name, value)
+    return found
+
+
+def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Lack:
+    return Lack(closest=Shortage(missing=missing, nodes=nodes, names=list(names)), more=more)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        (lack(1, "n1", cpu="2"), "2 more cpu free on n1, where least is missing."),
+        (lack(2, "n1", "n3", cpu="500m"), "500m more cpu free on n1 or n3, where least is missing."),
+        (
+            lack(9, "n1", "n2", "n3", cpu="1", memory="1Gi"),
+            "1 more cpu and 1Gi more memory free on n1, n2, n3 and 6 more nodes, where least is missing.",
+        ),
+        (
+            Lack(too_big=[TooBig(resource="cpu", asked="64", largest="4")]),
+            "A node with 64 cpu: it asks for that much, and the largest node has 4.",
+        ),
+    ],
+)
+def test_what_a_pod_lacks(lacking: Lack, said: str) -> None:
+    assert helps(evidence(record(lack=lacking))) == [said]
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        (
+            lack(5, "n1", "n2", "n3", more=3, gpu="2"),
+            "2 more gpu free on any 3 of n1, n2, n3 and 2 more nodes, where least is missing: 3 more pods must find a "
+            "place.",
+        ),
+        (
+            lack(1, "n1", more=3, gpu="2"),
+            "Places for 3 more pods; least is missing on n1: 2 more gpu for each.",
+        ),
+    ],
+)
+def test_what_a_gang_lacks(lacking: Lack, said: str) -> None:
+    members = Members(tried=4, placed=1, min_count=4)
+    entity = Ref(kind="PodGroup", namespace="default", name="g")
+    found = Evidence(
+        Asked("PodGroup", "default", "g"),
+        group=group("g", min_count=4),
+        members=[pod(f"g-{i}", group="g") for i in range(4)],
+        records=[record(entity=entity, members=members, lack=lacking)],
+        source="http://s",
+    )
+    assert helps(found) == [said, "With minCount 1 instead of 4 it could start: so many have a place."]
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("node(s) had untolerated taint(s)", "A toleration for the taints of 3 nodes"),
+        ("node(s) were unschedulable", "3 nodes uncordoned"),
+        ("node(s) didn't match Pod's node affinity/selector", "A node selector or affinity that 3 nodes would match."),
+        ("something of a plugin of others", None),
+    ],
+)
+def test_hints_by_reason(reason: str, said: str | None) -> None:
+    found = helps(evidence(record(reasons=[Reason(reason=reason, nodes=3)])))
+    assert found == [] if said is None else found[0].startswith(said)
+
+
+def test_never_preempts() -> None:
+    message = "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+    found = helps(evidence(record(message=message), computed=Answered(priority_that_helps=7)))
+    assert found == ["A preemptionPolicy that is not Never: it does not push out anybody, whatever its priority."]
+
+
+def test_nothing_is_advised_for_what_runs_or_makes_room() -> None:
+    runs = evidence(record(lack=lack(1, "n1", cpu="2")), item=pod("a", cpu=1, node="n1"))
+    assert helps(runs) == []
+    assert state_of(runs)[0] == "Scheduled"
+    assert helps(evidence(record(result="Preempting", preemption=preempting()))) == []
+
+
+def preempting(**changes: Any) -> PreemptionRecord:
+    why = Why(pod="default/a", node="n1", plugin="NodeResourcesFit", text="Insufficient cpu", resource="cpu", short="1")
+    evicted = Unit(
+        unit="default/old",
+        kind="PodGroup",
+        outcome="Evicted",
+        priority=1,
+        pods=2,
+        pod_names=["default/old-0", "default/old-1"],
+        nodes=["n1", "n2"],
+        running_seconds=7200.0,
+        violates_pdb=True,
+        why=why,
+    )
+    spared = Unit(
+        unit="default/kept",
+        kind="Pod",
+        outcome="Reprieved",
+        priority=2,
+        pods=1,
+        pod_names=["default/kept"],
+        nodes=["n1"],
+    )
+    made: dict[str, Any] = {
+        "domain": "n1",
+        "potential_victims": 2,
+        "evicted": [evicted],
+        "reprieved": [spared],
+        "reprieved_total": 8,
+        "cost": Cost(units=1, pods=2, highest_priority=1, pdb_violations=1, running_seconds_lost=14400.0),
+        "comparison": Comparison(
+            candidates=3,
+            chosen=Candidate(domain="n1"),
+            runner_up=Candidate(domain="n2"),
+            decided_by="fewest victim pods",
+            steps=[Step(criterion="fewest victim pods", left=1)],
+        ),
+        "nominations": [],
+        "nominations_total": 1,
+    }
+    return PreemptionRecord(**{**made, **changes})
+
+
+def test_a_preemption_is_told_with_costs_reasons_and_the_comparison() -> None:
+    text = plain(story_of(evidence(record(result="Preempting", preemption=preempting(state="Failed", error="503")))))
+    for said in (
+        "To make room: 1 workload (2 pods) evicted",
+        "group default/old  2 pods  n1, n2  1         2 h",
+        "why: with it back, default/a would not fit on n1: Insufficient cpu (1 short)",
+        "although a PodDisruptionBudget forbids it: nothing else would do",
+        "Decided at 2026-07-01 14:04:44 UTC; it failed: 503",
+        "4 h of running time is lost, over all pods.",
+        "3 domains would have worked; n1 was chosen over n2: fewest victim pods.",
+        "Spared: 8 workloads of lower priority; with them running everything still fits",
+        "pod default/kept  1 pod  n1  2         unknown",
+        "... and 7 more",
+    ):
+        assert said in text
+
+
+def test_a_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
+    made = record(entity=Ref(kind="Pod", namespace="default", name="a", priority=9), preemption=preempting())
+    found = Evidence(Asked("Pod", "default", "old-1"), records=[made], source="http://s")
+    text = plain(story_of(found))
+    assert "pod default/old-1 is gone: it was preempted." in text
+    assert "It went with its whole group default/old (2 pods): disruptionMode all." in text
+    assert helps(found) == ["With a priority of 9 or more it would not have been a potential victim."]
+
+
+def test_a_record_of_an_earlier_pod_of_the_name_is_not_told_as_its_own() -> None:
+    found = evidence(
+        record(entity=Ref(kind="Pod", namespace="default", name="a", uid="uid-before"), lack=lack(1, "n1"))
+    )
+    assert helps(found) == []
+    assert "Why" not in plain(story_of(found))
+
+
+@pytest.mark.parametrize(
+    ("item", "state"),
+    [
+        (pod("a"), "Waiting"),
+        (pod("a", nominated="n1"), "Nominated"),
+        (pod("a", gates=["wait"]), "Gated"),
+        (pod("a", node="n1"), "Scheduled"),
+        (pod("a", node="n1", terminating=True), "Terminating"),
+        (pod("a", node="n1", terminating=True, preempted=True), "Preempted"),
+        (pod("a", node="n1", phase="Succeeded"), "Succeeded"),
+    ],
+)
+def test_states_of_a_pod(item: objects.Pod, state: str) -> None:
+    assert state_of(evidence(item=item))[0] == state
+
+
+def test_events_and_messages_are_told() -> None:
+    found = evidence(
+        record(repeated=2, pods=[Message(message="m", reason="Unschedulable", pods=1, names=["default/a"])]),
+        events=[Occurrence(START, "Warning", "FailedScheduling", "no room", 3)],
+    )
+    text = plain(story_of(found))
+    assert "3 attempts ended like that." in text
+    assert "at 2020-09-13 12:26:40 UTC  FailedScheduling  ×3  no room" in text
+    assert document(found)["events"] == [
+        {
+            "time": "2020-09-13T12:26:40Z",
+            "type": "Warning",
+            "reason": "FailedScheduling",
+            "note": "no room",
+            "count": 3,
+        }
+    ]
+
+
+# -- what if ---------------------------------------------------------------------------------------
+
+
+class Manifests:
+    """A snapshot in the order of its objects."""
+
+    def __init__(self, *items: Any) -> None:
+        self._items = [one for item in items for one in (item if isinstance(item, list) else [item])]
+
+    def all(self) -> list[Any]:
+        from reprieve.api.errors import Origin
+        from reprieve.api.loading import Loaded
+
+        return [Loaded(item, Origin("test"), turn, START + turn) for turn, item in enumerate(self._items)]
+
+
+def asked(kind: str, name: str, *items: Any) -> Answered:
+    return ask(Manifests(*items), kind, "default", name, now=START + 100)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("items", "helps"),
+    [
+        ([pod("x", cpu=4, node="n1", priority=10), pod("y", cpu=4, node="n2", priority=20)], 11),
+        ([pod("x", cpu=1, node="n1", priority=10), pod("y", cpu=3, node="n1", priority=30)], 31),
+        (
+            [pod("x", cpu=4, node="n1", priority=2_000_000_000), pod("y", cpu=4, node="n2", priority=2_000_000_000)],
+            None,
+        ),
+    ],
+    ids=["the lower of two nodes", "both have to go", "only system pods run"],
+)
+def test_the_lowest_priority_that_helps(items: list[Any], helps: int | None) -> None:
+    nodes = [node("n1", cpu=4)] if len({i.spec.node_name for i in items}) == 1 else [node("n1"), node("n2")]
+    found = asked("Pod", "a", *nodes, *items, pod("a", cpu=4))
+    assert found.priority_that_helps == helps
+    assert found.record is not None
+    assert not found.fits
+
+
+def test_the_priority_of_a_whole_gang() -> None:
+    running = [pod(f"x{i}", cpu=4, node=f"n{i}", priority=10 * i) for i in (1, 2, 3)]
+    nodes = [node(f"n{i}", cpu=4) for i in (1, 2, 3)]
+    assert asked("PodGroup", "g", *nodes, *running, *gang("g", 2, cpu=4)).priority_that_helps == 21
+
+
+def test_what_fits_and_what_is_gated() -> None:
+    assert asked("Pod", "a", node("n1"), pod("a", cpu=1)).fits
+    gated = asked("PodGroup", "g", node("n1"), *gang("g", 2, min_count=3, cpu=1))
+    assert gated.gated == "waiting for minCount pods from a gang to appear in scheduling queue"
+    assert gated.record is None
+
+
+def test_those_before_it_in_the_queue_have_their_room() -> None:
+    found = asked("Pod", "a", node("n1", cpu=4), pod("first", cpu=4, priority=9), pod("a", cpu=4))
+    assert not found.fits
