@@ -249,6 +249,32 @@ def test_a_call_that_fails_for_good(world: World, mode: str) -> None:
     asyncio.run(together_in_order(fail, CALLS[world.name]))
 
 
+def test_a_unit_that_could_not_go_at_once_goes_when_it_can() -> None:
+    """9: no unit stays partly evicted, even where the room it held elsewhere is not needed any more."""
+
+    async def run() -> None:
+        network = Faulty(deletion_of("crew3"), "500 for good")
+        async with cluster() as (server, client):
+            await UNIT.build(client)
+            async with running(server, script=network) as scheduler:
+                await UNIT.begin(client)
+                await until(lambda: scheduler.observer.ended, "the preemption fails")
+                kubelet = Kubelet(client, replace(UNIT, victims=frozenset({"crew1"})))
+                await until(kubelet.settled, "the preemptor runs")
+                assert "crew3" not in kubelet.gone
+                network.healed = True
+                await outcome(client, kubelet_after(kubelet), UNIT)
+
+    asyncio.run(run())
+
+
+def kubelet_after(before: Kubelet) -> Kubelet:
+    """The same kubelet, who now waits for all of the unit."""
+    after = Kubelet(before._client, UNIT)
+    after.gone = before.gone
+    return after
+
+
 async def together_in_order(run: Callable[[str], Awaitable[None]], targets: Iterable[str]) -> None:
     await together(run(target) for target in targets)
 

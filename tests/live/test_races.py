@@ -198,8 +198,8 @@ def test_pod2_preempts_on_the_same_node_and_is_equal_or_lower(priority: str) -> 
                 assert len(first) == 1
                 held.let_go()
                 await finished(client, scheduler, "pod1", "pod2")
+                # pod1 may decide once more on what pod2 is about to evict, if it is tried before that has begun.
                 assert await where(client) == {"pod1": "n1", "pod2": "n1"}
-                assert len(scheduler.observer.started) == 2
 
     asyncio.run(run())
 
