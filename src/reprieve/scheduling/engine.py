@@ -14,12 +14,10 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
-from reprieve.cluster.devices import DEVICE_KINDS
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, record_of, was_preempted
 from reprieve.cluster.selecting import SelectingObject
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.framework.containment import Trouble, unguarded
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
@@ -46,23 +44,11 @@ from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.profiles import default_profile
 from reprieve.scheduling.reserving import given_up, instructed, permitted, reserve, told_bound, unreserve
+from reprieve.scheduling.resources import Resources
 from reprieve.scheduling.running import RunningProfile
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
-_RESOURCE_EVENTS = {
-    "PersistentVolume": EventKind.VOLUME_CHANGED,
-    "PersistentVolumeClaim": EventKind.CLAIM_CHANGED,
-    "StorageClass": EventKind.STORAGE_CLASS_CHANGED,
-    "CSINode": EventKind.CSI_NODE_CHANGED,
-    "CSIDriver": EventKind.STORAGE_CAPACITY_CHANGED,
-    "CSIStorageCapacity": EventKind.STORAGE_CAPACITY_CHANGED,
-    "ResourceClaim": EventKind.DEVICE_CLAIM_CHANGED,
-    "ResourceSlice": EventKind.DEVICE_SLICE_CHANGED,
-    "DeviceClass": EventKind.DEVICE_CLASS_CHANGED,
-}
-_DEVICE_KINDS = frozenset(kind.KIND for kind in DEVICE_KINDS)
-_VOLUME_KINDS = frozenset(kind.KIND for kind in VOLUME_KINDS)
 _ENDED = frozenset({"Succeeded", "Failed"})
 PERMIT_TIMEOUT = 900.0
 _ECHOES = 8
@@ -95,6 +81,7 @@ class Engine:
                 if isinstance(plugin, DefaultPreemption):
                     plugin.attach(self.cluster, profile, evaluator)
         self.queue = SchedulingQueue(self.cluster, chosen, timing)
+        self._resources = Resources(self.cluster, self.queue, self._left)
         self.attempts = 0
         self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None
         """Put around every attempt, with the profile's name and plugins: whoever measures how long they take."""
@@ -106,8 +93,6 @@ class Engine:
         self._preemptors_of: dict[str, set[str]] = {}
         """The same by victim: two preemptors may have decided on the same one."""
         self._errands: list[Instruction] = []
-        self._lingering: dict[str, set[str]] = {}
-        """Device claim -> victims that are gone while the API still lists them as its consumers."""
         self._assumed_after: dict[str, int] = {}
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
         self._permitted_later: dict[str, tuple[Binding, float]] = {}
@@ -175,7 +160,7 @@ class Engine:
             return
         row = pod.row
         nominated = pod.nominated
-        lingering = self.cluster.devices.lingering(pod) if uid in self._preemptors_of else ()
+        lingers = uid in self._preemptors_of and self._resources.linger(pod)
         if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
             void = Binding(pod, self.cluster.nodes.names[row], row)
             self._errands += given_up(self._running_for(pod), void)
@@ -187,9 +172,7 @@ class Engine:
         self._permitted_later.pop(uid, None)
         self._said_nominated.pop(uid, None)
         self._unnominated.pop(uid, None)
-        for key in lingering:
-            self._lingering.setdefault(key, set()).add(uid)
-        if not lingering:
+        if not lingers:
             self._left(uid)
         if row >= 0:
             self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
@@ -253,31 +236,11 @@ class Engine:
 
         Raises TypeError for a kind that the scheduler does not read.
         """
-        if isinstance(item, VOLUME_KINDS):
-            before: objects.KubernetesObject | None = self.cluster.volumes.set(item)
-        elif isinstance(item, DEVICE_KINDS):
-            before = self.cluster.devices.set(item)
-            if isinstance(item, objects.ResourceClaim):
-                self._claim_changed(item.metadata.namespace, item.metadata.name, before, item, now)
-        else:
-            raise TypeError(f"{type(item).__name__} is not a resource of the scheduler")
-        if before != item:
-            kind = _RESOURCE_EVENTS[type(item).__name__]
-            self.queue.on_event(ClusterEvent(kind, item=item, before=before), now)
+        self._resources.set(item, now)
 
     def remove_resource(self, kind: str, namespace: str, name: str, now: float) -> bool:
         """A resource is gone; returns whether it was known. `namespace` is not read for kinds without one."""
-        if kind in _VOLUME_KINDS:
-            before: objects.KubernetesObject | None = self.cluster.volumes.remove(kind, namespace, name)
-        elif kind in _DEVICE_KINDS:
-            before = self.cluster.devices.remove(kind, namespace, name)
-            if kind == "ResourceClaim":
-                self._claim_changed(namespace, name, before, None, now)
-        else:
-            return False
-        if before is not None:
-            self.queue.on_event(ClusterEvent(_RESOURCE_EVENTS[kind], before=before), now)
-        return before is not None
+        return self._resources.remove(kind, namespace, name, now)
 
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
         """A PodDisruptionBudget appeared or changed."""
@@ -729,39 +692,9 @@ class Engine:
             if not left:
                 del self._under_way[key]
 
-    def _claim_changed(
-        self,
-        namespace: str,
-        name: str,
-        before: objects.KubernetesObject | None,
-        after: objects.KubernetesObject | None,
-        now: float,
-    ) -> None:
-        """Pods may wait for a device claim to be made or to go, preemptors for devices of victims to be given back."""
-        key = f"{namespace or 'default'}/{name}"
-        for uid in sorted(self._lingering.get(key, ())):
-            if not self.cluster.devices.lists(key, uid):
-                self._lingering[key].discard(uid)
-                if not any(uid in others for others in self._lingering.values()):
-                    self._left(uid)
-        if not self._lingering.get(key, True):
-            del self._lingering[key]
-        if _there(before) != _there(after):
-            for pod in self.cluster.devices.users(key):
-                if pod.row < 0:
-                    self.queue.update_pod(pod, now)
-
     def _ours(self, pod: PodRecord) -> bool:
         return self._any_scheduler or pod.scheduler_name in self.running
 
     def _check(self) -> None:
         if self._validate:
             self.cluster.check()
-
-
-def _there(item: objects.KubernetesObject | None) -> tuple[object, ...]:
-    """What a pod that waits for a claim needs to know of it: whether it exists, is not going, and whose it is."""
-    if item is None:
-        return ()
-    meta = item.metadata
-    return meta.uid, meta.deletion_timestamp is None, meta.owner_references
