@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from reprieve.api import objects
+from reprieve.api.errors import InputError
+from reprieve.api.loading import read
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
 from reprieve.plugins.dynamic_resources import DynamicResources, readiness
 from reprieve.scheduling.plugin_args import dynamic_resources
+from reprieve.simulation.plan import plan
 from tests.building import Item, World, gang, node, pod
 from tests.plugins.devices import (
     DRIVER,
@@ -278,6 +282,30 @@ def test_a_claim_whose_device_failed_is_not_usable() -> None:
     (errand,) = world.engine.take_errands()
     assert isinstance(errand, PatchObject)
     assert errand.patch == {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+
+
+# -- plan -------------------------------------------------------------------------------------------------------------
+
+
+def test_plan_says_what_a_pod_waits_for_before_it_is_tried() -> None:
+    answer = plan(read([("p", msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **PLAIN}))]))
+    (found,) = answer.plan.pods
+    assert (found.outcome, found.reason) == ("Gated", "Unschedulable")
+    assert found.message == 'resourceclaim.resource.k8s.io "mine" not found'
+
+
+def test_plan_refuses_claims_of_pod_groups() -> None:
+    """DRAWorkloadResourceClaims is off by default in 1.36; ignoring the field would be a guess."""
+    spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
+    body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    with pytest.raises(InputError, match=r"spec\.resourceClaims: is not supported yet"):
+        plan(read([("g", body)]))
+
+
+PLAIN: Json = {
+    "metadata": {"name": "p"},
+    "spec": {"containers": [{"name": "c"}], "resourceClaims": [{"name": "c", "resourceClaimName": "mine"}]},
+}
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------

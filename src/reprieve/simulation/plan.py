@@ -223,7 +223,7 @@ def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None
     if entity is not None:
         held = entity.held.get(pod.uid)
         if held is not None:
-            return "Gated", SCHEDULING_GATED, held.reason
+            return "Gated", SCHEDULING_GATED if pod.gates else UNSCHEDULABLE, held.reason
         if entity.place is Place.GATED and entity.blocked is None and not entity.gate.ok:
             return "Gated", UNSCHEDULABLE, entity.gate.reason
     rejection = world.rejections.get(pod.uid)
