@@ -420,11 +420,28 @@ def without_the_workload_api(records: Records, directory: Path) -> None:
         install(plane, manifests.everything())
         post(plane, CLASSES, priority_class("high", 1000))
         with running(plane, directory):
-            group = pod_group("gang", 2, priority="high")
-            post(plane, PODS, ours("early", node="n3"))
-            eventually(lambda: runs(plane, "early"))
+            low = [f"low-{index}" for index in range(3)]
+            for name in low:
+                post(plane, PODS, ours(name, node="n3", cpu="1300m"))
+            eventually(lambda: runs(plane, *low))
+            # Nobody resolves the class of a custom resource: the priority of its pods counts, and makes room.
             label = {"scheduling.reprieve.dev/pod-group": "gang"}
+            group = pod_group("gang", 2, priority="high")
             schedules_gangs(plane, OURS, group, {"priority": "high", "labels": label})
+            assert len([name for name in low if get(plane, f"{PODS}/{name}")["kind"] == "Pod"]) == 1
+            # A member alone waits for the others.
+            post(plane, OURS, {"metadata": {"name": "half"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})
+            labels = {"scheduling.reprieve.dev/pod-group": "half"}
+            post(plane, PODS, ours("half-0", cpu="10m", labels=labels))
+
+            def waits() -> bool:
+                found = condition(get(plane, f"{PODS}/half-0"), "PodScheduled")
+                return "waiting for minCount pods from a gang" in found.get("message", "")
+
+            eventually(waits, "the lone member told")
+            assert not runs(plane, "half-0")
+            post(plane, PODS, ours("half-1", cpu="10m", labels=labels))
+            eventually(lambda: runs(plane, "half-0", "half-1"))
 
 
 def nodes(directory: Path) -> tuple[Json, ...]:

@@ -7,6 +7,9 @@ Terms: a *source* is one resource that a kind is read from. A kind may have two:
 coscheduling plugin; of two groups of one name the native one counts (api.md). *Synced* means that every source has
 delivered what was there at the start.
 
+Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
+highest of its members, which are pods and so have theirs resolved; members that differ from it are told so as ever.
+
 Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
 `simulation.virtual.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides as a
 run from the beginning; later changes come in the order in which each watch told them. Pods and nodes are required;
@@ -23,6 +26,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from reprieve.api import objects as o
 from reprieve.api.meta import KubernetesObject
@@ -125,6 +130,8 @@ class Feed:
         self._changes: deque[tuple[Change[Any], Resource]] = deque()
         self._groups: dict[str, dict[bool, tuple[o.PodGroup, Resource]]] = {}
         """PodGroups by key, then by whether they are the coscheduling plugin's."""
+        self._open: dict[str, int | None] = {}
+        """PodGroups without a priority of their own, and the one they were given."""
         self._said: set[str] = set()
         self._arrived_pods = 0
         self._synced = asyncio.Event()
@@ -339,7 +346,11 @@ class Feed:
     def _there(self, item: KubernetesObject, now: float) -> None:
         engine = self._engine
         if isinstance(item, o.Pod):
-            engine.set_pod(item, now, created=self._arrival(item))
+            record = engine.set_pod(item, now, created=self._arrival(item))
+            if record is not None and record.group in self._open:
+                given = self._open[record.group]
+                if given is None or record.priority > given:
+                    self._give_priority(record.group, now)
         elif isinstance(item, o.Node):
             engine.set_node(item, now)
         elif isinstance(item, o.PodDisruptionBudget):
@@ -387,6 +398,7 @@ class Feed:
         best = next((there[which] for which in (False, True) if which in there), None)
         if best is None:
             del self._groups[item.key]
+            self._open.pop(item.key, None)
             self._engine.remove_group(item.key, now)
             self._listener(change, resource)
         elif best[0] is not counted:
@@ -395,8 +407,29 @@ class Feed:
                 self._listener(Change(ChangeKind.DELETED, counted, counted), resource)
                 counted = None
             kind = ChangeKind.ADDED if counted is None else ChangeKind.UPDATED
-            self._engine.set_group(best[0], now, created=_created(best[0]))
+            self._set_group(best[0], now)
             self._listener(Change(kind, best[0], counted), best[1])
+
+    def _set_group(self, group: o.PodGroup, now: float) -> None:
+        self._open.pop(group.key, None)
+        if group.spec.priority is None:
+            self._open[group.key] = None
+        self._engine.set_group(group, now, created=_created(group))
+        if group.spec.priority is None:
+            self._give_priority(group.key, now)
+
+    def _give_priority(self, key: str, now: float) -> None:
+        """A group without a priority gets the highest of its members."""
+        state = self._engine.cluster.groups.get(key)
+        members = state.members.values() if state is not None else ()
+        priority = max((pod.priority for pod in members), default=0)
+        there = self._groups.get(key, {})
+        group = next((there[which][0] for which in (False, True) if which in there), None)
+        if group is None or not members:
+            return
+        self._open[key] = priority
+        spec = msgspec.structs.replace(group.spec, priority=priority)
+        self._engine.set_group(msgspec.structs.replace(group, spec=spec), now, created=_created(group))
 
 
 def _created(item: KubernetesObject) -> float:
