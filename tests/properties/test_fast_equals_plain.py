@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.loading import Manifests
+from reprieve.api.loading import Manifests, read
 from reprieve.framework.gates import FeatureGates
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.simulation.building import read
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.building import profile_with
 
