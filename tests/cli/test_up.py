@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -142,3 +143,10 @@ def test_state_goes_where_the_freedesktop_rules_say(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert str(default_data_dir("up")) == expected.format(home=tmp_path)
+
+
+def test_every_option_is_told() -> None:
+    page = Path(__file__).parents[2] / "docs" / "up.md"
+    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True, timeout=DEADLINE)
+    options = set(re.findall(r"--[a-z][a-z-]+", done.stdout)) - {"--help", "--nodes-file", "--kubelets", "--verbose"}
+    assert {option for option in options if f"`{option}" not in page.read_text()} == set()
