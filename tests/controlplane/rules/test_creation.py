@@ -227,6 +227,17 @@ def test_controllers_select_their_own_pods_and_restart_them(kind: str) -> None:
     ]
 
 
+def test_pods_of_a_stateful_set_mount_the_claims_it_makes_for_them() -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": container(volumeMounts=mounts)["spec"]}
+    template["spec"]["restartPolicy"] = "Always"
+    claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+    missing = [("NotFound", "spec.template.spec.containers[0].volumeMounts[0].name")]
+    assert refused(_controller("apps/v1", "StatefulSet", template=template, volumeClaimTemplates=claims)) == []
+    assert refused(_controller("apps/v1", "StatefulSet", template=template)) == missing
+    assert refused(_controller("apps/v1", "Deployment", template=template)) == missing
+
+
 def test_jobs_do_not_restart_for_ever() -> None:
     job = _controller("batch/v1", "Job", restart="Always")
     assert refused(job) == [("Required", "spec.template.spec.restartPolicy")]

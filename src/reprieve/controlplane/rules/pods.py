@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from reprieve.controlplane.rules import containers, names, resources, selectors
@@ -23,22 +23,25 @@ def create(obj: Json) -> Iterator[FieldError]:
     yield from spec(obj.get("spec", {}), "spec")
 
 
-def template(given: Json, path: str) -> Iterator[FieldError]:
-    """The template of a controller: labels, annotations and the spec of its pods."""
+def template(given: Json, path: str, claims: Collection[str] = ()) -> Iterator[FieldError]:
+    """The template of a controller: labels, annotations and the spec of its pods.
+
+    `claims` names volumes that the controller adds to each pod; containers may mount them.
+    """
     from reprieve.controlplane.rules import metadata
 
     meta = given.get("metadata", {})
     yield from metadata.label_map(meta.get("labels", {}), f"{path}.labels")
     yield from metadata.annotation_map(meta.get("annotations", {}), f"{path}.annotations")
-    yield from spec(given.get("spec", {}), f"{path}.spec")
+    yield from spec(given.get("spec", {}), f"{path}.spec", claims)
 
 
-def spec(given: Json, path: str) -> Iterator[FieldError]:
-    """Everything below `spec`."""
+def spec(given: Json, path: str, claims: Collection[str] = ()) -> Iterator[FieldError]:
+    """Everything below `spec`; `claims` as in `template`."""
     volumes = given.get("volumes", ())
     if volumes:
         yield from containers.volumes(volumes, f"{path}.volumes")
-    volume_names = {volume.get("name", "") for volume in volumes}
+    volume_names = {*claims, *(volume.get("name", "") for volume in volumes)}
     yield from containers.containers(given, path, volume_names)
     if "resources" in given:
         yield from _pod_level(given["resources"], f"{path}.resources")

@@ -67,11 +67,12 @@ def _always_restarts(spec: Json) -> Iterator[FieldError]:
 
 
 def replica_set(obj: Json) -> Iterator[FieldError]:
-    """Replicas, selector and template."""
+    """Replicas, selector and template; a stateful set's pods may also mount the claims it makes for them."""
     spec = obj.get("spec", {})
     yield from resources.at_least_zero(spec, ("replicas", "minReadySeconds", "revisionHistoryLimit"), "spec")
     yield from _selector(spec)
-    yield from pods.template(spec.get("template", {}), "spec.template")
+    claims = [claim.get("metadata", {}).get("name", "") for claim in spec.get("volumeClaimTemplates", ())]
+    yield from pods.template(spec.get("template", {}), "spec.template", claims)
     yield from _always_restarts(spec)
 
 
