@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.resources import ResourceTable, Vector
-from reprieve.framework.plugin import MAX_NODE_SCORE, CycleState, Rows, Scope, ScorePlugin, Scores
+from reprieve.framework.plugin import MAX_NODE_SCORE, CycleState, Mask, Rows, Scope, ScorePlugin, Scores
 
 
 class NodeResourcesBalancedAllocation(ScorePlugin):
@@ -36,8 +36,13 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         """See `ScorePlugin.score`. Nodes without one of the resources are judged by the others."""
         nodes, delta = state.cluster.nodes, state.signature.delta
         columns = self._columns(state.cluster.resources, nodes, delta)
-        after = _balance(nodes, rows, [(column, int(delta[column])) for column in columns])
-        before = _balance(nodes, rows, [(column, 0) for column in columns])
+        n = len(nodes)
+        have = [nodes.allocatable[column, :n][rows] for column in columns]
+        used = [nodes.used[column, :n][rows] for column in columns]
+        present = [amounts > 0 for amounts in have]
+        divisors = [np.maximum(amounts, 1) for amounts in have]
+        before = _balance(used, divisors, present)
+        after = _balance([u + delta[column] for u, column in zip(used, columns, strict=True)], divisors, present)
         half = MAX_NODE_SCORE // 2
         scores: Scores = half + (half + after - before) // 2
         return scores
@@ -52,19 +57,13 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return columns
 
 
+Amounts = npt.NDArray[np.int64]
 _ALWAYS = ("cpu", "memory", "ephemeral-storage")
 
 
-def _balance(nodes: NodeColumns, rows: Rows, wanted: Sequence[tuple[int, int]]) -> Scores:
-    """`int64[len(rows)]`: 50..100 with the wanted amounts (column, amount) on top of what is used."""
-    n = len(nodes)
-    fractions: list[npt.NDArray[np.float64]] = []
-    present: list[npt.NDArray[np.bool_]] = []
-    for column, amount in wanted:
-        have = nodes.allocatable[column, :n][rows]
-        used = nodes.used[column, :n][rows] + amount
-        fractions.append(np.minimum(used / np.maximum(have, 1), 1.0))
-        present.append(have > 0)
+def _balance(used: Sequence[Amounts], divisors: Sequence[Amounts], present: Sequence[Mask]) -> Scores:
+    """`int64[rows]`: 50..100 by the share of each resource that is used, where it is present."""
+    fractions = [np.minimum(amounts / divisor, 1.0) for amounts, divisor in zip(used, divisors, strict=True)]
     if len(fractions) == 2:
         deviation = np.abs((fractions[0] - fractions[1]) / 2)
         deviation[~(present[0] & present[1])] = 0.0

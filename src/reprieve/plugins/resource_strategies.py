@@ -35,8 +35,9 @@ class Strategy:
             counts = have > 0
             if self.skips_zero:
                 counts = counts & (score > 0)
-            total += np.where(counts, weight * score, 0)
-            weights += weight * counts
+            counted = counts * weight
+            total += counted * score
+            weights += counted
         if not self.skips_zero:
             plain: Amounts = total // np.maximum(weights, 1)
             return plain

@@ -5,7 +5,7 @@ priority go, and they go whole.  So a victim that an extender names brings the r
 may not be evicted is a failure of the plugin.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reprieve.cluster.pods import PodRecord
@@ -19,13 +19,15 @@ NO_CANDIDATE = "no candidate node for preemption"
 ASKED_FOR = "an extender asked for it"
 
 
+def judges_of(profile: Profile, state: CycleState) -> list[CandidatePlugin]:
+    """Who has a say about this pod's candidates: mostly nobody, and then they need not be listed."""
+    return [p for p in profile.plugins if isinstance(p, CandidatePlugin) and p.judges_candidates(state)]
+
+
 def judged(
-    profile: Profile, state: CycleState, candidates: Mapping[int, tuple[Verdict, ...]]
-) -> dict[int, tuple[Verdict, ...]] | None:
-    """The verdicts by row for rows that stay candidates; None where nobody has a say. Raises PluginError."""
-    judges = [p for p in profile.plugins if isinstance(p, CandidatePlugin) and p.judges_candidates(state)]
-    if not judges:
-        return None
+    judges: Sequence[CandidatePlugin], state: CycleState, candidates: Mapping[int, tuple[Verdict, ...]]
+) -> dict[int, tuple[Verdict, ...]]:
+    """The verdicts by row for rows that stay candidates. Raises PluginError."""
     found = dict(candidates)
     for judge in judges:
         asked = {row: _victims(verdicts, row) for row, verdicts in found.items()}

@@ -20,7 +20,7 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, CRITERIA, cost_of
 from reprieve.preemption.eligibility import ineligible
-from reprieve.preemption.extended import NO_CANDIDATE, judged
+from reprieve.preemption.extended import NO_CANDIDATE, judged, judges_of
 from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Compared, Cost, Preemption, Verdict
 from reprieve.preemption.reprieving import judge, judge_by_numbers
 from reprieve.preemption.room import Room, only_resources
@@ -200,11 +200,12 @@ class PodPreemption:
         self, state: CycleState, curable: npt.NDArray[np.int64], remembered: _Remembered, choice: _Choice
     ) -> _Choice | None:
         """The choice after extenders have had their say; nothing of what they say is remembered."""
+        judges = judges_of(self._profile, state)
+        if not judges:
+            return choice
         rows = [int(row) for row in curable if remembered.good[row]]
         answers = ((row, remembered.answers[row]) for row in rows)
-        changed = judged(self._profile, state, {row: a.verdicts for row, a in answers if isinstance(a, Candidate)})
-        if changed is None:
-            return choice
+        changed = judged(judges, state, {row: a.verdicts for row, a in answers if isinstance(a, Candidate)})
         left = _Remembered(remembered.versions, remembered.position, len(remembered.known))
         for row, verdicts in changed.items():
             left.put(row, _candidate(row, verdicts), (0, 0), fragile=True)

@@ -98,3 +98,9 @@ def stamped(decision: Decision, attempt: int, queued: float, profile: str) -> De
     for name, value in (("attempt", attempt), ("queued", queued), ("profile", profile)):
         object.__setattr__(decision, name, value)
     return decision
+
+
+def instead(decision: Decision, bindings: tuple[Binding, ...]) -> Decision:
+    """The decision with the same bindings, each with its instructions; changed in place, as by `stamped`."""
+    object.__setattr__(decision, "bindings", bindings)
+    return decision

@@ -38,6 +38,7 @@ from reprieve.scheduling.decision import (
     Decision,
     Rejection,
     Result,
+    instead,
     stamped,
 )
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
@@ -353,6 +354,8 @@ class Engine:
                 reason = UNSCHEDULABLE if status.code is not Code.ERROR else SCHEDULER_ERROR
                 rejections.append(Rejection(binding.pod, reason, status.reason))
                 rejected_by.add(status.plugin)
+        if len(bindings) == len(decision.bindings):
+            return instead(decision, tuple(bindings))
         return replace(
             decision,
             bindings=tuple(bindings),

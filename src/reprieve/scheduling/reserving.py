@@ -1,7 +1,5 @@
 """Reserve, Permit, PreBind: what happens between choosing a node and binding (scheduling.md 2)."""
 
-from dataclasses import replace
-
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import CycleState
@@ -34,10 +32,13 @@ def reserve(running: RunningProfile, binding: Binding) -> Status:
 
 def permitted(running: RunningProfile, binding: Binding) -> Status:
     """Ask all Permit plugins: SUCCESS, WAIT if one of them wants to decide later, or the first refusal or error."""
-    state = CycleState(running.cluster, binding.pod)
     answer = SUCCESS
+    permits = running.profile.permits
+    if not permits:
+        return answer
+    state = CycleState(running.cluster, binding.pod)
     try:
-        for permit in running.profile.permits:
+        for permit in permits:
             status = running.contained(permit.name, "Permit", permit.permit, state, binding.row)
             if status.code is Code.WAIT:
                 answer = Status(Code.WAIT, status.reason, permit.name)
@@ -58,8 +59,8 @@ def instructed(running: RunningProfile, binding: Binding) -> Binding:
     for binder in running.profile.binders:
         how = running.contained(binder.name, "Bind", binder.bind, state, binding.row)
         if how is not None:
-            return replace(binding, before=tuple(before), how=how)
-    return replace(binding, before=tuple(before)) if before else binding
+            return Binding(binding.pod, binding.node, binding.row, tuple(before), how)
+    return Binding(binding.pod, binding.node, binding.row, tuple(before), binding.how) if before else binding
 
 
 def told_bound(running: RunningProfile, pod: PodRecord, row: int) -> None:
