@@ -29,9 +29,9 @@ def command() -> None:
     with TemporaryFile() as log:
         try:
             told = run_serving(_play(log.fileno()))
-        except BaseException:
+        except Exception:
             log.seek(0)
-            note(log.read().decode(errors="replace").rstrip())
+            note("what the scheduler said:\n" + log.read().decode(errors="replace").rstrip())
             raise
     for difference in told:
         note(f"unexpected: {difference}")
