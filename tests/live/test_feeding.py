@@ -286,3 +286,79 @@ def test_a_long_queue_is_taken_in_piece_by_piece() -> None:
             assert len(stage.engine.cluster.pods) == 40
 
     play(act)
+
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+ANNOTATION = "scheduling.reprieve.dev/preemption-priority-class"
+
+
+def test_what_a_group_counts_as_when_it_is_a_victim() -> None:
+    """preemption.md 4, "Options": the class of the annotation, as it appears, is replaced and vanishes (8)."""
+
+    async def act(stage: Stage) -> None:
+        refused: list[str] = []
+        stage.feed = Feed(
+            stage.client,
+            stage.engine,
+            trouble=lambda where, text: stage.troubles.append(text),
+            refused=lambda group, why: refused.append(f"{group.name}: {why}"),
+            options=FeedOptions(rediscover=0.05),
+        )
+
+        async def guarded(name: str, by: str, **spec: Any) -> None:
+            spec = {"schedulingPolicy": {"basic": {}}, **spec}
+            await stage.create(GROUPS, name, metadata={"annotations": {ANNOTATION: by}}, spec=spec)
+
+        def counts(name: str) -> int | None:
+            state = stage.engine.cluster.groups.get(f"default/{name}")
+            return state.spec.victim_priority if state is not None and state.spec is not None else None
+
+        async def put_class(name: str, value: int) -> None:
+            await stage.create(CLASSES, name, value=value)
+
+        await put_class("own", 10)
+        await put_class("low", 5)
+        await put_class("high", 70)
+        await guarded("known", "high")
+        await guarded("later", "soon", priorityClassName="own")
+        await guarded("lower", "low", priorityClassName="own")
+        async with stage.running():
+            await stage.until(lambda: counts("known") == 70)
+            assert counts("later") == counts("lower") == 10
+            assert sorted(refused) == [
+                f'later: metadata.annotations[{ANNOTATION}]: Invalid value: "soon": '
+                "no PriorityClass with name soon was found",
+                f'lower: metadata.annotations[{ANNOTATION}]: Invalid value: "low": '
+                "its value 5 is lower than the priority 10",
+            ]
+            assert sum("preemption-priority-class" in text for text in stage.troubles) == 2
+            await put_class("soon", 30)
+            await stage.until(lambda: counts("later") == 30)
+            # The class goes: nothing that exists changes, even when the group is written anew; a new group has none.
+            await stage.client.request("DELETE", f"{CLASSES}/soon")
+            await guarded("marker", "gone")
+            await stage.until(lambda: counts("marker") is not None)
+            patch: Json = {"metadata": {"labels": {"a": "b"}}}
+            await stage.client.request("PATCH", f"{GROUPS}/later", body=patch, content_type=MERGE_PATCH)
+            await guarded("after", "soon")
+            await stage.until(lambda: counts("after") is not None)
+            assert (counts("later"), counts("after")) == (30, 0)
+            # It comes back with another value, and then too low a one: never below the priority of its own.
+            await put_class("soon", 20)
+            await stage.until(lambda: counts("later") == counts("after") == 20)
+            patch = {"metadata": {"annotations": {ANNOTATION: "low"}}}
+            await stage.client.request("PATCH", f"{GROUPS}/later", body=patch, content_type=MERGE_PATCH)
+            await stage.until(lambda: counts("later") == 10)
+            patch = {"metadata": {"annotations": {ANNOTATION: None}}}
+            await stage.client.request("PATCH", f"{GROUPS}/known", body=patch, content_type=MERGE_PATCH)
+            await stage.until(lambda: counts("known") == 0)
+            # Nothing is told about groups that are gone.
+            await stage.client.request("DELETE", f"{GROUPS}/after")
+            await stage.until(lambda: counts("after") is None)
+            assert stage.feed._victims._naming == {
+                "default/later": "low",
+                "default/lower": "low",
+                "default/marker": "gone",
+            }
+
+    play(act, controllers="*")  # which let go of groups that nobody uses

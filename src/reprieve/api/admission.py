@@ -79,7 +79,7 @@ class PriorityAdmission:
             return found if spec is found.spec else replace(found, spec=spec)
         if isinstance(found, PodGroup):
             group = self._spec(found.spec, "spec", "pod group", stored)
-            annotations = self._as_victim(found.metadata.annotations, group.priority or DEFAULT_PRIORITY, stored)
+            annotations = self.as_victim(found.metadata.annotations, group.priority or DEFAULT_PRIORITY, stored)
             if annotations is not found.metadata.annotations:
                 return replace(found, spec=group, metadata=replace(found.metadata, annotations=annotations))
             return found if group is found.spec else replace(found, spec=group)
@@ -122,7 +122,7 @@ class PriorityAdmission:
             preemption_policy=self._policy(spec, resolved),
         )
 
-    def _as_victim(self, annotations: dict[str, str], priority: int, stored: bool) -> dict[str, str]:
+    def as_victim(self, annotations: dict[str, str], priority: int, stored: bool) -> dict[str, str]:
         """The annotations with the preemption priority that the class among them stands for, if there is one.
 
         Raises `FieldError` for an unknown class and for a value below the scheduling priority: groups could evict

@@ -84,6 +84,7 @@ class Scheduler:
             wake=lambda: self.loop.wake(),
             listener=self.shell.heard,
             trouble=observer.trouble,
+            refused=lambda group, why: observer.refused(group, why, now=self.loop.time()),
             options=settings.feed,
         )
         self.loop = SchedulingLoop(

@@ -9,6 +9,7 @@ delivered what was there at the start.
 
 Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
 highest of its members, which are pods and so have theirs resolved; members that differ from it are told so as ever.
+What a group counts as when it is a victim stands in an annotation that nobody resolves but `live.classes`.
 
 Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
 `simulation.virtual.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides as a
@@ -39,6 +40,7 @@ from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptio
 from reprieve.client.reading import REQUIRED
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.selecting import SELECTING_KINDS
+from reprieve.live.classes import VictimClasses
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.virtual import in_order
 
@@ -48,6 +50,7 @@ KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = (
     o.Pod,
     o.Node,
     o.Namespace,
+    o.PriorityClass,
     o.PodGroup,
     o.PodDisruptionBudget,
     o.Service,
@@ -107,7 +110,10 @@ class _Source:
 
 
 class Feed:
-    """See the module docstring. `wake` is called when there is something to apply; `listener` hears of all of it."""
+    """See the module docstring. `wake` is called when there is something to apply; `listener` hears of all of it.
+
+    `refused(group, reason)` hears of groups with an annotation that does not count.
+    """
 
     def __init__(
         self,
@@ -117,6 +123,7 @@ class Feed:
         wake: Callable[[], None] = lambda: None,
         listener: Listener = lambda change, resource: None,
         trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
+        refused: Callable[[o.PodGroup, str], None] = lambda group, why: None,
         options: FeedOptions = FeedOptions(),
     ) -> None:
         self._client = client
@@ -132,6 +139,8 @@ class Feed:
         """PodGroups by key, then by whether they are the coscheduling plugin's."""
         self._open: dict[str, int | None] = {}
         """PodGroups without a priority of their own, and the one they were given."""
+        self._refused = refused
+        self._victims = VictimClasses(self._refuse)
         self._said: set[str] = set()
         self._arrived_pods = 0
         self._synced = asyncio.Event()
@@ -320,7 +329,8 @@ class Feed:
             for _, item in sorted(source.informer.objects.items()):
                 found.append((item, _created(item)))
                 where[id(item)] = source.resource
-        for item, _ in in_order(found):
+        # What groups count as is looked up among the classes.
+        for item, _ in sorted(in_order(found), key=lambda entry: not isinstance(entry[0], o.PriorityClass)):
             self._take(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
         self._fed = True
 
@@ -355,6 +365,9 @@ class Feed:
             engine.set_node(item, now)
         elif isinstance(item, o.PodDisruptionBudget):
             engine.set_budget(item)
+        elif isinstance(item, o.PriorityClass):
+            for key in self._victims.set_class(item):
+                self._set_group_again(key, now)
         elif isinstance(item, o.Namespace):
             engine.set_namespace(item, now)
         elif isinstance(item, SELECTING_KINDS):
@@ -377,6 +390,8 @@ class Feed:
             engine.remove_node(item.name, now)
         elif isinstance(item, o.PodDisruptionBudget):
             engine.remove_budget(item.key)
+        elif isinstance(item, o.PriorityClass):
+            self._victims.remove_class(item.name)
         elif isinstance(item, o.Namespace):
             engine.remove_namespace(item.name, now)
         elif isinstance(item, SELECTING_KINDS):
@@ -388,7 +403,7 @@ class Feed:
         """Of two groups of one name the native one counts, whichever came first."""
         item, foreign = change.object, resource.group == COSCHEDULING_GROUP
         there = self._groups.setdefault(item.key, {})
-        counted = next((there[which][0] for which in (False, True) if which in there), None)
+        counted = self._counted(item.key)
         if change.kind is ChangeKind.DELETED:
             there.pop(foreign, None)
         else:
@@ -399,6 +414,7 @@ class Feed:
         if best is None:
             del self._groups[item.key]
             self._open.pop(item.key, None)
+            self._victims.forget(item.key)
             self._engine.remove_group(item.key, now)
             self._listener(change, resource)
         elif best[0] is not counted:
@@ -414,22 +430,37 @@ class Feed:
         self._open.pop(group.key, None)
         if group.spec.priority is None:
             self._open[group.key] = None
-        self._engine.set_group(group, now, created=_created(group))
-        if group.spec.priority is None:
-            self._give_priority(group.key, now)
+            if self._give_priority(group.key, now):
+                return
+        self._engine.set_group(self._victims.resolved(group), now, created=_created(group))
 
-    def _give_priority(self, key: str, now: float) -> None:
-        """A group without a priority gets the highest of its members."""
+    def _set_group_again(self, key: str, now: float) -> None:
+        """What a group says means something else now."""
+        group = self._counted(key)
+        if group is not None:
+            self._set_group(group, now)
+
+    def _give_priority(self, key: str, now: float) -> bool:
+        """A group without a priority gets the highest of its members; whether there are any."""
         state = self._engine.cluster.groups.get(key)
         members = state.members.values() if state is not None else ()
         priority = max((pod.priority for pod in members), default=0)
-        there = self._groups.get(key, {})
-        group = next((there[which][0] for which in (False, True) if which in there), None)
+        group = self._counted(key)
         if group is None or not members:
-            return
+            return False
         self._open[key] = priority
-        spec = msgspec.structs.replace(group.spec, priority=priority)
-        self._engine.set_group(msgspec.structs.replace(group, spec=spec), now, created=_created(group))
+        given = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, priority=priority))
+        self._engine.set_group(self._victims.resolved(given), now, created=_created(group))
+        return True
+
+    def _counted(self, key: str) -> o.PodGroup | None:
+        """Of the groups of one name the one that counts."""
+        there = self._groups.get(key, {})
+        return next((there[which][0] for which in (False, True) if which in there), None)
+
+    def _refuse(self, group: o.PodGroup, why: str) -> None:
+        self._trouble(WATCH, f"PodGroup {group.key}: {why}")
+        self._refused(group, why)
 
 
 def _created(item: KubernetesObject) -> float:

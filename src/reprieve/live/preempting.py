@@ -138,7 +138,7 @@ class Preemptor:
             running = [pod for pod in group.running() if not pod.terminating]
             marked = [pod for pod in running if pod.preempted]
             begun = any(pod.terminating and pod.preempted for pod in group.members.values())
-            needed = len(marked) == len(running) and highest is not None and highest > group.spec.priority
+            needed = len(marked) == len(running) and highest is not None and highest > group.spec.victim_priority
             if marked and (begun or needed):
                 self._spawn(self._finish(group.key, marked))
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from reprieve.api.objects import PodGroup
 from reprieve.cluster.pods import PodRecord
 from reprieve.observability.events import (
     NORMAL,
@@ -194,6 +195,13 @@ class Observer:
             self.log.error("Preemption failed", by=preemption.key, seconds=seconds, error=error)
         if self._records is not None:
             self._records.preemption_ended(preemption, seconds=seconds, error=error)
+
+    def refused(self, group: PodGroup, why: str, *, now: float) -> None:
+        """Something that is written on a PodGroup does not count: its owner reads it among its events."""
+        about = Reference(self.group_version, group.KIND, group.metadata.namespace, group.name, group.metadata.uid)
+        self._events.record(
+            about, None, kind=WARNING, reason="InvalidPreemptionPriority", action="Scheduling", note=why, now=now
+        )
 
     # -- the rest ----------------------------------------------------------------------------------
 
