@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.cli.evidence import Asked, Evidence, Occurrence
@@ -224,6 +225,41 @@ def test_a_record_of_an_earlier_pod_of_the_name_is_not_told_as_its_own() -> None
 )
 def test_states_of_a_pod(item: objects.Pod, state: str) -> None:
     assert state_of(evidence(item=item))[0] == state
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ([], "podgroup default/g was preempted: it has no pods any more."),
+        (
+            [pod("a", group="g", node="n1", preempted=True), pod("b", group="g", node="n1", terminating=True)],
+            "podgroup default/g is being preempted: 2 pods of it still to leave.",
+        ),
+        (
+            [pod("a", group="g", node="n1", preempted=True, terminating=True), pod("b", group="g")],
+            "podgroup default/g waits: 0 of its 1 pod on nodes. It needs 2 to start.",
+        ),
+        ([pod("a", group="g", node="n1"), pod("b", group="g", node="n1")],
+         "podgroup default/g is scheduled: all its 2 pods are on nodes."),
+    ],
+)  # fmt: skip
+def test_a_preempted_group_is_told_by_the_pods_it_has_now(members: list[objects.Pod], sentence: str) -> None:
+    """The condition of an `all` group outlives its pods, and new ones may come (preemption.md 7.2)."""
+    target = objects.Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    preempted = group("g", min_count=2, whole=True)
+    preempted = replace(preempted, status=objects.PodGroupStatus(conditions=(target,)))
+    assert state_of(Evidence(Asked("PodGroup", "default", "g"), group=preempted, members=members))[1] == sentence
+
+
+def test_a_pod_of_another_scheduler_is_told_as_such() -> None:
+    """Whoever asks why nothing happens hears whose turn it is."""
+    theirs = pod("a")
+    theirs = replace(theirs, spec=replace(theirs.spec, scheduler_name="other"))
+    sentence = "It waits for the scheduler other, by its schedulerName."
+    assert sentence in plain(story_of(evidence(item=theirs)))
+    assert "schedulerName" not in plain(story_of(evidence()))
+    placed = replace(theirs, spec=replace(theirs.spec, node_name="n1"))
+    assert sentence not in plain(story_of(evidence(item=placed)))
 
 
 def test_events_and_messages_are_told() -> None:

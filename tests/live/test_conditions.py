@@ -341,6 +341,23 @@ def test_a_group_after_a_restart_stays_scheduled() -> None:
     run(test)
 
 
+def test_a_preempted_group_that_runs_again_is_no_target_any_more() -> None:
+    """observability.md "Conditions": what a group says is true of its pods as they are."""
+
+    async def test(scene: Scene) -> None:
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        before = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}
+        scene.group(status={"conditions": [before, target]})
+        for condition in (said(False), said(True, message=""), said(True, message="")):
+            scene.conditions.group(condition)
+            await scene.conditions.drain()
+        assert [(c["type"], c["status"], c["reason"]) for _, c, _ in scene.writes.groups] == [
+            ("DisruptionTarget", "False", "ScheduledAgain")
+        ]
+
+    run(test)
+
+
 def test_a_changed_group_is_judged_anew() -> None:
     """The same verdict on another generation is news: it was looked at again."""
 

@@ -22,6 +22,7 @@ from reprieve.observability.records import API_VERSION, DecisionRecord, Preempti
 from reprieve.preemption.cost import BY_NAME
 from reprieve.preemption.outcome import NEVER
 
+DEFAULT_SCHEDULER: Final = "default-scheduler"
 MOST_REASONS: Final = 12
 MOST_UNITS: Final = 15
 MOST_SPARED: Final = 5
@@ -211,9 +212,13 @@ def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
 
 def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
     asked = evidence.asked
-    total, scheduled = len(evidence.members), _scheduled(evidence.members)
-    if any(c.type == "DisruptionTarget" and c.status == "True" for c in _conditions(evidence)):
-        return "Preempted", f"{asked} was preempted: {scheduled} of its {count(total, 'pod')} still run.", Tone.BAD
+    staying = [pod for pod in evidence.members if pod.metadata.deletion_timestamp is None and not was_preempted(pod)]
+    total, scheduled = len(staying), _scheduled(staying)
+    if not total and any(c.type == "DisruptionTarget" and c.status == "True" for c in _conditions(evidence)):
+        leaving = len(evidence.members)
+        if leaving:
+            return "Preempted", f"{asked} is being preempted: {count(leaving, 'pod')} of it still to leave.", Tone.BAD
+        return "Preempted", f"{asked} was preempted: it has no pods any more.", Tone.BAD
     if not total:
         return "Waiting", f"{asked} has no pods.", Tone.WAITING
     if scheduled == total:
@@ -248,6 +253,8 @@ def _state_section(evidence: Evidence) -> Section:
     if evidence.asked.kind == "Pod" and pod is not None:
         name = pod_group_name(pod)
         notes.append(f"Priority {pod.spec.priority or 0}" + (f", of podgroup {name}." if name else "."))
+        if pod.spec.scheduler_name != DEFAULT_SCHEDULER and not pod.spec.node_name:
+            notes.append(f"It waits for the scheduler {pod.spec.scheduler_name}, by its schedulerName.")
         if name and group is None:
             notes.append(f"There is no podgroup {name}: its pods wait until it appears.")
     elif group is not None:

@@ -35,6 +35,8 @@ from reprieve.scheduling.engine import Engine
 
 NOT_READY: Final = "NotReadyForScheduling"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
+_SPARED: Final = "PreemptionFailed"
+_SCHEDULED_AGAIN: Final = "ScheduledAgain"
 _SCHEDULED: Final = "PodScheduled"
 _GROUP_SCHEDULED: Final = "PodGroupInitiallyScheduled"
 _KEPT_BACK: Final = 5.0
@@ -63,6 +65,7 @@ class _Subject:
 
     __slots__ = (
         "condition",
+        "disrupted",
         "error",
         "flight",
         "generation",
@@ -96,6 +99,8 @@ class _Subject:
         """Wished status, reason and message."""
         self.nominated: str | None = None
         """Wished node, empty for none."""
+        self.disrupted = False
+        """Of a group: it says that it makes room for somebody."""
 
     def told(self, view: _View) -> None:
         """An informer tells; echoes of what was there before our own patches are passed over."""
@@ -168,6 +173,7 @@ class Conditions:
         subject.generation = meta.generation
         found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED), None)
         subject.told(_View(_said(found, found.observed_generation)) if found else _View())
+        subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)
 
     def forget_group(self, key: str) -> None:
         """A PodGroup (`namespace/name`) is gone."""
@@ -204,8 +210,10 @@ class Conditions:
         self._touched(pod.uid, subject)
 
     def group(self, condition: GroupCondition) -> None:
-        """A group was scheduled for the first time, or not."""
+        """A group was scheduled, for the first time or again, or not."""
         subject = self._groups.get(condition.group)
+        if subject is not None and condition.scheduled and subject.disrupted:
+            self._undisrupted(subject)
         if subject is not None and subject.now.condition.status != "True":
             status = "True" if condition.scheduled else "False"
             subject.condition = (status, condition.reason, condition.message)
@@ -267,6 +275,55 @@ class Conditions:
         except ApiError as error:
             if not superseded(error):
                 raise
+        else:
+            subject.disrupted = True
+
+    def _undisrupted(self, subject: _Subject) -> None:
+        """A preempted group runs again: its DisruptionTarget is history, as the API's disruption controller says."""
+        text = "scheduled again after it was preempted"
+        said = _Said("False", _SCHEDULED_AGAIN, text, self._moment(), subject.generation)
+        subject.disrupted = False
+        flight = self._writes.patch_group_status(
+            subject.namespace,
+            subject.name,
+            subject.uid,
+            [_condition(DISRUPTION_TARGET, said)],
+            resource=subject.resource,
+        )
+        self._flights.add(flight)
+
+        def landed(done: asyncio.Future[None]) -> None:
+            self._flights.discard(done)
+            error = ClientError("cancelled") if done.cancelled() else done.exception()
+            if error is not None and not superseded(error):
+                subject.disrupted = True  # said with its next members
+                self._on_trouble(f"status of {subject.namespace}/{subject.name}: {error}")
+
+        flight.add_done_callback(landed)
+
+    def is_disrupted(self, key: str) -> bool:
+        """Whether a PodGroup (`namespace/name`) says that it makes room for somebody, as last heard."""
+        subject = self._groups.get(key)
+        return subject is not None and subject.disrupted
+
+    def spared(self, observed: int = 0) -> dict[str, Any]:
+        """The condition of who was to be a victim and stays: status False, as the API's disruption controller has it."""
+        text = "the preemption failed before anything was deleted"
+        return _condition(DISRUPTION_TARGET, _Said("False", _SPARED, text, self._moment(), observed))
+
+    def group_spared(self, group: GroupState) -> asyncio.Future[None] | None:
+        """DisruptionTarget=False on the PodGroup of an `all` unit that stays; None if it is gone."""
+        subject = self._groups.get(group.key)
+        if subject is None:
+            return None
+        subject.disrupted = False
+        return self._writes.patch_group_status(
+            subject.namespace,
+            subject.name,
+            subject.uid,
+            [self.spared(subject.generation)],
+            resource=subject.resource,
+        )
 
     async def drain(self) -> None:
         """Return when everything wished so far, and meanwhile, is written or has failed."""
