@@ -34,8 +34,7 @@ def conditions(given: list[Json] | tuple[Json, ...], path: str) -> Iterator[Fiel
 
 def _one(condition: Json, place: str) -> Iterator[FieldError]:
     kind = condition.get("type", "")
-    for message in names.qualified(kind):
-        yield fe.invalid(f"{place}.type", kind, message)
+    yield from fe.malformed(f"{place}.type", kind, names.qualified)
     status = condition.get("status", "")
     if status not in _STATES:
         yield fe.not_supported(f"{place}.status", status, _STATES)

@@ -22,14 +22,12 @@ def config_map(obj: Json) -> Iterator[FieldError]:
     size = 0
     data, binary = obj.get("data", {}), obj.get("binaryData", {})
     for key, value in data.items():
-        for message in names.config_key(key):
-            yield fe.invalid(f"data[{key}]", key, message)
+        yield from fe.malformed(f"data[{key}]", key, names.config_key)
         if key in binary:
             yield fe.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
         size += len(value.encode())
     for key, value in binary.items():
-        for message in names.config_key(key):
-            yield fe.invalid(f"binaryData[{key}]", key, message)
+        yield from fe.malformed(f"binaryData[{key}]", key, names.config_key)
         size += len(value) * 3 // 4
     if size > _MAX_BYTES:
         yield fe.too_long("", _MAX_BYTES)
@@ -54,8 +52,7 @@ def secret(obj: Json) -> Iterator[FieldError]:
     """Keys are file names; the whole fits into a mebibyte."""
     size = 0
     for key, value in obj.get("data", {}).items():
-        for message in names.config_key(key):
-            yield fe.invalid(f"data[{key}]", key, message)
+        yield from fe.malformed(f"data[{key}]", key, names.config_key)
         size += len(value) * 3 // 4
     if size > _MAX_BYTES:
         yield fe.too_long("data", _MAX_BYTES)
@@ -90,24 +87,19 @@ def service(obj: Json) -> Iterator[FieldError]:
         if not name and len(ports) > 1:
             yield fe.required(f"{place}.name")
         elif name:
-            for message in names.dns_label(name):
-                yield fe.invalid(f"{place}.name", name, message)
+            yield from fe.malformed(f"{place}.name", name, names.dns_label)
             if name in seen:
                 yield fe.duplicate(f"{place}.name", name)
             seen.add(name)
         number, protocol = port.get("port", 0), port.get("protocol", "")
         if not 1 <= number <= 65535:
             yield fe.invalid(f"{place}.port", number, _PORT_RANGE)
-        if not protocol:
-            yield fe.required(f"{place}.protocol")
-        elif protocol not in _PROTOCOLS:
-            yield fe.not_supported(f"{place}.protocol", protocol, _PROTOCOLS)
+        yield from fe.one_of(f"{place}.protocol", protocol, _PROTOCOLS)
         target = port.get("targetPort", 0)
         if isinstance(target, int) and not 1 <= target <= 65535:
             yield fe.invalid(f"{place}.targetPort", target, _PORT_RANGE)
         elif isinstance(target, str):
-            for message in names.port_name(target):
-                yield fe.invalid(f"{place}.targetPort", target, message)
+            yield from fe.malformed(f"{place}.targetPort", target, names.port_name)
         if (protocol, number) in taken:
             yield fe.duplicate(place, {"protocol": protocol, "port": number})
         taken.add((protocol, number))

@@ -45,11 +45,7 @@ def containers(spec: Json, path: str, volumes: set[str]) -> Iterator[FieldError]
 
 def _container(container: Json, place: str, volumes: set[str], seen: set[str]) -> Iterator[FieldError]:
     name = container.get("name", "")
-    if not name:
-        yield fe.required(f"{place}.name")
-    else:
-        for message in names.dns_label(name):
-            yield fe.invalid(f"{place}.name", name, message)
+    yield from fe.wanted(f"{place}.name", name, names.dns_label)
     if name in seen:
         yield fe.duplicate(f"{place}.name", name)
     elif name:
@@ -60,15 +56,9 @@ def _container(container: Json, place: str, volumes: set[str], seen: set[str]) -
     elif image != image.strip():
         yield fe.invalid(f"{place}.image", image, "must not have leading or trailing whitespace")
     policy = container.get("imagePullPolicy", "")
-    if not policy:
-        yield fe.required(f"{place}.imagePullPolicy")
-    elif policy not in _PULL_POLICIES:
-        yield fe.not_supported(f"{place}.imagePullPolicy", policy, _PULL_POLICIES)
+    yield from fe.one_of(f"{place}.imagePullPolicy", policy, _PULL_POLICIES)
     termination = container.get("terminationMessagePolicy", "")
-    if not termination:
-        yield fe.required(f"{place}.terminationMessagePolicy")
-    elif termination not in _TERMINATION_POLICIES:
-        yield fe.not_supported(f"{place}.terminationMessagePolicy", termination, _TERMINATION_POLICIES)
+    yield from fe.one_of(f"{place}.terminationMessagePolicy", termination, _TERMINATION_POLICIES)
     if "ports" in container:
         yield from _ports(container["ports"], f"{place}.ports")
     if "env" in container:
@@ -97,8 +87,7 @@ def _ports(ports: list[Json], path: str) -> Iterator[FieldError]:
         place = f"{path}[{index}]"
         name = port.get("name", "")
         if name:
-            for message in names.port_name(name):
-                yield fe.invalid(f"{place}.name", name, message)
+            yield from fe.malformed(f"{place}.name", name, names.port_name)
             if name in taken:
                 yield fe.duplicate(f"{place}.name", name)
             taken.add(name)
@@ -110,21 +99,14 @@ def _ports(ports: list[Json], path: str) -> Iterator[FieldError]:
         if port.get("hostPort", 0):
             yield from _port_number(port["hostPort"], f"{place}.hostPort")
         protocol = port.get("protocol", "")
-        if not protocol:
-            yield fe.required(f"{place}.protocol")
-        elif protocol not in _PROTOCOLS:
-            yield fe.not_supported(f"{place}.protocol", protocol, _PROTOCOLS)
+        yield from fe.one_of(f"{place}.protocol", protocol, _PROTOCOLS)
 
 
 def _environment(given: list[Json], path: str) -> Iterator[FieldError]:
     for index, variable in enumerate(given):
         place = f"{path}[{index}]"
         name = variable.get("name", "")
-        if not name:
-            yield fe.required(f"{place}.name")
-        else:
-            for message in names.env_name(name):
-                yield fe.invalid(f"{place}.name", name, message)
+        yield from fe.wanted(f"{place}.name", name, names.env_name)
         source = variable.get("valueFrom")
         if source is None:
             continue
@@ -185,8 +167,7 @@ def _handler(handler: Json, place: str) -> Iterator[FieldError]:
             if isinstance(port, int):
                 yield from _port_number(port, f"{place}.{name}.port")
             else:
-                for message in names.port_name(port):
-                    yield fe.invalid(f"{place}.{name}.port", port, message)
+                yield from fe.malformed(f"{place}.{name}.port", port, names.port_name)
     if "exec" in handler and not handler["exec"].get("command"):
         yield fe.required(f"{place}.exec.command")
 
@@ -197,11 +178,7 @@ def volumes(given: list[Json], path: str) -> Iterator[FieldError]:
     for index, volume in enumerate(given):
         place = f"{path}[{index}]"
         name = volume.get("name", "")
-        if not name:
-            yield fe.required(f"{place}.name")
-        else:
-            for message in names.dns_label(name):
-                yield fe.invalid(f"{place}.name", name, message)
+        yield from fe.wanted(f"{place}.name", name, names.dns_label)
         if name in seen:
             yield fe.duplicate(f"{place}.name", name)
         seen.add(name)

@@ -28,13 +28,9 @@ def definition(obj: Json) -> Iterator[FieldError]:
     wanted = f"{given.get('plural', '')}.{group}"
     if obj.get("metadata", {}).get("name") != wanted:
         yield fe.invalid("metadata.name", obj["metadata"].get("name", ""), 'must be spec.names.plural+"."+spec.group')
-    if not group:
-        yield fe.required("spec.group")
-    else:
-        for message in names.subdomain(group):
-            yield fe.invalid("spec.group", group, message)
-        if "." not in group:
-            yield fe.invalid("spec.group", group, "should be a domain with at least one dot")
+    yield from fe.wanted("spec.group", group, names.subdomain)
+    if group and "." not in group:
+        yield fe.invalid("spec.group", group, "should be a domain with at least one dot")
     if spec.get("scope") not in ("Cluster", "Namespaced"):
         yield fe.not_supported("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
     yield from _names(given)
@@ -68,8 +64,7 @@ def _names(given: Json) -> Iterator[FieldError]:
     if given.get("kind") and given.get("kind") == given.get("listKind"):
         yield fe.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
     for index, short in enumerate(given.get("shortNames", ())):
-        for message in names.dns1035_label(short):
-            yield fe.invalid(f"spec.names.shortNames[{index}]", short, message)
+        yield from fe.malformed(f"spec.names.shortNames[{index}]", short, names.dns1035_label)
 
 
 def _versions(versions: list[Json]) -> Iterator[FieldError]:
@@ -77,11 +72,7 @@ def _versions(versions: list[Json]) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, version in enumerate(versions):
         place, name = f"spec.versions[{index}]", version.get("name", "")
-        if not name:
-            yield fe.required(f"{place}.name")
-        else:
-            for message in names.dns1035_label(name):
-                yield fe.invalid(f"{place}.name", name, message)
+        yield from fe.wanted(f"{place}.name", name, names.dns1035_label)
         if name in seen:
             yield fe.duplicate(f"{place}.name", name)
         seen.add(name)

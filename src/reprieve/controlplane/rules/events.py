@@ -81,8 +81,7 @@ def _common(obj: Json) -> Iterator[FieldError]:
     controller, field = _get(obj, "reportingComponent"), "reportingController" if new_form else "reportingComponent"
     if not controller:
         yield fe.required(field)
-    for message in names.qualified(controller):
-        yield fe.invalid(field, controller, message)
+    yield from fe.malformed(field, controller, names.qualified)
     for name in ("reportingInstance", "action", "reason"):
         text = obj.get(name, "")
         if not text:

@@ -33,11 +33,7 @@ def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Iterator[Fi
             yield fe.invalid("metadata.name", name, message)
     namespace = meta.get("namespace", "")
     if namespaced:
-        if not namespace:
-            yield fe.required("metadata.namespace")
-        else:
-            for message in names.dns_label(namespace):
-                yield fe.invalid("metadata.namespace", namespace, message)
+        yield from fe.wanted("metadata.namespace", namespace, names.dns_label)
     elif namespace:
         yield fe.forbidden("metadata.namespace", "not allowed on this type")
     if len(meta) > 2:
@@ -60,10 +56,8 @@ def _common(meta: Json) -> Iterator[FieldError]:
 def label_map(given: Json, path: str) -> Iterator[FieldError]:
     """Keys are qualified names, values label values."""
     for key, value in given.items():
-        for message in names.qualified(key):
-            yield fe.invalid(path, key, message)
-        for message in names.label_value(value):
-            yield fe.invalid(path, value, message)
+        yield from fe.malformed(path, key, names.qualified)
+        yield from fe.malformed(path, value, names.label_value)
 
 
 def annotation_map(given: Json, path: str) -> Iterator[FieldError]:

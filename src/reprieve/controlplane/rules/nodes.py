@@ -33,8 +33,7 @@ def _taints(given: Json) -> Iterator[FieldError]:
     for index, taint in enumerate(given.get("taints", ())):
         place = f"metadata.taints[{index}]"
         key, effect = taint.get("key", ""), taint.get("effect", "")
-        for message in names.qualified(key):
-            yield fe.invalid(f"{place}.key", key, message)
+        yield from fe.malformed(f"{place}.key", key, names.qualified)
         for message in names.label_value(taint.get("value", "")):
             yield fe.invalid(f"{place}.value", taint["value"], message)
         yield from selectors.taint_effect(effect, f"{place}.effect")
@@ -64,5 +63,4 @@ def node_update(new: Json, old: Json) -> Iterator[FieldError]:
 def namespace(obj: Json) -> Iterator[FieldError]:
     """Finalizers of a namespace are qualified names."""
     for index, finalizer in enumerate(obj.get("spec", {}).get("finalizers", ())):
-        for message in names.qualified(finalizer):
-            yield fe.invalid(f"spec.finalizers[{index}]", finalizer, message)
+        yield from fe.malformed(f"spec.finalizers[{index}]", finalizer, names.qualified)

@@ -53,8 +53,9 @@ def spec(given: Json, path: str, claims: Collection[str] = ()) -> Iterator[Field
     if "affinity" in given:
         yield from selectors.affinity(given["affinity"], f"{path}.affinity")
     for index, gate in enumerate(given.get("readinessGates", ())):
-        for message in names.qualified(gate.get("conditionType", "")):
-            yield fe.invalid(f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType", ""), message)
+        yield from fe.malformed(
+            f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType", ""), names.qualified
+        )
     if "schedulingGates" in given:
         yield from scheduling_gates(given["schedulingGates"], f"{path}.schedulingGates")
     if "topologySpreadConstraints" in given:
@@ -67,10 +68,8 @@ def spec(given: Json, path: str, claims: Collection[str] = ()) -> Iterator[Field
 
 def _labels(given: Json, path: str) -> Iterator[FieldError]:
     for key, value in given.items():
-        for message in names.qualified(key):
-            yield fe.invalid(path, key, message)
-        for message in names.label_value(value):
-            yield fe.invalid(path, value, message)
+        yield from fe.malformed(path, key, names.qualified)
+        yield from fe.malformed(path, value, names.label_value)
 
 
 def _pod_level(given: Json, path: str) -> Iterator[FieldError]:
@@ -85,11 +84,7 @@ def _claims(given: list[Json], path: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, claim in enumerate(given):
         place, name = f"{path}[{index}]", claim.get("name", "")
-        if not name:
-            yield fe.required(f"{place}.name")
-        else:
-            for message in names.dns_label(name):
-                yield fe.invalid(f"{place}.name", name, message)
+        yield from fe.wanted(f"{place}.name", name, names.dns_label)
         if name in seen:
             yield fe.duplicate(f"{place}.name", name)
         seen.add(name)
@@ -104,10 +99,7 @@ def _claims(given: list[Json], path: str) -> Iterator[FieldError]:
 def _enumerations(given: Json, path: str) -> Iterator[FieldError]:
     for name, allowed in (("restartPolicy", RESTART_POLICIES), ("dnsPolicy", _DNS_POLICIES)):
         value = given.get(name, "")
-        if not value:
-            yield fe.required(f"{path}.{name}")
-        elif value not in allowed:
-            yield fe.not_supported(f"{path}.{name}", value, allowed)
+        yield from fe.one_of(f"{path}.{name}", value, allowed)
     grace = given.get("terminationGracePeriodSeconds")
     if grace is None:
         yield fe.required(f"{path}.terminationGracePeriodSeconds")
@@ -118,8 +110,7 @@ def scheduling_gates(given: list[Json], path: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, gate in enumerate(given):
         name = gate.get("name", "")
-        for message in names.qualified(name):
-            yield fe.invalid(f"{path}[{index}]", name, message)
+        yield from fe.malformed(f"{path}[{index}]", name, names.qualified)
         if name in seen:
             yield fe.duplicate(f"{path}[{index}]", name)
         seen.add(name)
@@ -129,24 +120,21 @@ def _names(given: Json, path: str) -> Iterator[FieldError]:
     for name in ("serviceAccountName", "nodeName"):
         value = given.get(name)
         if value:
-            for message in names.subdomain(value):
-                yield fe.invalid(f"{path}.{name}", value, message)
+            yield from fe.malformed(f"{path}.{name}", value, names.subdomain)
     deadline = given.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2**31 - 1:
         yield fe.invalid(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
     for name in ("hostname", "subdomain"):
         value = given.get(name)
         if value:
-            for message in names.dns_label(value):
-                yield fe.invalid(f"{path}.{name}", value, message)
+            yield from fe.malformed(f"{path}.{name}", value, names.dns_label)
 
 
 def _scheduling(given: Json, path: str) -> Iterator[FieldError]:
     for name in ("priorityClassName", "runtimeClassName"):
         value = given.get(name)
         if value:
-            for message in names.subdomain(value):
-                yield fe.invalid(f"{path}.{name}", value, message)
+            yield from fe.malformed(f"{path}.{name}", value, names.subdomain)
     policy = given.get("preemptionPolicy", "Never")
     if policy not in _PREEMPTION:
         yield fe.not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION)
@@ -162,5 +150,4 @@ def _scheduling(given: Json, path: str) -> Iterator[FieldError]:
         if name is None:
             yield fe.invalid(place, None, "must specify one of: `podGroupName`")
         else:
-            for message in names.subdomain(name):
-                yield fe.invalid(place, name, message)
+            yield from fe.malformed(place, name, names.subdomain)

@@ -108,8 +108,7 @@ def quota(obj: Json) -> Iterator[FieldError]:
     spec = obj.get("spec", {})
     for name, text in spec.get("hard", {}).items():
         path = f"spec.hard[{name}]"
-        for message in names.qualified(name):
-            yield fe.invalid(path, name, message)
+        yield from fe.malformed(path, name, names.qualified)
         if "/" not in name and name not in _POD_QUOTA | _OBJECT_QUOTA and not _huge(name):
             yield fe.invalid(path, name, "must be a standard resource for quotas")
         if resources.nano(text) < 0:

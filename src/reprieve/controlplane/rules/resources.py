@@ -104,8 +104,7 @@ def _one(name: str, text: str, path: str) -> Iterator[FieldError]:
 def capacity(given: Json, path: str) -> Iterator[FieldError]:
     """Capacity or allocatable of a node, capacity of a volume."""
     for name, text in given.items():
-        for message in names.qualified(name):
-            yield fe.invalid(f"{path}.{name}", name, message)
+        yield from fe.malformed(f"{path}.{name}", name, names.qualified)
         yield from amount(name, text, f"{path}.{name}")
 
 

@@ -19,10 +19,8 @@ _COMPARISONS = ("Lt", "Gt")
 def label_selector(selector: Json, path: str) -> Iterator[FieldError]:
     """matchLabels and matchExpressions."""
     for key, value in selector.get("matchLabels", {}).items():
-        for message in names.qualified(key):
-            yield fe.invalid(f"{path}.matchLabels", key, message)
-        for message in names.label_value(value):
-            yield fe.invalid(f"{path}.matchLabels", value, message)
+        yield from fe.malformed(f"{path}.matchLabels", key, names.qualified)
+        yield from fe.malformed(f"{path}.matchLabels", value, names.label_value)
     for index, expression in enumerate(selector.get("matchExpressions", ())):
         place = f"{path}.matchExpressions[{index}]"
         operator, values = expression.get("operator", ""), expression.get("values", ())
@@ -35,11 +33,9 @@ def label_selector(selector: Json, path: str) -> Iterator[FieldError]:
                 yield fe.forbidden(f"{place}.values", said)
         else:
             yield fe.invalid(f"{place}.operator", operator, "not a valid selector operator")
-        for message in names.qualified(expression.get("key", "")):
-            yield fe.invalid(f"{place}.key", expression.get("key", ""), message)
+        yield from fe.malformed(f"{place}.key", expression.get("key", ""), names.qualified)
         for at, value in enumerate(values):
-            for message in names.label_value(value):
-                yield fe.invalid(f"{place}.values[{at}]", value, message)
+            yield from fe.malformed(f"{place}.values[{at}]", value, names.label_value)
 
 
 def node_selector(selector: Json, path: str) -> Iterator[FieldError]:
@@ -67,8 +63,7 @@ def node_term(term: Json, path: str) -> Iterator[FieldError]:
         if expression.get("key") != "metadata.name":
             yield fe.invalid(f"{place}.key", expression.get("key", ""), "not a valid field selector key")
         for at, value in enumerate(values):
-            for message in names.subdomain(value):
-                yield fe.invalid(f"{place}.values[{at}]", value, message)
+            yield from fe.malformed(f"{place}.values[{at}]", value, names.subdomain)
 
 
 def _node_expression(expression: Json, place: str) -> Iterator[FieldError]:
@@ -86,8 +81,7 @@ def _node_expression(expression: Json, place: str) -> Iterator[FieldError]:
             yield fe.required(f"{place}.values", said)
     else:
         yield fe.invalid(f"{place}.operator", operator, "not a valid selector operator")
-    for message in names.qualified(expression.get("key", "")):
-        yield fe.invalid(f"{place}.key", expression.get("key", ""), message)
+    yield from fe.malformed(f"{place}.key", expression.get("key", ""), names.qualified)
 
 
 def affinity(given: Json, path: str) -> Iterator[FieldError]:
@@ -123,14 +117,12 @@ def pod_term(term: Json, path: str) -> Iterator[FieldError]:
         if name in term:
             yield from label_selector(term[name], f"{path}.{name}")
     for namespace in term.get("namespaces", ()):
-        for message in names.dns_label(namespace):
-            yield fe.invalid(f"{path}.namespace", namespace, message)
+        yield from fe.malformed(f"{path}.namespace", namespace, names.dns_label)
     for name in ("matchLabelKeys", "mismatchLabelKeys"):
         if term.get(name) and "labelSelector" not in term:
             yield fe.forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set")
         for index, key in enumerate(term.get(name, ())):
-            for message in names.qualified(key):
-                yield fe.invalid(f"{path}.{name}[{index}]", key, message)
+            yield from fe.malformed(f"{path}.{name}[{index}]", key, names.qualified)
     for index, key in enumerate(term.get("mismatchLabelKeys", ())):
         if key in term.get("matchLabelKeys", ()):
             at = term["matchLabelKeys"].index(key)
@@ -140,8 +132,7 @@ def pod_term(term: Json, path: str) -> Iterator[FieldError]:
     key = term.get("topologyKey", "")
     if not key:
         yield fe.required(f"{path}.topologyKey", "can not be empty")
-    for message in names.qualified(key):
-        yield fe.invalid(f"{path}.topologyKey", key, message)
+    yield from fe.malformed(f"{path}.topologyKey", key, names.qualified)
 
 
 def tolerations(given: list[Json], path: str) -> Iterator[FieldError]:
@@ -151,8 +142,7 @@ def tolerations(given: list[Json], path: str) -> Iterator[FieldError]:
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
         value, effect = toleration.get("value", ""), toleration.get("effect", "")
         if key:
-            for message in names.qualified(key):
-                yield fe.invalid(f"{place}.key", key, message)
+            yield from fe.malformed(f"{place}.key", key, names.qualified)
         elif operator != "Exists":
             said = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             yield fe.invalid(f"{place}.operator", operator, said)
@@ -160,8 +150,7 @@ def tolerations(given: list[Json], path: str) -> Iterator[FieldError]:
             said = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             yield fe.invalid(f"{place}.effect", effect, said)
         if operator in ("Equal", ""):
-            for message in names.label_value(value):
-                yield fe.invalid(f"{place}.operator", value, message)
+            yield from fe.malformed(f"{place}.operator", value, names.label_value)
         elif operator == "Exists":
             if value:
                 said = "value must be empty when `operator` is 'Exists'"
@@ -176,10 +165,7 @@ def tolerations(given: list[Json], path: str) -> Iterator[FieldError]:
 
 def taint_effect(effect: str, path: str) -> Iterator[FieldError]:
     """NoSchedule, PreferNoSchedule or NoExecute."""
-    if not effect:
-        yield fe.required(path)
-    elif effect not in _SHARED_EFFECTS:
-        yield fe.not_supported(path, effect, _SHARED_EFFECTS)
+    yield from fe.one_of(path, effect, _SHARED_EFFECTS)
 
 
 _INCLUSION = ("Honor", "Ignore")
@@ -198,8 +184,7 @@ def topology_spread(given: list[Json], path: str) -> Iterator[FieldError]:
         if not key:
             yield fe.required(f"{place}.topologyKey", "can not be empty")
         else:
-            for message in names.qualified(key):
-                yield fe.invalid(f"{place}.topologyKey", key, message)
+            yield from fe.malformed(f"{place}.topologyKey", key, names.qualified)
         if when not in _WHEN:
             yield fe.not_supported(f"{place}.whenUnsatisfiable", when, _WHEN)
         if (key, when) in seen:
@@ -217,7 +202,6 @@ def topology_spread(given: list[Json], path: str) -> Iterator[FieldError]:
         if constraint.get("matchLabelKeys") and "labelSelector" not in constraint:
             yield fe.forbidden(f"{place}.matchLabelKeys", "must not be specified when labelSelector is not set")
         for at, label in enumerate(constraint.get("matchLabelKeys", ())):
-            for message in names.qualified(label):
-                yield fe.invalid(f"{place}.matchLabelKeys[{at}]", label, message)
+            yield from fe.malformed(f"{place}.matchLabelKeys[{at}]", label, names.qualified)
         if "labelSelector" in constraint:
             yield from label_selector(constraint["labelSelector"], f"{place}.labelSelector")

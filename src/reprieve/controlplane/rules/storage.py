@@ -103,8 +103,7 @@ def claim_spec(spec: Json, path: str) -> Iterator[FieldError]:
         yield from resources.positive(requested, f"{path}.resources[storage]")
     name = spec.get("storageClassName")
     if name:
-        for message in names.subdomain(name):
-            yield fe.invalid(f"{path}.storageClassName", name, message)
+        yield from fe.malformed(f"{path}.storageClassName", name, names.subdomain)
     mode = spec.get("volumeMode", "Filesystem")
     if mode not in _VOLUME_MODES:
         yield fe.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)
@@ -194,11 +193,7 @@ def device_claim(devices: Json, path: str) -> Iterator[FieldError]:
         yield fe.too_many(f"{path}.requests", len(requests), 32)
     for index, request in enumerate(requests):
         place, name = f"{path}.requests[{index}]", request.get("name", "")
-        if not name:
-            yield fe.required(f"{place}.name")
-        else:
-            for message in names.dns_label(name):
-                yield fe.invalid(f"{place}.name", name, message)
+        yield from fe.wanted(f"{place}.name", name, names.dns_label)
         if name in seen:
             yield fe.duplicate(f"{place}.name", name)
         seen.add(name)
@@ -214,11 +209,7 @@ def device_claim(devices: Json, path: str) -> Iterator[FieldError]:
 
 def _device_request(wanted: Json, place: str) -> Iterator[FieldError]:
     name = wanted.get("deviceClassName", "")
-    if not name:
-        yield fe.required(f"{place}.deviceClassName")
-    else:
-        for message in names.subdomain(name):
-            yield fe.invalid(f"{place}.deviceClassName", name, message)
+    yield from fe.wanted(f"{place}.deviceClassName", name, names.subdomain)
     mode, count = wanted.get("allocationMode", ""), wanted.get("count", 0)
     if mode not in _ALLOCATION:
         yield fe.not_supported(f"{place}.allocationMode", mode, _ALLOCATION)
@@ -239,11 +230,7 @@ def resource_slice(obj: Json) -> Iterator[FieldError]:
     """Driver, pool and devices of a slice."""
     spec = obj.get("spec", {})
     driver, pool = spec.get("driver", ""), spec.get("pool", {})
-    if not driver:
-        yield fe.required("spec.driver")
-    else:
-        for message in names.subdomain(driver):
-            yield fe.invalid("spec.driver", driver, message)
+    yield from fe.wanted("spec.driver", driver, names.subdomain)
     if not pool.get("name"):
         yield fe.required("spec.pool.name")
     if pool.get("resourceSliceCount", 0) <= 0:

@@ -7,7 +7,7 @@ quoted, objects as JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 
@@ -73,3 +73,25 @@ def type_invalid(field: str, value: Any, detail: str) -> FieldError:
 def not_found(field: str, value: Any) -> FieldError:
     """The value names nothing that exists."""
     return FieldError("FieldValueNotFound", field, f"Not found: {shown(value)}")
+
+
+def malformed(field: str, value: str, syntax: Callable[[str], Iterable[str]]) -> Iterator[FieldError]:
+    """Everything `syntax`, a function of `rules.names`, has to say against the value."""
+    for message in syntax(value):
+        yield invalid(field, value, message)
+
+
+def wanted(field: str, value: str, syntax: Callable[[str], Iterable[str]]) -> Iterator[FieldError]:
+    """The value must be there and well formed."""
+    if value:
+        yield from malformed(field, value, syntax)
+    else:
+        yield required(field)
+
+
+def one_of(field: str, value: str, allowed: Collection[str]) -> Iterator[FieldError]:
+    """The value must be there and one of the known ones."""
+    if not value:
+        yield required(field)
+    elif value not in allowed:
+        yield not_supported(field, value, allowed)
