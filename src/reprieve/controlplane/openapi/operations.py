@@ -6,7 +6,7 @@ upstream (`readSchedulingV1alpha2NamespacedPodGroupStatus`), for generated clien
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,18 @@ class Operation:
     namespaced: bool = False
     named: bool = False
 
+
+VERSION = "1.37"
+"""Of Kubernetes, in every document."""
+SECURITY: Json = {
+    "BearerToken": {
+        "type": "apiKey",
+        "description": "Bearer Token authentication",
+        "name": "authorization",
+        "in": "header",
+    }
+}
+MEANINGS = {200: "OK", 201: "Created", 202: "Accepted"}
 
 _P = {
     p.name: p
@@ -259,3 +271,20 @@ def extra_schemas(kind: ServedKind) -> set[str]:
     """Schemas of other groups that a kind's subresources use."""
     others = (_SUBRESOURCES[name][0] for name in kind.subresources if name in _SUBRESOURCES)
     return {definitions.definition_names()[other] for other in others if other is not None}
+
+
+def paths(
+    kinds: Iterable[ServedKind], parameter: Callable[[str], Json], written: Callable[[Operation, ServedKind], Json]
+) -> tuple[Json, set[str]]:
+    """The `paths` of a document, sorted, and the schemas they need beside those of the kinds.
+
+    `parameter` writes the name of a path parameter out, `written` an operation.
+    """
+    found: Json = {}
+    extra: set[str] = set()
+    for kind in kinds:
+        extra |= extra_schemas(kind)
+        for operation in operations(kind):
+            item = found.setdefault(operation.path, {"parameters": [parameter(p) for p in path_parameters(operation)]})
+            item[operation.method] = written(operation, kind)
+    return dict(sorted(found.items())), extra

@@ -9,7 +9,6 @@ from reprieve.controlplane.openapi import components, operations
 from reprieve.controlplane.openapi.components import V2
 from reprieve.controlplane.openapi.operations import Operation
 from reprieve.controlplane.openapi.served import ServedKind
-from reprieve.controlplane.openapi.version3 import VERSION
 
 Json = dict[str, Any]
 _PRODUCES = ["application/json", "application/yaml"]
@@ -19,48 +18,31 @@ _PATCH_TYPES = [
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 ]
-_MEANINGS = {200: "OK", 201: "Created", 202: "Accepted"}
 
 
 def document(kinds: Iterable[ServedKind]) -> Json:
     """The document of all kinds."""
     chosen = list(kinds)
-    paths: Json = {}
-    extra: set[str] = set()
-    for kind in chosen:
-        extra |= operations.extra_schemas(kind)
-        for operation in operations.operations(kind):
-            item = paths.setdefault(operation.path, {"parameters": _path_parameters(operation)})
-            item[operation.method] = _operation(operation)
+    paths, extra = operations.paths(chosen, _path_parameter, lambda operation, _kind: _operation(operation))
     return {
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
-        "paths": dict(sorted(paths.items())),
+        "info": {"title": "Kubernetes", "version": operations.VERSION},
+        "paths": paths,
         "definitions": components.schemas(chosen, extra, V2),
-        "securityDefinitions": {
-            "BearerToken": {
-                "type": "apiKey",
-                "description": "Bearer Token authentication",
-                "name": "authorization",
-                "in": "header",
-            }
-        },
+        "securityDefinitions": operations.SECURITY,
         "security": [{"BearerToken": []}],
     }
 
 
-def _path_parameters(operation: Operation) -> list[Json]:
-    return [
-        {
-            "uniqueItems": True,
-            "type": "string",
-            "description": operations.PATH_TEXTS[name],
-            "name": name,
-            "in": "path",
-            "required": True,
-        }
-        for name in operations.path_parameters(operation)
-    ]
+def _path_parameter(name: str) -> Json:
+    return {
+        "uniqueItems": True,
+        "type": "string",
+        "description": operations.PATH_TEXTS[name],
+        "name": name,
+        "in": "path",
+        "required": True,
+    }
 
 
 def _operation(operation: Operation) -> Json:
@@ -81,7 +63,9 @@ def _operation(operation: Operation) -> Json:
         for parameter in operation.parameters
     )
     answer = V2.reference(operation.answers[0])
-    responses: Json = {str(code): {"description": _MEANINGS[code], "schema": answer} for code in operation.codes}
+    responses: Json = {
+        str(code): {"description": operations.MEANINGS[code], "schema": answer} for code in operation.codes
+    }
     responses["401"] = {"description": "Unauthorized"}
     return {
         "description": operation.description,

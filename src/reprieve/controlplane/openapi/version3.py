@@ -13,7 +13,6 @@ from reprieve.controlplane.openapi.operations import Operation
 from reprieve.controlplane.openapi.served import ServedKind, group_version_path
 
 Json = dict[str, Any]
-VERSION = "1.37"
 _ANSWER_TYPES = ("application/json", "application/yaml")
 _PATCH_TYPES = (
     "application/apply-patch+yaml",
@@ -21,7 +20,6 @@ _PATCH_TYPES = (
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 )
-_MEANINGS = {200: "OK", 201: "Created", 202: "Accepted"}
 
 
 def index(kinds: Iterable[ServedKind]) -> Json:
@@ -43,7 +41,7 @@ def _digest(kinds: list[ServedKind]) -> str:
         (k.api_version, k.kind, k.plural, k.namespaced, sorted(k.verbs), sorted(k.subresources), _plain(k.definition))
         for k in kinds
     ]
-    text = json.dumps([VERSION, sorted(seed, key=lambda one: one[:2])], sort_keys=True, default=str)
+    text = json.dumps([operations.VERSION, sorted(seed, key=lambda one: one[:2])], sort_keys=True, default=str)
     return hashlib.sha512(text.encode()).hexdigest().upper()
 
 
@@ -54,43 +52,27 @@ def _plain(definition: Any) -> Any:
 def document(group_version: str, kinds: Iterable[ServedKind]) -> Json:
     """The document of a group version ("v1", "apps/v1")."""
     chosen = [kind for kind in kinds if kind.api_version == group_version]
-    paths: Json = {}
-    extra: set[str] = set()
-    for kind in chosen:
-        extra |= operations.extra_schemas(kind)
-        for operation in operations.operations(kind):
-            item = paths.setdefault(operation.path, {"parameters": _path_parameters(operation)})
-            item[operation.method] = _operation(operation, kind)
+    paths, extra = operations.paths(chosen, _path_parameter, _operation)
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
-        "paths": dict(sorted(paths.items())),
+        "info": {"title": "Kubernetes", "version": operations.VERSION},
+        "paths": paths,
         "components": {
             "schemas": components.schemas(chosen, extra, V3),
-            "securitySchemes": {
-                "BearerToken": {
-                    "type": "apiKey",
-                    "description": "Bearer Token authentication",
-                    "name": "authorization",
-                    "in": "header",
-                }
-            },
+            "securitySchemes": operations.SECURITY,
         },
         "security": [{"BearerToken": []}],
     }
 
 
-def _path_parameters(operation: Operation) -> list[Json]:
-    return [
-        {
-            "name": name,
-            "in": "path",
-            "description": operations.PATH_TEXTS[name],
-            "required": True,
-            "schema": {"type": "string", "uniqueItems": True},
-        }
-        for name in operations.path_parameters(operation)
-    ]
+def _path_parameter(name: str) -> Json:
+    return {
+        "name": name,
+        "in": "path",
+        "description": operations.PATH_TEXTS[name],
+        "required": True,
+        "schema": {"type": "string", "uniqueItems": True},
+    }
 
 
 def _operation(operation: Operation, kind: ServedKind) -> Json:
@@ -119,7 +101,10 @@ def _operation(operation: Operation, kind: ServedKind) -> Json:
             out["requestBody"]["required"] = True
     answer = _answer(operation)
     out["responses"] = {
-        str(code): {"description": _MEANINGS[code], "content": {media: {"schema": answer} for media in _ANSWER_TYPES}}
+        str(code): {
+            "description": operations.MEANINGS[code],
+            "content": {media: {"schema": answer} for media in _ANSWER_TYPES},
+        }
         for code in operation.codes
     }
     refusal = {"schema": V3.reference(components.STATUS)}
