@@ -251,6 +251,15 @@ def test_a_preempted_group_is_told_by_the_pods_it_has_now(members: list[objects.
     assert state_of(Evidence(Asked("PodGroup", "default", "g"), group=preempted, members=members))[1] == sentence
 
 
+def test_a_group_without_a_priority_has_that_of_its_pods() -> None:
+    """api.md: no admission resolves the class of a custom resource; the live scheduler gives it its pods' highest."""
+    members = [pod("a", group="g", priority=7), pod("b", group="g", priority=7)]
+    asked = Asked("PodGroup", "default", "g")
+    for own, said in ((None, "Priority 7, minCount 2."), (3, "Priority 3, minCount 2.")):
+        found = Evidence(asked, group=group("g", min_count=2, priority=own), members=members)
+        assert said in plain(story_of(found))
+
+
 def test_a_pod_of_another_scheduler_is_told_as_such() -> None:
     """Whoever asks why nothing happens hears whose turn it is."""
     theirs = pod("a")

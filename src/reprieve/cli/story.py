@@ -259,7 +259,7 @@ def _state_section(evidence: Evidence) -> Section:
             notes.append(f"There is no podgroup {name}: its pods wait until it appears.")
     elif group is not None:
         minimum = f", minCount {group.min_count}" if group.min_count is not None else ""
-        notes.append(f"Priority {group.spec.priority or 0}{minimum}.")
+        notes.append(f"Priority {_group_priority(group, evidence.members)}{minimum}.")
     notes += [
         f"{condition.type}: {condition.reason}: {condition.message}"
         for condition in _conditions(evidence)
@@ -271,6 +271,12 @@ def _state_section(evidence: Evidence) -> Section:
     if computed is not None and not evidence.source and computed.fits:
         notes.append("There is room for it now: a scheduler with the default configuration would place it.")
     return Section(title, notes=tuple(notes), tone=tone)
+
+
+def _group_priority(group: objects.PodGroup, members: Sequence[objects.Pod]) -> int:
+    """A custom resource that has none gets the highest of its pods."""
+    own = group.spec.priority
+    return own if own is not None else max((pod.spec.priority or 0 for pod in members), default=0)
 
 
 # -- why -------------------------------------------------------------------------------------------
