@@ -307,7 +307,7 @@ class Conditions:
         return subject is not None and subject.disrupted
 
     def spared(self, observed: int = 0) -> dict[str, Any]:
-        """The condition of who was to be a victim and stays: status False, as the API's disruption controller has it."""
+        """The condition of who was to be a victim and stays: status False, as the disruption controller has it."""
         text = "the preemption failed before anything was deleted"
         return _condition(DISRUPTION_TARGET, _Said("False", _SPARED, text, self._moment(), observed))
 

@@ -6,13 +6,16 @@ next one can finish:
 1. `status.nominatedNodeName` of the preemptors is written before any victim is touched: the next scheduler sees for
    whom the victims leave, and waits for them instead of preempting again.
 2. A single pod as victim: PATCH DisruptionTarget, then DELETE with its UID and its own grace period.
-3. An `all` unit: DisruptionTarget on the PodGroup and on every pod, and only then the deletions. What is marked and
-   still runs while others of the unit have gone is what `resume` finishes: no unit stays partly evicted.
+3. An `all` unit: DisruptionTarget on every pod, then on the PodGroup, and only then the deletions. The word on the
+   PodGroup is the point of no return: a unit that has it and has lost pods is what `resume` finishes, so that no unit
+   stays partly evicted; without it nothing was deleted.
 4. All victims but the last at the same time, the last when the others are through.
+5. What was marked and is not deleted after all, because the preemption failed, is told so: DisruptionTarget=False.
 
 Invariants: every preemption that was started ends in exactly one call of `done` or `failed`, or is cancelled by
 `aclose`; after a failure no further victim is begun, but a unit whose deletion had begun is finished, as often as it
-takes; nothing is called for a victim that is terminating, or that the API does not have any more.
+takes; nothing is called for a victim that is terminating, or that the API does not have any more; two preemptors that
+decided on the same victim make its calls once.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.live.conditions import Conditions
+from reprieve.live.sharing import SharedCalls
 from reprieve.live.writes import Writes, superseded
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import PreemptionUnit, effective_priority
@@ -35,6 +39,8 @@ from reprieve.preemption.units import PreemptionUnit, effective_priority
 PARALLEL: Final = 16
 """Victims under way at the same time, per preemption; kube-scheduler's `parallelism`."""
 _REPAIR_EVERY: Final = 5.0
+_MARK: Final = "mark"
+_DELETE: Final = "delete"
 _DOUBTFUL: Final = 12
 """So often an outcome is waited for that nobody knows."""
 
@@ -98,6 +104,9 @@ class Preemptor:
         self._wanted = wanted
         self._parallel = parallel
         self._tasks: set[asyncio.Task[None]] = set()
+        self._shared = SharedCalls(clock)
+        self._unmarked: dict[str, PodRecord] = {}
+        """Pods by UID whose condition was taken back, which their records may not know yet."""
 
     @property
     def under_way(self) -> int:
@@ -112,12 +121,17 @@ class Preemptor:
         """Carry out a preemption and return when it has ended (gate SchedulerAsyncPreemption=false). Raises nothing."""
         began = self._clock.monotonic()
         error: str | None = None
+        run = _Run(self, preemption)
         try:
-            await _Run(self, preemption).carry_out()
+            await run.carry_out()
+        except DeposedError as deposed:
+            error = str(deposed)
         except ClientError as refusal:
             error = str(refusal)
+            run.spare()
         except Exception as surprise:  # whatever it is: the preemptor must not stay behind its gate
             error = f"{type(surprise).__name__}: {surprise}"
+            run.spare()
         self._observer.preemption_ended(preemption, seconds=self._clock.monotonic() - began, error=error)
         if error is None:
             self._done(preemption.key)
@@ -127,20 +141,24 @@ class Preemptor:
     def resume(self, cluster: ClusterState) -> None:
         """Finish the `all` units that a killed scheduler left partly evicted. Once, when the picture is complete.
 
-        A pod that is marked and does not terminate was to follow the others if another member terminates because of
-        preemption, or if the whole group is marked and the one it was to make room for still waits, nominated.
+        A unit is past the point of no return if its PodGroup says so and all of it that runs is marked; it is begun if
+        pods of it terminate, or fewer run than it needs, or somebody waits for the node of one of them. What is marked
+        and not begun goes back to normal if nobody wants it within a minute.
         """
-        nominated = [pod for there in cluster.nodes.nominated.values() for pod in there.values() if pod.row < 0]
-        highest = max((effective_priority(cluster, pod) for pod in nominated), default=None)
         for group in list(cluster.groups.values()):
             if group.spec is None or not group.spec.disrupt_all:
                 continue
             running = [pod for pod in group.running() if not pod.terminating]
             marked = [pod for pod in running if pod.preempted]
+            told = self._conditions.is_disrupted(group.key)
+            if not marked and not (told and running):
+                continue
             begun = any(pod.terminating and pod.preempted for pod in group.members.values())
-            needed = len(marked) == len(running) and highest is not None and highest > group.spec.victim_priority
-            if marked and (begun or needed):
-                self._spawn(self._finish(group.key, marked))
+            short = len(running) < group.min_count or _waited_for(cluster, running, group.spec.victim_priority)
+            if marked and (begun or (told and short and len(marked) == len(running))):
+                self._spawn(self._finish(group, marked))
+            else:
+                self._spawn(self._leave(group, marked))
 
     async def aclose(self) -> None:
         """Stop; nobody is told any more."""
@@ -154,27 +172,71 @@ class Preemptor:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _finish(self, name: str, pods: Iterable[PodRecord], *, begun: bool = True) -> None:
-        """Delete what is left of a unit, until it is done or there is no right to write any more.
-
-        Not `begun`: nobody knows whether one of its pods goes; if none is seen to, the unit is left alone.
-        """
-        unit = list(pods)
-        for _ in range(_DOUBTFUL):
-            if begun or any(pod.terminating or pod.row < 0 for pod in unit):
-                break
-            await self._clock.sleep(_REPAIR_EVERY)
-        else:
-            return
-        left = [pod for pod in unit if not pod.terminating]
+    async def _finish(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+        """Delete what is left of a unit, until it is done or there is no right to write any more."""
+        left = [pod for pod in pods if not pod.terminating]
         while left:
             results = await asyncio.gather(*(self._delete(pod) for pod in left), return_exceptions=True)
             errors = [found for found in results if isinstance(found, Exception)]
             if not errors or any(isinstance(found, DeposedError) for found in errors):
                 return
-            self._observer.trouble("preemption", f"the group {name} is partly evicted, trying again: {errors[0]}")
+            self._observer.trouble("preemption", f"the group {group.key} is partly evicted, trying again: {errors[0]}")
             await self._clock.sleep(_REPAIR_EVERY)
             left = [pod for pod, found in zip(left, results, strict=True) if found is not None and not pod.terminating]
+
+    async def _reconsider(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+        """Nobody knows whether a unit goes: if one of its pods does, all follow, else it is left alone and told so."""
+        unit = list(pods)
+        if await self._seen(unit):
+            await self._finish(group, unit)
+        else:
+            self._spare(group, unit)
+
+    async def _leave(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+        """A unit is marked and not begun: the mark is taken back if nobody wants it within a minute."""
+        unit = list(pods)
+        if not await self._seen(unit):
+            self._spare(group if self._conditions.is_disrupted(group.key) else None, unit)
+
+    async def _seen(self, unit: Iterable[PodRecord]) -> bool:
+        """Wait until one of the pods goes; False when none did for long enough."""
+        for _ in range(_DOUBTFUL):
+            if any(pod.terminating or pod.row < 0 for pod in unit):
+                return True
+            await self._clock.sleep(_REPAIR_EVERY)
+        return False
+
+    def _spare(self, group: GroupState | None, pods: Iterable[PodRecord]) -> None:
+        """Take DisruptionTarget back from who stays, as often as it takes; not from whom somebody else evicts now."""
+        if group is not None and self._shared.wanted(_unit_key(group)):
+            return
+        staying = [pod for pod in pods if not pod.terminating and pod.row >= 0 and not self._shared.wanted(pod.uid)]
+        written = []
+        if group is not None:
+            self._shared.forget(_MARK, _unit_key(group))
+            written.append(self._conditions.group_spared(group))
+        self._unmarked = {uid: pod for uid, pod in self._unmarked.items() if pod.preempted and pod.row >= 0}
+        for pod in staying:
+            self._shared.forget(_MARK, pod.uid)
+            self._unmarked[pod.uid] = pod
+            status = {"conditions": [self._conditions.spared()]}
+            written.append(self._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status))
+        self._spawn(self._spared(group, staying, [found for found in written if found is not None]))
+
+    async def _spared(
+        self, group: GroupState | None, pods: list[PodRecord], written: list[asyncio.Future[None]]
+    ) -> None:
+        results = await asyncio.gather(*written, return_exceptions=True)
+        errors = [
+            found
+            for found in results
+            if isinstance(found, Exception) and not (isinstance(found, ApiError) and superseded(found))
+        ]
+        if not errors or any(isinstance(found, DeposedError) for found in errors):
+            return
+        self._observer.trouble("preemption", f"DisruptionTarget not taken back, trying again: {errors[0]}")
+        await self._clock.sleep(_REPAIR_EVERY)
+        self._spare(group, pods)
 
     async def _delete(self, pod: PodRecord) -> None:
         if not pod.terminating:
@@ -195,6 +257,10 @@ class _Run:
         """UIDs of victims that were only reserved, and have given that up."""
         self._deleted: set[str] = set()
         """UIDs of victims whose deletion the API has confirmed."""
+        self._tried: set[str] = set()
+        """UIDs of victims whose deletion was asked for."""
+        self._marked: set[str] = set()
+        """UIDs of victims, and units, that are to be told if they stay."""
         self._mark = owner._conditions.disruption_target(first, by_group=preemption.group is not None)
         self._for = first
 
@@ -202,18 +268,35 @@ class _Run:
         """Make all calls. Raises the first failure, when nothing of it is under way any more."""
         preemption = self._preemption
         units = [verdict.unit for verdict in preemption.victims]
-        await asyncio.gather(
-            self._guarded(self._nominate()),
-            *(self._guarded(self._release(pod)) for unit in units for pod in unit.pods if not pod.bound),
-        )
-        self._raise()
-        if units:
-            *others, last = units
-            evictions = (self._guarded(self._evict(unit)) for unit in others)
-            await asyncio.gather(*evictions, self._guarded(self._prepare(last)))
+        keys = [pod.uid for unit in units for pod in unit.pods]
+        keys += [_unit_key(unit.group) for unit in units if unit.group is not None]
+        self._owner._shared.begin(keys)
+        try:
+            await asyncio.gather(
+                self._guarded(self._nominate()),
+                *(self._guarded(self._release(pod)) for unit in units for pod in unit.pods if not pod.bound),
+            )
             self._raise()
-            await self._guarded(self._complete(last))
-            self._raise()
+            if units:
+                *others, last = units
+                evictions = (self._guarded(self._evict(unit)) for unit in others)
+                await asyncio.gather(*evictions, self._guarded(self._prepare(last)))
+                self._raise()
+                await self._guarded(self._complete(last))
+                self._raise()
+        finally:
+            self._owner._shared.end(keys)
+
+    def spare(self) -> None:
+        """It failed: what was marked and not asked to go stays, and is told so."""
+        for verdict in self._preemption.victims:
+            unit = verdict.unit
+            if any(pod.uid in self._tried for pod in unit.pods):
+                continue
+            group = unit.group if unit.group is not None and _unit_key(unit.group) in self._marked else None
+            pods = [pod for pod in unit.pods if pod.uid in self._marked]
+            if group is not None or pods:
+                self._owner._spare(group, pods)
 
     def _raise(self) -> None:
         """Raise the first error, if there was one."""
@@ -253,12 +336,10 @@ class _Run:
         await self._complete(unit)
 
     async def _prepare(self, unit: PreemptionUnit) -> None:
-        """Mark what is to go together; nothing for a single pod."""
+        """Mark the pods that are to go together; nothing for a single pod."""
         if unit.group is None:
             return
-        async with self._slots:
-            self._go_on()
-            await self._mark_group(unit.group)
+        self._go_on()
         await self._each(self._left(unit), self._mark_pod)
 
     async def _complete(self, unit: PreemptionUnit) -> None:
@@ -273,6 +354,9 @@ class _Run:
                 self._go_on()
                 await self._delete_pod(pod)
             return
+        async with self._slots:
+            self._go_on()
+            await self._mark_group(unit.group)
         self._go_on()
         left = self._left(unit)
         try:
@@ -282,7 +366,8 @@ class _Run:
             raise
         except ClientError:
             begun = any(pod.uid in self._deleted for pod in left)
-            self._owner._spawn(self._owner._finish(unit.name, left, begun=begun))
+            rest = self._owner._finish if begun else self._owner._reconsider
+            self._owner._spawn(rest(unit.group, left))
             raise
 
     def _left(self, unit: PreemptionUnit) -> list[PodRecord]:
@@ -305,14 +390,26 @@ class _Run:
 
     async def _mark_group(self, group: GroupState) -> None:
         by_group = self._preemption.group is not None
-        await self._owner._conditions.group_disrupted(group, self._for, by_group=by_group)
+        owner, key = self._owner, _unit_key(group)
+        self._marked.add(key)
+        await owner._shared.once(
+            _MARK, key, lambda: owner._conditions.group_disrupted(group, self._for, by_group=by_group)
+        )
 
     async def _mark_pod(self, pod: PodRecord) -> None:
         """DisruptionTarget, unless it has it or leaves already."""
-        if pod.terminating or pod.preempted:
+        owner = self._owner
+        if pod.terminating:
             return
+        self._marked.add(pod.uid)
+        if pod.preempted and pod.uid not in owner._unmarked:
+            return
+        owner._unmarked.pop(pod.uid, None)
+        status = {"conditions": [self._mark]}
         try:
-            await self._owner._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, {"conditions": [self._mark]})
+            await owner._shared.once(
+                _MARK, pod.uid, lambda: owner._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
+            )
         except ApiError as error:
             if not superseded(error):
                 raise
@@ -320,9 +417,24 @@ class _Run:
     async def _delete_pod(self, pod: PodRecord) -> None:
         if pod.terminating:
             return
-        await self._owner._writes.delete_pod(pod.namespace, pod.name, pod.uid)
+        writes = self._owner._writes
+        self._tried.add(pod.uid)
+        ours = await self._owner._shared.once(
+            _DELETE, pod.uid, lambda: writes.delete_pod(pod.namespace, pod.name, pod.uid)
+        )
         self._deleted.add(pod.uid)
-        self._evicted(pod)
+        if ours:
+            self._evicted(pod)
 
     def _evicted(self, pod: PodRecord) -> None:
         self._owner._observer.evicted(pod, self._preemption, now=self._owner._clock.now().timestamp())
+
+
+def _unit_key(group: GroupState) -> str:
+    return f"group/{group.key}"
+
+
+def _waited_for(cluster: ClusterState, running: Iterable[PodRecord], priority: int) -> bool:
+    """Whether a pending pod of higher priority is nominated to the node of one of these pods."""
+    nominated = (pod for row in {pod.row for pod in running} for pod in cluster.nodes.nominated.get(row, {}).values())
+    return any(pod.row < 0 and effective_priority(cluster, pod) > priority for pod in nominated)

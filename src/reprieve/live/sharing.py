@@ -1,0 +1,78 @@
+"""Calls for victims that more than one preemption decided on: each is made once, and all hear what became of it.
+
+Two preemptors may choose the same victim before the first call for it is heard of again (preemption.md 7.1). Who comes
+second waits for the first one's call; one that failed is made anew.
+
+Invariant: a call that succeeded is remembered until the watch must have told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple
+
+from reprieve.client.clock import Clock
+
+REMEMBERED: Final = 60.0
+"""Seconds; a watch that is later has been cut, and a second call does no harm."""
+
+
+class _Call(NamedTuple):
+    made: float
+    future: asyncio.Future[None]
+
+
+class SharedCalls:
+    """See the module docstring. Used in one event loop; `key` is a pod's UID or a name of its group."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._calls: dict[tuple[str, str], _Call] = {}
+        """In the order they were made."""
+        self._evicted: Counter[str] = Counter()
+
+    def begin(self, keys: Iterable[str]) -> None:
+        """A preemption that evicts these begins."""
+        self._evicted.update(keys)
+
+    def end(self, keys: Iterable[str]) -> None:
+        """It has ended."""
+        for key in keys:
+            self._evicted[key] -= 1
+            if self._evicted[key] <= 0:
+                del self._evicted[key]
+
+    def wanted(self, key: str) -> bool:
+        """Whether a preemption under way evicts it."""
+        return key in self._evicted
+
+    def forget(self, what: str, key: str) -> None:
+        """What a call did was undone."""
+        self._calls.pop((what, key), None)
+
+    async def once(self, what: str, key: str, act: Callable[[], Awaitable[None]]) -> bool:
+        """Make a call unless it has been made; whether it was made now. Raises what it, or the first one, raises."""
+        self._trim()
+        known = self._calls.get((what, key))
+        if known is not None and not (known.future.done() and _failed(known.future)):
+            await known.future
+            return False
+        future = asyncio.ensure_future(act())
+        self._calls.pop((what, key), None)
+        self._calls[what, key] = _Call(self._clock.monotonic(), future)
+        await future
+        return True
+
+    def _trim(self) -> None:
+        before = self._clock.monotonic() - REMEMBERED
+        while self._calls:
+            oldest, call = next(iter(self._calls.items()))
+            if call.made > before or not call.future.done():
+                break
+            del self._calls[oldest]
+
+
+def _failed(future: asyncio.Future[None]) -> bool:
+    return future.cancelled() or future.exception() is not None

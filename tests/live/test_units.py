@@ -1,0 +1,173 @@
+"""Units that were marked and stay after all, and victims that two preemptors chose (preemption.md 7.2, 7.5, 9)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reprieve.client.transport import STRATEGIC_MERGE_PATCH, Answer, ApiClient
+
+from .faults import PATHS, Call, Json, Send, cluster, create, node, pod, priority_class, read
+from .shell import leave, leaving, placed, pods, running, until
+from .worlds import HIGH, UNIT, high
+
+TARGET = "DisruptionTarget"
+CREW = ("crew1", "crew2", "crew3")
+STAMP = "2026-01-01T00:00:00Z"
+
+
+def target(item: Json) -> tuple[str, str] | None:
+    """Status and reason of DisruptionTarget."""
+    found = [c for c in item.get("status", {}).get("conditions", ()) if c["type"] == TARGET]
+    return (found[0]["status"], found[0]["reason"]) if found else None
+
+
+async def targets(client: ApiClient) -> list[tuple[str, str] | None]:
+    """What the unit says of itself: the group, then its pods."""
+    found = await pods(client)
+    return [target(await read(client, "PodGroup", "crew")), *(target(found[name]) for name in CREW)]
+
+
+async def mark(client: ApiClient, kind: str, name: str, **status: Any) -> None:
+    """As a scheduler that was killed has left it."""
+    true = {
+        "type": TARGET,
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "m",
+        "lastTransitionTime": STAMP,
+    }
+    body = {"status": {"conditions": [true], **status}}
+    path = f"{PATHS[kind]}/{name}/status"
+    await client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+
+
+@pytest.mark.parametrize("begun", ["PATCH default/podgroups/crew/status", "PATCH default/pods/crew3/status"])
+def test_a_unit_that_was_marked_and_stays_is_told_so(begun: str) -> None:
+    """7.5: who needed the room goes while the unit is being marked: the marks are taken back, nothing is deleted."""
+
+    async def run() -> None:
+        gone = False
+
+        async def script(call: Call, send: Send) -> Answer:
+            nonlocal gone
+            if str(call) == begun and not gone:
+                gone = True
+                await leave(client, "hi")
+                await until(lambda: not len(scheduler.engine.queue), "the scheduler knows")
+            return await send()
+
+        async with cluster() as (server, client):
+            await UNIT.build(client)
+            async with running(server, script=script) as scheduler:
+                await UNIT.begin(client)
+                await until(lambda: scheduler.observer.ended, "the preemption ends")
+                spared = ("False", "PreemptionFailed")
+                marked_group = spared if "podgroups" in begun else None
+
+                async def told() -> bool:
+                    return await targets(client) == [marked_group, *[spared] * 3]
+
+                await until(told, "it is told so")
+                assert not any(call.startswith("DELETE") for call in scheduler.sent)
+                # It may be chosen again, and is marked again, whatever the watch has told meanwhile.
+                await UNIT.begin(client)
+
+                async def goes() -> bool:
+                    return await leaving(client) == list(CREW)
+
+                await until(goes, "all of it goes")
+                assert await targets(client) == [("True", "PreemptionByScheduler")] * 4
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("why", ["nobody waits for it", "it counts for more than who waits"])
+def test_a_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
+    """9: all of it is marked and runs, as after a preemption that failed: it stays, and is told so in a while."""
+
+    async def run() -> None:
+        async with cluster() as (server, client):
+            *there, group, crew1, crew2, crew3 = UNIT.there[:7]
+            if why != "nobody waits for it":
+                key = "scheduling.reprieve.dev/preemption-priority"
+                group = {**group, "metadata": {**group["metadata"], "annotations": {key: str(HIGH + 1)}}}
+            await create(client, *UNIT.classes, *there, node("n4", "2"), group, crew1, crew2, crew3)
+            await create(client, high("keeper", "2", nodeName="n4"), high("hi", "2", nodeSelector={"no": "where"}))
+            for name in CREW:
+                await mark(client, "Pod", name)
+            await mark(client, "PodGroup", "crew")
+            waits_for = "n4" if why == "nobody waits for it" else "n1"
+            status = {"status": {"nominatedNodeName": waits_for}}
+            path = f"{PATHS['Pod']}/hi/status"
+            await client.request("PATCH", path, body=status, content_type=STRATEGIC_MERGE_PATCH)
+            async with running(server) as scheduler:
+
+                async def told() -> bool:
+                    return await targets(client) == [("False", "PreemptionFailed")] * 4
+
+                await until(told, "it is told so")
+                assert not any(call.startswith("DELETE") for call in scheduler.sent)
+
+    asyncio.run(run())
+
+
+def test_a_restart_finishes_a_unit_that_has_lost_a_pod() -> None:
+    """9: past the point of no return: fewer run than the unit needs, so the rest follows."""
+
+    async def run() -> None:
+        async with cluster() as (server, client):
+            await create(client, *UNIT.classes, *UNIT.there)
+            for name in CREW:
+                await mark(client, "Pod", name)
+            await mark(client, "PodGroup", "crew")
+            await leave(client, "crew1")
+            async with running(server):
+
+                async def goes() -> bool:
+                    return await leaving(client) == ["crew2", "crew3"]
+
+                await until(goes, "the rest goes")
+
+    asyncio.run(run())
+
+
+def test_two_preemptors_of_one_victim_make_its_calls_once() -> None:
+    """7.1: the second decides before the first one's calls are heard of: no call is made twice."""
+
+    async def run() -> None:
+        held = asyncio.Event()
+        waiting: list[str] = []
+
+        async def script(call: Call, send: Send) -> Answer:
+            if call.method == "DELETE":
+                waiting.append(str(call))
+                await held.wait()
+            return await send()
+
+        async with cluster() as (server, client):
+            classes = (priority_class("high", HIGH), priority_class("equal", HIGH))
+            there = [pod(name, node="n1", cpu="3") for name in ("low1", "low2")]
+            await create(client, *classes, node("n1", "6"), *there)
+            async with running(server, script=script) as scheduler:
+                await create(client, high("hi1", "3"))
+                await until(lambda: waiting, "the first is under way")
+                await create(client, high("hi2", "3"))
+                await until(lambda: len(scheduler.observer.started) == 2, "so is the second")
+                first, second = (
+                    {victim.name for verdict in found.victims for victim in verdict.unit.pods}
+                    for found in scheduler.observer.started
+                )
+                assert first & second
+                held.set()
+                await until(lambda: len(scheduler.observer.ended) == 2, "both end")
+                assert [error for _, error in scheduler.observer.ended] == [None, None]
+                await leave(client, *(await leaving(client)))
+                await until(lambda: placed(client, "hi1", "hi2"), "both run")
+                for name in ("low1", "low2"):
+                    assert scheduler.sent.count(f"DELETE default/pods/{name}") == 1
+                    assert scheduler.sent.count(f"PATCH default/pods/{name}/status") == 1
+
+    asyncio.run(run())
