@@ -13,7 +13,7 @@ recomputed only for rows that changed.  Deciding is pure: a plugin does no I/O, 
 that the cluster's columns do not determine (acting points - Reserve, PreBind, Bind, PostBind - return plain data).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -159,6 +159,13 @@ class FilterPlugin(Plugin):
         """
         return self.pre_filter(state).code is not Code.SKIP
 
+    def narrowed(self, state: CycleState) -> Mask | None:
+        """PreFilterResult: `bool[rows]`, the only nodes worth a look, from the pod alone; None: all of them.
+
+        `filter` rejects the others too, for good; it is how they are reported, before any filter has its say.
+        """
+        return None
+
     def local(self, state: CycleState) -> bool:
         """Asked of CLUSTER plugins: for this pod the answer on a row changes only with the pods on that row."""
         return False
@@ -174,6 +181,13 @@ class FilterPlugin(Plugin):
         """PreFilterExtensions: a pod was taken off a row since `pre_filter`; returns what `add_pod` does."""
         return True
 
+    def standing(self, states: Sequence[CycleState], rows: Sequence[int]) -> "Standing | None":
+        """The rules of many pods of one kind, each on its row and prepared by `pre_filter`, to be kept up together.
+
+        None: each is told by itself with `add_pod` and `remove_pod`.
+        """
+        return None
+
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """`int8[len(rows)]`: FITS, UNSCHEDULABLE or UNRESOLVABLE for each row."""
         raise NotImplementedError
@@ -188,6 +202,26 @@ class FilterPlugin(Plugin):
 
         A row may have several; only rows that `filter` rejected are read.
         """
+        raise NotImplementedError
+
+
+class Standing:
+    """What an incremental filter has counted for pods of one kind that are to stay where they are.
+
+    A pod's *position* is its place in the states it was made from.  All of them pass when it is made, and again after
+    every step that is taken back.
+    """
+
+    def count(self, pod: PodRecord, row: int, by: int) -> bool:
+        """A pod came to a row (1) or left it (-1); returns whether that counts for anything."""
+        raise NotImplementedError
+
+    def suspects(self) -> Collection[int]:
+        """Positions that may have been made to fail since the last call: at least those that were."""
+        raise NotImplementedError
+
+    def tell(self, position: int) -> None:
+        """Bring `data` of that pod's state up to date, for `filter` to be asked."""
         raise NotImplementedError
 
 

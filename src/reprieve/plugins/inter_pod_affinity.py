@@ -16,8 +16,8 @@ Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/interpodaffinity):
 Arrays by domain are `int64[highest domain + 1]`; entry 0 stands for nodes without the label and stays 0.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -38,6 +38,7 @@ from reprieve.framework.plugin import (
     Scope,
     ScorePlugin,
     Scores,
+    Standing,
     row_count,
 )
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
@@ -48,6 +49,7 @@ EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rul
 
 Counts = npt.NDArray[np.int64]
 _SKIP = Status(Code.SKIP)
+_AFFINITY, _ANTI, _EXISTING = range(3)
 _REQUIRED = (TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY)
 
 
@@ -66,6 +68,11 @@ class _Counted:
     affinity: dict[str, Counts]
     anti: dict[str, Counts]
     existing: dict[str, Counts]
+
+    @property
+    def tables(self) -> tuple[dict[str, Counts], dict[str, Counts], dict[str, Counts]]:
+        """What is counted, in the order of `_AFFINITY`, `_ANTI`, `_EXISTING`."""
+        return self.affinity, self.anti, self.existing
 
     @property
     def nobody(self) -> bool:
@@ -127,6 +134,10 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         """See `FilterPlugin.remove_pod`."""
         return self._count(state, pod, row, -1)
 
+    def standing(self, states: Sequence[CycleState], rows: Sequence[int]) -> Standing:
+        """See `FilterPlugin.standing`."""
+        return _Standing(self.name, states, rows)
+
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`."""
         unwanted, shunned, repelled = self._broken(state, rows)
@@ -147,22 +158,11 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         counted = state.data[self.name]
         assert isinstance(counted, _Counted)
         kinship = state.cluster.kinship
-        counts = False
-        matchers = tuple(spec.matcher for spec in counted.affinity_terms)
-        if matchers and kinship.accepted(matchers, pod):
-            counts = True
-            for key, by_value in counted.affinity.items():
-                _at(kinship, key, row, by_value, by)
-        for spec in counted.anti_terms:
-            if kinship.accepted((spec.matcher,), pod):
-                counts = True
-                _at(kinship, spec.topology_key, row, counted.anti[spec.topology_key], by)
-        for spec in kinship.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY):
-            if kinship.accepted((spec.matcher,), state.pod):
-                counts = True
-                by_value = counted.existing.setdefault(spec.topology_key, _nothing(kinship, spec.topology_key))
-                _at(kinship, spec.topology_key, row, by_value, by)
-        return counts
+        effects = _effects(state, counted, pod)
+        for table, key in effects:
+            by_value = counted.tables[table].setdefault(key, _nothing(kinship, key))
+            _at(kinship, key, row, by_value, by)
+        return bool(effects)
 
     def _broken(self, state: CycleState, rows: Rows) -> tuple[Mask, Mask, Mask]:
         """`bool[len(rows)]` each: affinity, anti-affinity and existing pods' anti-affinity fail."""
@@ -263,6 +263,94 @@ def _stated_by_domain(kinship: Kinship, stated: StatedTerm) -> Counts:
 
 def _nothing(kinship: Kinship, key: str) -> Counts:
     return np.zeros(kinship.domains(key)[1] + 1, dtype=np.int64)
+
+
+def _effects(state: CycleState, counted: _Counted, pod: PodRecord) -> list[tuple[int, str]]:
+    """(table, topology label) for everything that counts the pod, as often as it does."""
+    kinship = state.cluster.kinship
+    found: list[tuple[int, str]] = []
+    matchers = tuple(spec.matcher for spec in counted.affinity_terms)
+    if matchers and kinship.accepted(matchers, pod):
+        found += [(_AFFINITY, key) for key in counted.affinity]
+    for spec in counted.anti_terms:
+        if kinship.accepted((spec.matcher,), pod):
+            found.append((_ANTI, spec.topology_key))
+    for spec in kinship.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY):
+        if kinship.accepted((spec.matcher,), state.pod):
+            found.append((_EXISTING, spec.topology_key))
+    return found
+
+
+class _Standing(Standing):
+    """What each pod of a kind counted at first is kept; what has happened since is the same for all of them."""
+
+    def __init__(self, name: str, states: Sequence[CycleState], rows: Sequence[int]) -> None:
+        self._name = name
+        self._states = states
+        self._rows = np.array(rows, dtype=np.int64)
+        self._kinship = states[0].cluster.kinship
+        self._first: list[_Counted] = []
+        for state in states:
+            counted = state.data[name]
+            assert isinstance(counted, _Counted)
+            self._first.append(counted)
+        self._since: dict[tuple[int, str], Counts] = {}
+        """By table and topology label: int64[highest domain + 1]."""
+        self._own: dict[tuple[int, str], Counts] = {}
+        """By table and topology label: int64[pods], what each counted at first in its own domain."""
+        self._effects: dict[tuple[int, int], list[tuple[int, str]]] = {}
+        """By kin and signature of a pod that comes or goes."""
+        self._touched: dict[tuple[int, str], set[int]] = {}
+
+    def count(self, pod: PodRecord, row: int, by: int) -> bool:
+        """See `Standing.count`."""
+        kinship = self._kinship
+        kind = (kinship.kin(pod).id, pod.signature.id)
+        effects = self._effects.get(kind)
+        if effects is None:
+            effects = self._effects[kind] = _effects(self._states[0], self._first[0], pod)
+        for effect in effects:
+            since = self._since.get(effect)
+            if since is None:
+                since = self._since[effect] = _nothing(kinship, effect[1])
+            domain = int(kinship.domains(effect[1])[0][row])
+            if domain:
+                since[domain] += by
+                self._touched.setdefault(effect, set()).add(domain)
+        return bool(effects)
+
+    def suspects(self) -> Collection[int]:
+        """Those who now share a domain with pods they must not, or lack company now that there is some elsewhere."""
+        found: set[int] = set()
+        for effect, touched in self._touched.items():
+            here = self._kinship.domains(effect[1])[0][self._rows]
+            there = self._first_counts(effect, here) + self._since[effect][here]
+            lacking = effect[0] == _AFFINITY
+            failing = there <= 0 if lacking else (there > 0) & np.isin(here, list(touched))
+            found.update(np.flatnonzero(failing).tolist())
+        self._touched = {}
+        return found
+
+    def tell(self, position: int) -> None:
+        """See `Standing.tell`."""
+        first = self._first[position]
+        told = replace(first, affinity={}, anti={}, existing={})
+        for table, (before, after) in enumerate(zip(first.tables, told.tables, strict=True)):
+            for key, by_value in before.items():
+                since = self._since.get((table, key))
+                after[key] = by_value.copy() if since is None else by_value + since
+        for (table, key), since in self._since.items():
+            told.tables[table].setdefault(key, since.copy())
+        self._states[position].data[self._name] = told
+
+    def _first_counts(self, effect: tuple[int, str], here: Counts) -> Counts:
+        found = self._own.get(effect)
+        if found is None:
+            table, key = effect
+            counts = [counted.tables[table].get(key) for counted in self._first]
+            own = [0 if c is None else int(c[domain]) for c, domain in zip(counts, here.tolist(), strict=True)]
+            found = self._own[effect] = np.array(own, dtype=np.int64)
+        return found
 
 
 def _sum_into(table: dict[str, Counts], spec: TermSpec, counts: Counts) -> None:

@@ -15,7 +15,7 @@ Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/podtopologyspread):
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,6 +41,7 @@ from reprieve.framework.plugin import (
     Scope,
     ScorePlugin,
     Scores,
+    Standing,
     row_count,
 )
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
@@ -139,6 +140,10 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         """See `FilterPlugin.remove_pod`."""
         return self._count(state, pod, row, -1)
+
+    def standing(self, states: Sequence[CycleState], rows: Sequence[int]) -> Standing:
+        """See `FilterPlugin.standing`."""
+        return _Standing(self.name, states, rows, [constraint for constraint, _ in self._counted(states[0])])
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`. The first constraint that fails decides whether it is curable."""
@@ -273,6 +278,73 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             return all(c.key in labels for c in self._constraints(cluster, pod, DO_NOT_SCHEDULE))
 
         return hint
+
+
+class _Standing(Standing):
+    """What each pod of a kind counted at first is kept; what has happened since is the same for all of them."""
+
+    def __init__(
+        self, name: str, states: Sequence[CycleState], rows: Sequence[int], constraints: Sequence[Constraint]
+    ) -> None:
+        self._name = name
+        self._states = states
+        self._kinship = states[0].cluster.kinship
+        self._constraints = constraints
+        self._rows = np.array(rows, dtype=np.int64)
+        self._first: list[list[_Domains]] = []
+        for state in states:
+            counted = state.data[name]
+            assert isinstance(counted, list)
+            self._first.append(counted)
+        self._counts = [np.stack([first[turn].counts for first in self._first]) for turn in range(len(constraints))]
+        """For each constraint int64[pods, highest domain + 1]."""
+        self._since: list[Counts] = [np.zeros(counts.shape[1], dtype=np.int64) for counts in self._counts]
+        self._counting: dict[int, list[int]] = {}
+        """By kin of a pod that comes or goes: turns of the constraints that select it."""
+        self._touched: list[set[int]] = [set() for _ in constraints]
+
+    def count(self, pod: PodRecord, row: int, by: int) -> bool:
+        """See `Standing.count`."""
+        kin = self._kinship.kin(pod).id
+        turns = self._counting.get(kin)
+        if turns is None:
+            turns = [t for t, c in enumerate(self._constraints) if self._kinship.accepted((c.matcher,), pod)]
+            self._counting[kin] = turns
+        counts = False
+        for turn in turns:
+            if self._first[0][turn].eligible[row]:
+                domain = int(self._kinship.domains(self._constraints[turn].key)[0][row])
+                self._since[turn][domain] += by
+                self._touched[turn].add(domain)
+                counts = True
+        return counts
+
+    def suspects(self) -> Collection[int]:
+        """Those in a domain that got more, if it now has too many: with more elsewhere nobody is worse off."""
+        found: set[int] = set()
+        for turn, (constraint, touched) in enumerate(zip(self._constraints, self._touched, strict=True)):
+            if not touched:
+                continue
+            here = self._kinship.domains(constraint.key)[0][self._rows]
+            there = np.flatnonzero(np.isin(here, list(touched)))
+            if len(there):
+                counted = self._first[0][turn]
+                counts = self._counts[turn][there] + self._since[turn]
+                own = counts[np.arange(len(there)), here[there]] + constraint.own
+                if counted.number < constraint.min_domains or not counted.number:
+                    least: Counts | int = 0
+                else:
+                    least = counts[:, counted.there].min(axis=1)
+                found.update(there[own - least > constraint.max_skew].tolist())
+            self._touched[turn] = set()
+        return found
+
+    def tell(self, position: int) -> None:
+        """See `Standing.tell`."""
+        self._states[position].data[self._name] = [
+            _Domains(counts[position] + since, first.there, first.eligible)
+            for first, counts, since in zip(self._first[position], self._counts, self._since, strict=True)
+        ]
 
 
 def _same_namespace(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

@@ -138,7 +138,7 @@ def _by_rules(
     assigned: Sequence[tuple[PodRecord, int]],
     rules: StandingRules,
 ) -> list[Reason | None]:
-    """Asks only about rows the unit is on and about pods whose rules it counts for."""
+    """Asks only about rows the unit is on and about pods whose rules it may break."""
     reasons: list[Reason | None] = [None] * len(units)
     by_row: dict[int, list[int]] = {}
     for index, (_, row) in enumerate(assigned):
@@ -147,11 +147,12 @@ def _by_rules(
         unit = units[index]
         for pod, row in zip(unit.pods, unit.rows, strict=True):
             cluster.place(pod, row)
-        concerned = rules.add(unit)
+        suspects = rules.add(unit)
         affected = {i for row in set(unit.rows) for i in by_row.get(row, ())}
         with cluster.trial():
-            for i in sorted(concerned | affected):
-                reason = _misfit(evaluator, states[i], *assigned[i], rules.active.get(i, ()), on_row=i in affected)
+            for i in sorted(suspects | affected):
+                active = rules.of(i) if i in suspects else ()
+                reason = _misfit(evaluator, states[i], *assigned[i], active, on_row=i in affected)
                 if reason is not None:
                     reasons[index] = reason
                     break

@@ -4,34 +4,82 @@ The k-th assigned pod's rules are counted once in a view with the assigned pods 
 happens afterwards - a unit put back, or taken away again - is the same for all of them and is told to the filters pod
 by pod, so nothing is counted again; the plain path in `reprieve.preemption.reprieving` does count everything again,
 and property tests hold the two equal.
+
+Filters that can keep many like pods up together say which of them to look at (`Standing`); only those are asked about.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosing import nominated_pods
 from reprieve.framework.evaluation import Evaluator
-from reprieve.framework.plugin import CycleState, FilterPlugin
+from reprieve.framework.plugin import CycleState, FilterPlugin, Standing
 from reprieve.preemption.units import PreemptionUnit
 
 
-@dataclass(slots=True)
-class _Ruled:
-    """One assigned pod with rules: its place in scheduling order and what its filters have counted."""
+class _Each(Standing):
+    """For a filter that has to be told about every pod by itself."""
 
-    index: int
-    state: CycleState
-    active: list[FilterPlugin]
+    def __init__(self, plugin: FilterPlugin, states: Sequence[CycleState]) -> None:
+        self._plugin = plugin
+        self._states = states
+        self._counted = False
+
+    def count(self, pod: PodRecord, row: int, by: int) -> bool:
+        """What counts for one counts for all."""
+        tell = self._plugin.add_pod if by > 0 else self._plugin.remove_pod
+        if not tell(self._states[0], pod, row):
+            return False
+        for state in self._states[1:]:
+            tell(state, pod, row)
+        self._counted = True
+        return True
+
+    def suspects(self) -> Collection[int]:
+        """Everybody, if anything counted."""
+        counted, self._counted = self._counted, False
+        return range(len(self._states)) if counted else ()
+
+    def tell(self, position: int) -> None:
+        """They have been told."""
+
+
+class _Kind:
+    """Assigned pods of one priority whose rules read the same. `indices`: their places in scheduling order."""
+
+    def __init__(self) -> None:
+        self.indices: list[int] = []
+        self.states: list[CycleState] = []
+        self.rows: list[int] = []
+        self.active: list[FilterPlugin] = []
+        self.standings: list[Standing] = []
+        self.crowded: list[int] = []
+        """Positions on rows where nominated pods count as running: those are asked about whenever anything counts."""
+
+    def stand(self, cluster: ClusterState) -> None:
+        """Take up the rules; all of the kind are known."""
+        for plugin in self.active:
+            self.standings.append(plugin.standing(self.states, self.rows) or _Each(plugin, self.states))
+        priority = self.states[0].pod.priority
+        crowded = {row for row, _ in nominated_pods(cluster, priority, slice(0, len(cluster.nodes)))}
+        self.crowded = [position for position, row in enumerate(self.rows) if row in crowded]
+
+    def count(self, unit: PreemptionUnit, by: int) -> bool:
+        """The unit came back (1) or left again (-1); returns whether that counts for anything."""
+        counts = False
+        for pod, row in zip(unit.pods, unit.rows, strict=True):
+            for standing in self.standings:
+                counts = standing.count(pod, row, by) or counts
+        return counts
 
 
 class StandingRules:
     """The rules of all assigned pods that have any, in scheduling order."""
 
-    def __init__(self, kinds: list[list[_Ruled]]) -> None:
+    def __init__(self, kinds: list[_Kind]) -> None:
         self._kinds = kinds
-        """Pods whose rules read the same, together: what counts for one counts for all."""
-        self.active = {ruled.index: ruled.active for kind in kinds for ruled in kind}
+        self._whose = {index: (kind, position) for kind in kinds for position, index in enumerate(kind.indices)}
 
     @classmethod
     def counted(
@@ -42,41 +90,46 @@ class StandingRules:
         assigned: Sequence[tuple[PodRecord, int]],
     ) -> "StandingRules | None":
         """Count for all assigned pods, in the present view; None if some filter cannot follow step by step."""
-        kinds: dict[object, list[_Ruled]] = {}
+        kinds: dict[object, _Kind] = {}
         with cluster.trial():
             for index, (state, (pod, row)) in enumerate(zip(states, assigned, strict=True)):
                 active = evaluator.rules(state)
                 if any(not plugin.incremental for plugin in active):
                     return None
                 if active:
-                    key = (pod.signature.id, cluster.kinship.kin(pod).id, pod.owner)
-                    kinds.setdefault(key, []).append(_Ruled(index, state, active))
+                    names = tuple(plugin.name for plugin in active)
+                    key = (pod.signature.id, cluster.kinship.kin(pod).id, pod.owner, pod.priority, names)
+                    kind = kinds.setdefault(key, _Kind())
+                    kind.active = active
+                    kind.indices.append(index)
+                    kind.states.append(state)
+                    kind.rows.append(row)
                 cluster.place(pod, row)
+        for kind in kinds.values():
+            kind.stand(cluster)
         return cls(list(kinds.values()))
 
     def add(self, unit: PreemptionUnit) -> set[int]:
-        """The unit is back; returns the assigned pods (by index) whose rules it counts for."""
-        concerned: set[int] = set()
-        for pod, row in zip(unit.pods, unit.rows, strict=True):
-            for kind in self._kinds:
-                if _tell(kind[0], pod, row, 1):
-                    for ruled in kind[1:]:
-                        _tell(ruled, pod, row, 1)
-                    concerned.update(ruled.index for ruled in kind)
-        return concerned
+        """The unit is back; returns the assigned pods (by index) that may break a rule because of it."""
+        suspects: set[int] = set()
+        for kind in self._kinds:
+            if kind.count(unit, 1):
+                positions = set(kind.crowded)
+                for standing in kind.standings:
+                    positions.update(standing.suspects())
+                suspects.update(kind.indices[position] for position in positions)
+        return suspects
 
     def remove(self, unit: PreemptionUnit) -> None:
         """The unit goes after all."""
-        for pod, row in zip(unit.pods, unit.rows, strict=True):
-            for kind in self._kinds:
-                if _tell(kind[0], pod, row, -1):
-                    for ruled in kind[1:]:
-                        _tell(ruled, pod, row, -1)
+        for kind in self._kinds:
+            if kind.count(unit, -1):
+                for standing in kind.standings:
+                    standing.suspects()
 
-
-def _tell(ruled: _Ruled, pod: PodRecord, row: int, by: int) -> bool:
-    counts = False
-    for plugin in ruled.active:
-        tell = plugin.add_pod if by > 0 else plugin.remove_pod
-        counts = tell(ruled.state, pod, row) or counts
-    return counts
+    def of(self, index: int) -> Sequence[FilterPlugin]:
+        """The filters with a rule for an assigned pod, told all that has happened."""
+        kind, position = self._whose[index]
+        for standing in kind.standings:
+            standing.tell(position)
+        return kind.active
