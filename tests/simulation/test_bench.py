@@ -17,6 +17,8 @@ TINY = {
     "gang": Scenario("tiny", "gang", 4, 12),
     "gangs": Scenario("tiny", "gangs", 40, 250),
     "gang-preempt": Scenario("tiny", "gang-preempt", 12, 5),
+    "constrained": Scenario("tiny", "constrained", 20, 5),
+    "steady": Scenario("tiny", "steady", 50, 67),
 }
 
 
@@ -27,11 +29,12 @@ def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) 
     assert list(figures) == [
         *("scenario", "nodes", "pods", "seconds", "decisionSeconds", "podsPerSecond", "attemptMs", "peakRssMb"),
         "versions",
+        *(("growthMb",) if family == "steady" else ()),
     ]
     assert list(figures["attemptMs"]) == ["p50", "p99"]
     assert list(figures["versions"]) == ["reprieve", "python", "numpy"]
     assert (figures["nodes"], figures["pods"]) == (TINY[family].nodes, TINY[family].pods)
-    assert (figures["decisionSeconds"] is not None) == ("preempt" in family)
+    assert (figures["decisionSeconds"] is not None) == ("preempt" in family or family == "constrained")
     assert 0 < figures["attemptMs"]["p50"] <= figures["attemptMs"]["p99"]
     assert figures["seconds"] >= (figures["decisionSeconds"] or 0)
     assert figures["podsPerSecond"] == pytest.approx(figures["pods"] / figures["seconds"], rel=0.01)
@@ -57,12 +60,43 @@ def test_running_gangs_fill_every_gpu_in_the_agreed_number_of_units(nodes: int, 
     assert 0.7 < len(groups) / (len(groups) + singles / 8) < 0.9
 
 
+def test_constrained_pods_carry_all_three_rules_and_keep_them() -> None:
+    """performance.md: zone spread, inter-pod anti-affinity on hostname and host ports, victims and preemptors alike."""
+    cluster = scenarios.SCENARIOS["constrained-1000"].build()
+    for pod in (*cluster.running, *cluster.work):
+        (port,) = pod.spec.containers[0].ports
+        (spread,) = pod.spec.topology_spread_constraints
+        assert pod.spec.affinity is not None
+        assert pod.spec.affinity.pod_anti_affinity is not None
+        (term,) = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+        assert port.host_port > 0
+        assert (spread.topology_key, term.topology_key) == (scenarios.ZONE, scenarios.HOSTNAME)
+    places = Counter((pod.spec.node_name, pod.metadata.labels["slot"]) for pod in cluster.running)
+    assert set(places.values()) == {1}
+    assert len(places) == 8 * len(cluster.nodes)
+
+
+def test_steady_work_is_200_pods_a_second_and_a_gang_of_64_every_ten() -> None:
+    """performance.md, steady-5000: five virtual minutes."""
+    arrivals = list(scenarios.steady_work(5_000, SCENARIOS["steady-5000"].pods))
+    gangs = [arrival for arrival in arrivals if arrival.group is not None]
+    assert [len(arrival.pods) for arrival in gangs] == [64] * 30
+    assert [arrival.at for arrival in gangs] == [10.0 * turn for turn in range(1, 31)]
+    assert Counter(int(a.at) for a in arrivals if a.group is None) == dict.fromkeys(range(300), 200)
+    running = SCENARIOS["steady-5000"].build().running
+    assert Counter(pod.spec.node_name for pod in running).most_common()[-1][1] == 10
+    assert len(running) == 50_000
+
+
 def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> None:
     assert (
         *("basic-500", "basic-5000", "preempt-500", "gang-1000", "gangs-100x100"),
         *("gang-preempt-100", "gang-preempt-1000"),
     ) == DEFAULT
-    assert set(SCENARIOS) - set(DEFAULT) == {"preempt-5000", "gang-5000", "gang-preempt-5000"}
+    assert set(SCENARIOS) - set(DEFAULT) == {
+        *("preempt-5000", "gang-5000", "gang-preempt-5000"),
+        *("constrained-1000", "steady-5000"),
+    }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
     assert sizes == {
         "basic-500": (500, 1_000),
@@ -75,6 +109,8 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "gang-preempt-100": (100, 50),
         "gang-preempt-1000": (1_000, 500),
         "gang-preempt-5000": (5_000, 1_000),
+        "constrained-1000": (1_000, 200),
+        "steady-5000": (5_000, 61_920),
     }
 
 

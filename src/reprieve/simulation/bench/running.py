@@ -10,13 +10,19 @@ import gc
 import platform
 import sys
 import time
+from array import array
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.bench.scenarios import Cluster, Scenario
+from reprieve.simulation.bench.scenarios import Cluster, Scenario, steady_work
+
+_SAMPLES = 50
+"""How often `steady` looks at its memory."""
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -42,6 +48,8 @@ class Measured(msgspec.Struct, frozen=True, rename="camel"):
     attempt_ms: Percentiles
     peak_rss_mb: float
     versions: dict[str, str]
+    growth_mb: float | msgspec.UnsetType = msgspec.UNSET
+    """Of `steady` alone: how much more memory the process holds at the end than after a fifth of the time, in MiB."""
 
 
 class NotBoundError(Exception):
@@ -53,6 +61,8 @@ class NotBoundError(Exception):
 
 def run(scenario: Scenario) -> Measured:
     """Build the cluster, run it to the end, give the figures. Raises NotBoundError."""
+    if scenario.family == "steady":
+        return run_steady(scenario)
     cluster = scenario.build()
     engine = synced(cluster)
     gc.collect()
@@ -93,8 +103,72 @@ def run(scenario: Scenario) -> Measured:
     seconds = clock() - began
     if bound != len(cluster.work):
         raise NotBoundError(scenario.name, bound, len(cluster.work))
-    milliseconds = np.array(attempts) * 1000
-    p50, p99 = np.percentile(milliseconds, (50, 99))
+    return _measured(scenario, attempts, seconds, decided)
+
+
+def run_steady(scenario: Scenario) -> Measured:
+    """Pods come and as many end, the oldest first, in virtual time; each is to be placed the moment it comes.
+
+    `seconds` is the real time of all of it, the API's reports of bindings and ends included; `attempt_ms` are the
+    decisions.  Raises NotBoundError.
+    """
+    engine, running = _long_running(scenario)
+    gc.collect()
+    gc.freeze()
+    attempts = array("d", bytes(8 * 2 * scenario.pods))  # all of it now, not to be taken for growth
+    count = 0
+    held: list[float] = []
+    every = max(1, scenario.pods // _SAMPLES)
+    arrived = bound = 0
+    clock = time.perf_counter
+    began = clock()
+    for arrival in steady_work(scenario.nodes, scenario.pods):
+        now = arrival.at
+        if arrival.group is not None:
+            engine.set_group(arrival.group, now)
+        for pod in arrival.pods:
+            engine.set_pod(pod, now, created=now)
+        while True:
+            before = clock()
+            decision = engine.step(now)
+            if decision is None:
+                break
+            attempts[count] = clock() - before
+            count += 1
+            for binding in decision.bindings:
+                engine.bound(binding.pod.uid)
+                running.append(binding.pod.uid)
+            bound += len(decision.bindings)
+        for _ in arrival.pods:
+            _end(engine, running.popleft(), now)
+        if (arrived + len(arrival.pods)) // every > arrived // every:
+            held.append(rss_mb())
+        arrived += len(arrival.pods)
+    seconds = clock() - began
+    if bound != scenario.pods:
+        raise NotBoundError(scenario.name, bound, scenario.pods)
+    fifth = len(held) // 5
+    growth = max(held[-fifth - 1 :]) - max(held[fifth : 2 * fifth + 1])
+    return msgspec.structs.replace(_measured(scenario, attempts[:count], seconds, None), growth_mb=round(growth, 1))
+
+
+def _long_running(scenario: Scenario) -> tuple[Engine, deque[str]]:
+    """An engine in the middle of its life, and the UIDs of running pods, oldest first; the objects are not kept."""
+    cluster = scenario.build()
+    return synced(cluster), deque(pod.metadata.uid for pod in cluster.running)
+
+
+def _end(engine: Engine, uid: str, now: float) -> None:
+    """A pod is deleted and gone; the last of a group takes the group along."""
+    key = engine.cluster.pods[uid].group
+    engine.pod_terminating(uid, now)
+    engine.pod_gone(uid, now)
+    if key is not None and not engine.cluster.groups[key].members:
+        engine.remove_group(key, now)
+
+
+def _measured(scenario: Scenario, attempts: Sequence[float], seconds: float, decided: float | None) -> Measured:
+    p50, p99 = np.percentile(np.array(attempts) * 1000, (50, 99))
     return Measured(
         scenario=scenario.name,
         nodes=scenario.nodes,
@@ -120,20 +194,33 @@ def synced(cluster: Cluster) -> Engine:
     return engine
 
 
+def rss_mb() -> float:
+    """Resident set of this process now, in MiB; its peak where the kernel does not tell."""
+    return _status("VmRSS:") or peak_rss_mb()
+
+
 def peak_rss_mb() -> float:
     """Peak resident set of this process in MiB.
 
     Linux carries `ru_maxrss` of the parent over an exec, so the kernel's own mark is read where there is one.
     """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
+    known = _status("VmHWM:")
+    if known is not None:
+        return known
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024 * 1024) if sys.platform == "darwin" else peak / 1024
+
+
+def _status(field: str) -> float | None:
+    """A size in /proc/self/status in MiB."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) / 1024
+    return None
 
 
 def versions() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What is measured: clusters and work of the table in performance.md, as data.
 
 Terms: a *family* is a kind of cluster and work; a *scenario* is a family at one size.  Running pods are there from the
-start; the work arrives at once.
+start; the work arrives at once, but for `steady`, where it comes over virtual time while as many pods end.
 
 Invariant: a scenario is the same, object by object, on every machine and in every run.
 """
@@ -9,6 +9,8 @@ Invariant: a scenario is the same, object by object, on every machine and in eve
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
+
+from msgspec.structs import replace
 
 from reprieve.api import objects
 
@@ -20,6 +22,16 @@ nodes, 3,117 on 5,000), not the draws; with this seed the rule of `running_gangs
 _GANG_SHARE = 0.8
 _SMALLEST, _LARGEST, _RUN = 8, 64, 8
 _GPUS_PER_NODE = 8
+HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+_ZONES, _MAX_SKEW, _FIRST_PORT = 10, 8, 20_000
+_RUNNING_PER_NODE, _NODES_PER_ARRIVAL = 10, 25
+_STEADY_GANG, _GANG_EVERY = 64, 10
+_SIZES: tuple[objects.ResourceList, ...] = (
+    {"cpu": "100m", "memory": "256Mi"},
+    {"cpu": "500m", "memory": "1Gi"},
+    {"cpu": "1", "memory": "2Gi"},
+    {"cpu": "250m", "memory": "512Mi"},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +70,15 @@ class Family:
 # -- objects -----------------------------------------------------------------------------------------------------------
 
 
-def _node(number: int, cpu: str = "64", memory: str = "512Gi", gpus: int = 0) -> objects.Node:
+def _node(
+    number: int, cpu: str = "64", memory: str = "512Gi", gpus: int = 0, labels: dict[str, str] | None = None
+) -> objects.Node:
     amounts: objects.ResourceList = {"cpu": cpu, "memory": memory, "pods": "110"}
     if gpus:
         amounts[GPU] = str(gpus)
     return objects.Node(
-        metadata=objects.ObjectMeta(name=f"node-{number:05d}"), status=objects.NodeStatus(allocatable=amounts)
+        metadata=objects.ObjectMeta(name=f"node-{number:05d}", labels=labels or {}),
+        status=objects.NodeStatus(allocatable=amounts),
     )
 
 
@@ -151,6 +166,80 @@ def _gang_preempt(nodes: int, pods: int) -> Cluster:
     return Cluster(machines, tuple(work), (_gang("gang", HIGH, pods),), running, groups)
 
 
+def _constrained(nodes: int, pods: int) -> Cluster:
+    """`_gang_preempt` where everybody carries a zone spread, an anti-affinity on the hostname and a host port.
+
+    The eight pods of a node have a slot each; pods of one slot keep apart.  The gang is of slot 0: it shares the port,
+    the anti-affinity and the count by zone with those of the victims that are, so who is put back matters to it.
+    """
+    machines = tuple(
+        _node(i, gpus=_GPUS_PER_NODE, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % _ZONES}"})
+        for i in range(nodes)
+    )
+    groups, plain = running_gangs(machines)
+    running = [_in_slot(pod, turn % _GPUS_PER_NODE) for turn, pod in enumerate(plain)]
+    asked = _pods(_members("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(_GPUS_PER_NODE)}, group="gang")
+    work = [_in_slot(pod, 0) for pod in asked]
+    return Cluster(machines, tuple(work), (_gang("gang", HIGH, pods),), tuple(running), groups)
+
+
+def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
+    """The pod with the rules of `_constrained`."""
+    alike = objects.LabelSelector(match_labels={"slot": str(slot)})
+    apart = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
+    port = objects.ContainerPort(container_port=8080, host_port=_FIRST_PORT + slot)
+    spec = replace(
+        pod.spec,
+        containers=(replace(pod.spec.containers[0], ports=(port,)),),
+        affinity=objects.Affinity(
+            pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(apart,))
+        ),
+        topology_spread_constraints=(
+            objects.TopologySpreadConstraint(max_skew=_MAX_SKEW, topology_key=ZONE, label_selector=alike),
+        ),
+    )
+    return replace(pod, metadata=replace(pod.metadata, labels={"slot": str(slot)}), spec=spec)
+
+
+def _steady(nodes: int, _work: int) -> Cluster:
+    """Nodes with ten running pods each, of several sizes; the work comes over time (`steady_work`)."""
+    machines = _gpu_nodes(nodes)
+    running: list[objects.Pod] = []
+    for turn in range(_RUNNING_PER_NODE):
+        names = [f"old-{turn}-{i:05d}" for i in range(nodes)]
+        running += _pods(names, LOW, _SIZES[turn % len(_SIZES)], nodes=[machine.name for machine in machines])
+    return Cluster(machines, (), running=tuple(running))
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What comes at one moment of virtual time (seconds): a single pod, or a gang with its group."""
+
+    at: float
+    pods: tuple[objects.Pod, ...]
+    group: objects.PodGroup | None = None
+
+
+def steady_work(nodes: int, pods: int) -> Iterator[Arrival]:
+    """So many pods: one for 25 nodes in a second, and every ten seconds a gang of 64 on 5,000 nodes."""
+    rate = max(1, round(nodes / _NODES_PER_ARRIVAL))
+    size = max(2, round(_STEADY_GANG * nodes / 5_000))
+    arrived = gangs = turn = 0
+    while arrived < pods:
+        if turn and turn % (_GANG_EVERY * rate) == 0 and turn // (_GANG_EVERY * rate) > gangs:
+            name = f"gang-{gangs:04d}"
+            members = _members(name, min(size, pods - arrived))
+            asked = _pods(members, HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group=name)
+            yield Arrival(turn / rate, tuple(asked), _gang(name, HIGH, len(members)))
+            gangs += 1
+            arrived += len(members)
+            continue
+        single = _pods([f"new-{turn:06d}"], LOW, _SIZES[turn % len(_SIZES)])
+        yield Arrival(turn / rate, tuple(single))
+        turn += 1
+        arrived += 1
+
+
 def running_gangs(
     machines: tuple[objects.Node, ...],
 ) -> tuple[tuple[objects.PodGroup, ...], tuple[objects.Pod, ...]]:
@@ -189,6 +278,8 @@ _FAMILIES = {
     "gang": Family(_one_gang, 1.0),
     "gangs": Family(_gangs, 2.0),
     "gang-preempt": Family(_gang_preempt, 0.2),
+    "constrained": Family(_constrained, 0.2),
+    "steady": Family(_steady, 2.4768),
 }
 
 SCENARIOS = {
@@ -204,6 +295,8 @@ SCENARIOS = {
         Scenario("gang-preempt-100", "gang-preempt", 100, 50),
         Scenario("gang-preempt-1000", "gang-preempt", 1_000, 500),
         Scenario("gang-preempt-5000", "gang-preempt", 5_000, 1_000),
+        Scenario("constrained-1000", "constrained", 1_000, 200),
+        Scenario("steady-5000", "steady", 5_000, 300 * 200 + 30 * 64),
     )
 }
 """The scenarios by name."""
