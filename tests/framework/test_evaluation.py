@@ -11,6 +11,7 @@ from reprieve.framework.diagnosis import NO_NODES, Diagnosis, fit_error
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, SignPlugin, default_normalize
 from reprieve.framework.status import FITS, UNRESOLVABLE, UNSCHEDULABLE, PluginError
 from tests.building import World, node, pod, profile_with
+from tests.plugins.neighbours import rules, term
 from tests.scheduling.plugins_for_tests import Fragile, OnlyNamed, Prefers
 
 
@@ -97,6 +98,33 @@ def test_views_are_kept_apart_by_priority() -> None:
     assert evaluator.best_row(world.state("high")) == world.row("n")
     assert not evaluator.fits_row(world.state("low"), world.row("n"))
     assert evaluator.why_not(world.state("low"), world.row("n")) == ("NodeResourcesFit", ("Insufficient cpu",))
+
+
+@pytest.mark.parametrize(
+    ("memory", "priority", "ports", "texts"),
+    [
+        ("2Gi", 0, (), {"Insufficient cpu", "Insufficient memory"}),
+        ("1Gi", 0, (), {"Insufficient cpu"}),
+        ("2Gi", 6, (), {"Insufficient cpu"}),
+        ("2Gi", 0, (80,), {"node(s) didn't have free ports for the requested pod ports"}),
+    ],
+)
+def test_a_node_is_judged_with_its_nominated_pods_first(
+    memory: str, priority: int, ports: tuple[int, ...], texts: set[str]
+) -> None:
+    """Upstream's RunFilterPluginsWithNominatedPods: where the pass with them fails, that is the answer.
+
+    Nominations of lower priority do not count (scheduling.md 2).  The same where a rule about other pods is in play.
+    """
+    for anti in (None, rules(apart=[term("zone", {"app": "web"})])):
+        world = World(
+            node("n", cpu=4, memory="4Gi"),
+            pod("r", cpu=2, memory="1Gi", node="n"),
+            pod("nominated", cpu=1, memory="2Gi", priority=5, gates=["g"], nominated="n", ports=ports),
+            pod("p", cpu=3, memory=memory, priority=priority, ports=ports, affinity=anti),
+        )
+        found = world.engine.running["default-scheduler"].evaluator.diagnose(world.state("p"))
+        assert set(found.reasons) == texts
 
 
 class _ByLabel(FilterPlugin, SignPlugin):

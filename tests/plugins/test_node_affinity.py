@@ -7,7 +7,7 @@ import pytest
 from reprieve.api import objects
 from reprieve.plugins.node_affinity import NodeAffinity
 from tests.building import World, node, pod
-from tests.plugins.asking import FITS, UNRESOLVABLE, reasons, scores, verdicts
+from tests.plugins.asking import FITS, UNRESOLVABLE, scores, verdicts
 
 NODES = {
     "a1": {"zone": "a", "cores": "8"},
@@ -141,13 +141,69 @@ def test_node_selector_and_affinity_must_both_hold(
     assert where(world_of(selector=selector, affinity=affinity(*terms) if terms else None)) == expected
 
 
-def test_reasons_tell_nodes_that_were_named_from_the_rest() -> None:
-    """Upstream's PreFilter leaves only the named nodes: the others are reported as filtered out beforehand."""
-    chosen = term(("zone", "In", ["b"]), fields=[("metadata.name", "In", ["a1", "b1"])])
-    world = world_of(affinity=affinity(chosen))
-    beforehand = ["node(s) didn't satisfy plugin(s) [NodeAffinity]"]
-    assert reasons(world, NodeAffinity()) == {"a1": [MISMATCH], "a2": beforehand, "bare": beforehand}
-    assert reasons(world_of(selector={"zone": "a"}), NodeAffinity()) == {"b1": [MISMATCH], "bare": [MISMATCH]}
+BEFOREHAND = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+
+@pytest.mark.parametrize(
+    ("terms", "counts"),
+    [
+        ([term(fields=[("metadata.name", "In", ["full", "gone"])])], {"Insufficient cpu": 1, BEFOREHAND: 2}),
+        (
+            [term(fields=[("metadata.name", "In", ["full"])]), term(fields=[("metadata.name", "In", ["tainted"])])],
+            {"Insufficient cpu": 1, BEFOREHAND: 1, "node(s) had untolerated taint(s)": 1},
+        ),
+        (
+            [term(("zone", "In", ["b"]), fields=[("metadata.name", "In", ["full", "cordoned"])])],
+            {MISMATCH: 1, BEFOREHAND: 1, "node(s) were unschedulable": 1},
+        ),
+        (
+            [term(fields=[("metadata.name", "In", ["full"])]), term(("zone", "In", ["b"]))],
+            {"Insufficient cpu": 1, "node(s) had untolerated taint(s)": 1, "node(s) were unschedulable": 1},
+        ),
+        ([term(fields=[("metadata.name", "NotIn", ["cordoned", "tainted"])])], None),
+    ],
+)
+def test_nodes_that_are_not_named_are_left_out_before_any_filter(
+    terms: list[objects.NodeSelectorTerm], counts: dict[str, int] | None
+) -> None:
+    """Upstream's PreFilterResult: where every term names its nodes the others are reported as filtered out beforehand.
+
+    That is so for pods of a DaemonSet, whatever else would keep them off the other nodes.
+    """
+    world = World(
+        node("full", cpu=1),
+        node("cordoned", unschedulable=True),
+        node("tainted", taints=[("k", "v", "NoSchedule")]),
+        pod("running", cpu=1, node="full"),
+        pod("p", cpu=1, affinity=affinity(*terms)),
+    )
+    full = world.row("full")
+    found = world.engine.running["default-scheduler"].evaluator.diagnose(world.state("p"))
+    if counts is None:
+        counts = {"Insufficient cpu": 1, "node(s) were unschedulable": 1, "node(s) had untolerated taint(s)": 1}
+    assert found.reasons == counts
+    assert found.resolvable_rows().tolist() == ([full] if "Insufficient cpu" in counts else [])
+
+
+def test_names_that_contradict_each_other_match_nowhere() -> None:
+    """NodeAffinity's PreFilter: there is one reason for the pod, none for nodes."""
+    world = World(
+        node("a"),
+        node("b"),
+        pod("p", affinity=affinity(term(fields=[("metadata.name", "In", ["a"]), ("metadata.name", "In", ["b"])]))),
+    )
+    found = world.engine.running["default-scheduler"].evaluator.diagnose(world.state("p"))
+    assert found.message() == "0/2 nodes are available: pod affinity terms conflict."
+    assert not len(found.resolvable_rows())
+
+
+@pytest.mark.parametrize(
+    ("label", "matches"), [("10", True), ("1_0", False), ("9223372036854775808", False), (" 10", False)]
+)
+def test_integers_are_read_as_go_reads_them(label: str, matches: bool) -> None:
+    """Gt and Lt: a label value with an underscore, or beyond int64, is no integer."""
+    world = World(node("n", labels={"cores": label}), pod("p", affinity=affinity(term(("cores", "Gt", ["5"])))))
+    assert where(world) == ({"n"} if matches else set())
 
 
 @pytest.mark.parametrize(

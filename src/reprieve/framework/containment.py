@@ -230,6 +230,13 @@ class _Filter(Guard, FilterPlugin):
     def local(self, state: CycleState) -> bool:
         return self._want("PreFilter", bool, lambda: self.inner.local(state))
 
+    def narrowed(self, state: CycleState) -> Mask | None:
+        found = self._ask("PreFilter", lambda: self.inner.narrowed(state))
+        count = len(state.cluster.nodes)
+        if found is not None and not _is_array(found, "b", count):
+            raise self._wrong("PreFilter", f"bool[{count}] or None", found)
+        return cast(Mask | None, found)
+
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         return self._want("AddPod", bool, lambda: self.inner.add_pod(state, pod, row))
 

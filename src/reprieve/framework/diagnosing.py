@@ -15,7 +15,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import FITS, Code, PluginError
+from reprieve.framework.status import FITS, UNRESOLVABLE, Code, PluginError
 
 _KEPT = 128
 
@@ -141,26 +141,62 @@ class Diagnoser:
     def _look(
         self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, apart: bool, rules: bool = True
     ) -> None:
-        """Fill in the rows. Rows that only nominated pods make infeasible: the reasons hold with them running there.
+        """Fill in the rows. A row with nominated pods is judged with them running there first, then without.
 
+        That is upstream's order (RunFilterPluginsWithNominatedPods), and the first pass that fails has the word.
         `apart`: each row is looked at with its own nominated pods and no others, which matters only to plugins that
         look at other rows.
         """
         if rules and self._refused_outright(state, rows, found):
             return
-        self._walk(state, rows, found, rules=rules)
-        crowded = [
-            (row, pods)
-            for row, pods in nominated_pods(self._cluster, state.pod.priority, rows)
-            if found.codes[row] == FITS
-        ]
-        for batch in [[one] for one in crowded] if apart else [crowded] if crowded else []:
-            with self._cluster.overlay(overlaid(batch)):
-                self._walk(state, np.array([row for row, _ in batch], dtype=np.int64), found, rules=rules)
+        rows = self._narrowed(state, rows, found)
+        filters = [p for p in self._profile.filters if not p.outside and (rules or p.scope is not Scope.CLUSTER)]
+        crowded = nominated_pods(self._cluster, state.pod.priority, rows)
+        if crowded:
+            there = np.array([row for row, _ in crowded], dtype=np.int64)
+            self._look_crowded(filters, state, crowded, found, apart=apart)
+            rows = rows[~np.isin(rows, there) | (found.codes[rows] == FITS)]
+        self._ask_all(filters, state, rows, found)
+
+    def _look_crowded(
+        self,
+        filters: Sequence[FilterPlugin],
+        state: CycleState,
+        crowded: Sequence[tuple[int, list[PodRecord]]],
+        found: RowReasons,
+        *,
+        apart: bool,
+    ) -> None:
+        """Rows with nominated pods, as if those were running there; filters that look at one row see all at once."""
+        left = np.array([row for row, _ in crowded], dtype=np.int64)
+        elsewhere = (at for at, plugin in enumerate(filters) if plugin.scope is Scope.CLUSTER)
+        first = next(elsewhere, len(filters)) if apart else len(filters)
+        with self._cluster.overlay(overlaid(crowded)):
+            left = self._ask_all(filters[:first], state, left, found)
+        pods = dict(crowded)
+        for row in left if first < len(filters) else ():
+            with self._cluster.overlay(overlaid([(int(row), pods[int(row)])])):
+                self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), found)
+
+    def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
+        """The rows that `FilterPlugin.narrowed` leaves over; the others are rejected by all who left any out."""
+        masks = {plugin.name: mask for plugin in self._profile.filters if (mask := plugin.narrowed(state)) is not None}
+        if not masks:
+            return rows
+        out = rows[~np.logical_and.reduce(list(masks.values()))[rows]]
+        if len(out):
+            found.mark(found.texts, f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(masks))}]", out)
+            for name in masks:
+                found.mark(found.plugins, name, out)
+            found.codes[out] = UNRESOLVABLE
+        left: npt.NDArray[np.int64] = rows[found.codes[rows] == FITS]
+        return left
 
     def _refused_outright(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> bool:
-        """Whether a CLUSTER filter rejects the pod before any node is looked at: then that is all there is to say."""
-        for plugin in self._profile.cluster_filters:
+        """Whether a filter rejects the pod before any node is looked at: then that is all there is to say."""
+        for plugin in self._profile.filters:
+            if plugin.outside:
+                continue
             try:
                 status = plugin.pre_filter(state)
             except PluginError:
@@ -174,10 +210,6 @@ class Diagnoser:
                 return True
         return False
 
-    def _walk(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, rules: bool) -> None:
-        inside = [p for p in self._profile.filters if not p.outside and (rules or p.scope is not Scope.CLUSTER)]
-        self._ask_all(inside, state, rows, found)
-
     def _ask_outside(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> None:
         """Plugins that ask outside come last, about rows where everything else fits."""
         if self._profile.outside_filters:
@@ -185,16 +217,18 @@ class Diagnoser:
 
     def _ask_all(
         self, plugins: Sequence[FilterPlugin], state: CycleState, left: npt.NDArray[np.int64], found: RowReasons
-    ) -> None:
+    ) -> npt.NDArray[np.int64]:
+        """Ask the plugins in order; returns the rows that pass them all."""
         for plugin in plugins:
             if not len(left):
-                return
+                break
             try:
                 left = self._ask(plugin, state, left, found)
             except PluginError:
                 raise
             except Exception as error:
                 raise PluginError(plugin.name, "Filter", error) from error
+        return left
 
     @staticmethod
     def _ask(

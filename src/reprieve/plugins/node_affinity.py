@@ -4,6 +4,7 @@ A requirement becomes one comparison of a label column (value numbers) with a sm
 the integers behind the values.  matchFields knows `metadata.name`.
 """
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -28,7 +29,9 @@ from reprieve.framework.plugin import (
     default_normalize,
     row_count,
 )
-from reprieve.framework.status import UNRESOLVABLE
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def requirement_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask:
@@ -70,10 +73,11 @@ def _compare(
 
 
 def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
+    """As Go parses an int64: unlike Python's `int`, no underscores, which label values may have."""
+    if not _INTEGER.fullmatch(text):
         return None
+    found = int(text)
+    return found if -(1 << 63) <= found < 1 << 63 else None
 
 
 def field_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask:
@@ -133,6 +137,8 @@ def _preferred(affinity: objects.NodeAffinity | None) -> tuple[objects.Preferred
 
 
 NOT_MATCHED = "node(s) didn't match Pod's node affinity/selector"
+CONFLICT = "pod affinity terms conflict"
+_CONFLICT = Status(Code.UNRESOLVABLE, CONFLICT, "NodeAffinity")
 NOT_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 
 
@@ -149,6 +155,20 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     def __init__(self, added: objects.NodeAffinity | None = None) -> None:
         self._added = added
 
+    def pre_filter(self, state: CycleState) -> Status:
+        """Terms of which each names nodes that contradict each other match nowhere."""
+        return _CONFLICT if _named(state) == set() else SUCCESS
+
+    def narrowed(self, state: CycleState) -> Mask | None:
+        """The named nodes, where every required term names its nodes: pods of a DaemonSet are looked at there only."""
+        names = _named(state)
+        if names is None:
+            return None
+        nodes = state.cluster.nodes
+        mask = np.zeros(len(nodes), dtype=np.bool_)
+        mask[[nodes.row_of[name] for name in names if name in nodes.row_of]] = True
+        return mask
+
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`; preemption cannot cure a label."""
         if not _selects(state.signature) and self._added is None:
@@ -160,14 +180,9 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         return (~mask[rows]).astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """Upstream's text; nodes that only matchFields excludes are reported as filtered out beforehand."""
+        """Upstream's texts; the profile's own affinity is asked first."""
         rejected = self.filter(state, rows) != 0
         found = []
-        by_name = self._named(state)
-        if by_name is not None:
-            named = by_name[rows]
-            found.append(("node(s) didn't satisfy plugin(s) [NodeAffinity]", rejected & ~named))
-            rejected = rejected & named
         if self._added is not None:
             enforced = affinity_mask(state.cluster.nodes, self._added)[rows]
             found.append((NOT_ENFORCED, rejected & ~enforced))
@@ -203,25 +218,21 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         own = not _selects(pod.signature) or bool(required_mask(cluster.nodes, pod.signature)[event.row])
         return own and (self._added is None or bool(affinity_mask(cluster.nodes, self._added)[event.row]))
 
-    @staticmethod
-    def _named(state: CycleState) -> Mask | None:
-        """`bool[rows]` of nodes that PreFilter leaves over, where every required term names its nodes."""
-        affinity = state.signature.affinity
-        required = (
-            affinity.node_affinity.required_during_scheduling_ignored_during_execution
-            if affinity is not None and affinity.node_affinity is not None
-            else None
-        )
-        if required is None:
+
+def _named(state: CycleState) -> set[str] | None:
+    """The names of nodes that are left where every required term names its nodes; None: any node may do."""
+    affinity = state.signature.affinity
+    required = (
+        affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        if affinity is not None and affinity.node_affinity is not None
+        else None
+    )
+    if required is None or not required.node_selector_terms:
+        return None
+    left: set[str] = set()
+    for term in required.node_selector_terms:
+        named = [r.values for r in term.match_fields if r.key == "metadata.name" and r.operator == "In"]
+        if not named:
             return None
-        nodes = state.cluster.nodes
-        left = np.zeros(len(nodes), dtype=np.bool_)
-        for term in required.node_selector_terms:
-            names = [r for r in term.match_fields if r.key == "metadata.name" and r.operator == "In"]
-            if not names:
-                return None
-            mask = np.ones(len(nodes), dtype=np.bool_)
-            for requirement in names:
-                mask &= field_mask(nodes, requirement)
-            left |= mask
-        return left
+        left.update(set(named[0]).intersection(*named[1:]))
+    return left

@@ -294,12 +294,7 @@ class PodPreemption:
             room.free(unit.pods, unit.rows)
         short = room.short_columns()
         if short:
-            if row in cluster.nodes.nominated:
-                # As the filters: what is short without the nominated pods is all there is to say, if anything is.
-                room = Room.after(cluster, [(pod, row)], priority=None)
-                for unit in units:
-                    room.free(unit.pods, unit.rows)
-                short = room.short_columns() or short
+            # As the filters: a row with nominated pods is judged with them first, and that is all there is to say.
             return tuple(insufficient(cluster.resources.names[column]) for column in short)
         return _candidate(row, judge_by_numbers(cluster, units, [(pod, row)], room))
 
