@@ -97,7 +97,7 @@ async def chaos(directory: Path) -> None:
             for process in schedulers:
                 process.thaw()
             await world.end()
-            await settle(client)
+            await settle(client, directory)
             assert not watcher.broken
             assert await violations(client) == []
             twice = {key: count for key, count in proxy.bound.items() if count > 1}
@@ -114,12 +114,36 @@ async def chaos(directory: Path) -> None:
             await process.stop()
 
 
-async def settle(client: ApiClient) -> None:
+async def settle(client: ApiClient, directory: Path) -> None:
     """Return when nothing goes on any more and nobody waits who could run."""
     ends = asyncio.get_running_loop().time() + SETTLE_SECONDS
     while left := await unsettled(client):
-        assert asyncio.get_running_loop().time() < ends, f"still after {SETTLE_SECONDS:.0f} s: {left}"
+        if asyncio.get_running_loop().time() >= ends:
+            raise AssertionError(
+                f"still after {SETTLE_SECONDS:.0f} s: {left}\n{await evidence(client, directory, left)}"
+            )
         await asyncio.sleep(0.5)
+
+
+async def evidence(client: ApiClient, directory: Path, left: list[str]) -> str:
+    """What the schedulers said of the first that is left, and what the API has of it."""
+    name = left[0].split()[1].rpartition("/")[2]
+    workload = name.rpartition("-")[0] if name.startswith("gang") else name
+    lines = [
+        line
+        for log in sorted(directory.glob("scheduler-*.log"))
+        for line in log.read_text(errors="replace").splitlines()
+        if workload in line or "Leading" in line or "Traceback" in line
+    ]
+    listed = (await client.get("/api/v1/namespaces/default/pods")).read(dict)["items"]
+    kept = [
+        {"name": pod["metadata"]["name"], "node": pod["spec"].get("nodeName"), "status": pod["status"]}
+        for pod in listed
+        if pod["metadata"]["name"].startswith(workload)
+    ]
+    groups = (await client.get("/apis/scheduling.k8s.io/v1beta1/podgroups")).read(dict)["items"]
+    kept += [{"group": item["spec"], **item["status"]} for item in groups if item["metadata"]["name"] == workload]
+    return "\n".join([*sorted(lines)[-60:], *map(str, kept)])
 
 
 def test_everything_holds_after_chaos(tmp_path: Path) -> None:
