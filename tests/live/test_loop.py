@@ -17,6 +17,7 @@ from reprieve.framework.plugin import CycleState, PermitPlugin, PerNodeFilter
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.live.feeding import Feed
 from reprieve.live.loop import Pace, SchedulingLoop, SteadyTime, blocks
+from reprieve.observability.metrics import Metrics
 from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
@@ -325,6 +326,39 @@ def test_plugins_that_wait_do_not_hold_the_event_loop_up() -> None:
         assert not stage.feed.applied_while_deciding
 
     play(act, profile)
+
+
+def test_a_scrape_during_a_cycle_shows_the_state_before_or_after_it() -> None:
+    """observability.md "Metrics": never what a thread has half done; who cannot wait gets what was read last."""
+    slow = Slow()
+
+    async def act(stage: Stage) -> None:
+        metrics = Metrics(process=False)
+        metrics.attach(stage.engine)
+
+        def counts() -> dict[str, float | None]:
+            value = metrics.registry.get_sample_value
+            return {
+                "active": value("scheduler_pending_pods", {"queue": "active"}),
+                "pods": value("scheduler_cache_size", {"type": "pods"}),
+            }
+
+        assert await stage.loop.at_rest(metrics.look, within=0.0)
+        before = counts()
+        assert before == {"active": 0, "pods": 0}
+        stage.add(node("n1"), pod("a", cpu=1))
+        await until(slow.asked.is_set)
+        assert not await stage.loop.at_rest(metrics.look, within=0.0)
+        metrics.render(look=False)
+        assert counts() == before
+        scrape = asyncio.create_task(stage.loop.at_rest(metrics.look, within=10))
+        await asyncio.sleep(0)
+        assert not scrape.done()
+        slow.go_on.set()
+        assert await scrape
+        assert counts() == {"active": 0, "pods": 1}
+
+    play(act, profile_with(slow))
 
 
 class Doorkeeper(PermitPlugin):

@@ -40,6 +40,8 @@ from reprieve.scheduling.engine import Engine
 
 GRACE: Final = 3.0
 """Seconds that writes under way get to end."""
+SCRAPE_WAITS: Final = 2.0
+"""Seconds that a scrape waits for a cycle to end; Prometheus gives up after ten."""
 STUCK: Final = 60.0
 """A loop that has not come around for so long does not come back by itself."""
 _EVENTS_WAITING: Final = 5000
@@ -217,6 +219,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
                 health=health,
                 records=store.find,
                 authorize=DelegatedAuth(lease_client),
+                look=lambda: found.loop.at_rest(metrics.look, within=SCRAPE_WAITS),
             )
             await server.start()
             stack.push_async_callback(server.stop)

@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from reprieve.client.clock import Clock
 from reprieve.cluster.pods import PodRecord
@@ -34,6 +34,7 @@ Told = Callable[[float], None]
 """What to tell the engine; gets the engine's time."""
 
 LONGEST_WAIT: Final = 60.0
+_T = TypeVar("_T")
 
 
 class SteadyTime:
@@ -112,6 +113,8 @@ class SchedulingLoop:
         self._due = asyncio.Event()
         self._begun = False
         self.cycles = 0
+        self.in_thread = False
+        """Whether a thread has the engine now: nobody else may look at it."""
         self.last_turn = clock.monotonic()
         """Monotonic time of the last turn: a loop that is stuck can be told by it."""
 
@@ -165,8 +168,7 @@ class SchedulingLoop:
             if self._threaded:
                 if not self._ready():
                     return False
-                at = self.time()
-                decision = await asyncio.get_running_loop().run_in_executor(None, engine.step, at)
+                decision = await self._in_thread(engine.step)
             else:
                 decision = engine.step(self.time())
             ended = time.perf_counter()
@@ -200,14 +202,41 @@ class SchedulingLoop:
             self._acting.unnominated(void)
         self._run_errands()
 
+    async def _in_thread(self, act: Callable[[float], _T]) -> _T:
+        """Do something with the engine in a worker thread; it gets the engine's time."""
+        self.in_thread = True
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, act, self.time())
+        finally:
+            self.in_thread = False
+
+    async def at_rest(self, look: Callable[[], None], *, within: float) -> bool:
+        """Look at the engine as soon as no cycle runs; False if one runs for longer than `within` seconds."""
+        if not self.in_thread:
+            look()
+            return True
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def told(_now: float) -> None:
+            if not done.done():
+                look()
+                done.set_result(None)
+
+        self.tell(told)
+        try:
+            async with asyncio.timeout(within):
+                await done
+        except TimeoutError:
+            return False
+        return True
+
     async def _ask_permission(self) -> None:
         """Pods that a Permit plugin lets wait: it is asked again, as often as the loop looks around."""
         engine = self.engine
         if not engine.awaits_permission:
             return
         if self._threaded:
-            ask = asyncio.get_running_loop().run_in_executor(None, engine.ask_permission, self.time())
-            allowed, refused = await ask
+            allowed, refused = await self._in_thread(engine.ask_permission)
         else:
             allowed, refused = engine.ask_permission(self.time())
         self._acting.permitted(allowed, refused)

@@ -173,8 +173,10 @@ class Server:
         health: Health,
         records: Records | None = None,
         authorize: DelegatedAuth | Callable[[str, str], Awaitable[int]] | None = None,
+        look: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self.options = options
+        self._look_at_rest = look
         self._metrics = metrics
         self._health = health
         self._records = records
@@ -238,7 +240,14 @@ class Server:
         refused = await self._refused(request, local_token=False)
         if refused is not None:
             return refused
-        return web.Response(body=self._metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+        await self._look()
+        return web.Response(body=self._metrics.render(look=False), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _look(self) -> None:
+        if self._look_at_rest is not None:
+            await self._look_at_rest()
+        else:
+            self._metrics.look()
 
     async def _explain(self, request: web.Request) -> web.Response:
         refused = await self._refused(request, local_token=True)

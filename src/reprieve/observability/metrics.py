@@ -1,9 +1,10 @@
 """Metrics in Prometheus' text form: names, labels and buckets of kube-scheduler (observability.md, "Metrics").
 
 What counts up is counted here as it happens.  What is a state (queues, cache) is read from the engine when somebody
-scrapes, so it costs nothing in between and is never out of step.  `scheduler_podgroup_preemption_*` and
-`scheduler_pending_entities` are KEP-5710's names; kube-scheduler 1.37 calls the latter `scheduler_queued_entities`, so
-both are there.
+scrapes, so it costs nothing in between and is never out of step; while a thread has the engine, a scrape waits for the
+end of the cycle, and for no longer than a moment: then it gets what was read last.  `scheduler_podgroup_preemption_*`
+and `scheduler_pending_entities` are KEP-5710's names; kube-scheduler 1.37 calls the latter `scheduler_queued_entities`,
+so both are there.
 
 Invariants: a registry of its own (nothing of the process leaks in or out); everything is called from one thread; label
 values come from a fixed set or from the configuration, never from objects, so the number of series is bounded.
@@ -78,6 +79,7 @@ class Metrics:
         if process:
             ProcessCollector(registry=self.registry)
         self._engine: Engine | None = None
+        self._state: list[Metric] = []
         self.registry.register(_State(self))
         seconds = exponential(0.001, 2, 15)
         per_profile = ["result", "profile"]
@@ -219,6 +221,16 @@ class Metrics:
         """What the gauges read."""
         return self._engine
 
+    def look(self) -> None:
+        """Read the state of the engine, for the scrapes to come; no cycle may run meanwhile."""
+        if self._engine is not None:
+            self._state = list(_state_of(self._engine))
+
+    @property
+    def state(self) -> list[Metric]:
+        """The state as it was at the last look."""
+        return self._state
+
     def pod_attempt(self, result: str, profile: str, seconds: float) -> None:
         """One pod's attempt ended: counter and latency."""
         pair = self._pairs.get((result, profile))
@@ -228,8 +240,10 @@ class Metrics:
         pair[0].inc()
         pair[1].observe(seconds)
 
-    def render(self) -> bytes:
-        """All metrics as `CONTENT_TYPE`."""
+    def render(self, *, look: bool = True) -> bytes:
+        """All metrics as `CONTENT_TYPE`. Not `look`: with the state of the engine as it was at the last `look()`."""
+        if look:
+            self.look()
         return generate_latest(_WithoutCreated(self.registry))
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
@@ -254,39 +268,40 @@ class _WithoutCreated(CollectorRegistry):
 
 
 class _State(Collector):
-    """What is read from the engine at the moment of the scrape."""
+    """What was read from the engine."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        engine = self._metrics.engine
-        if engine is None:
-            return
-        yield from _pending(list(engine.queue.entities()))
-        cluster = engine.cluster
-        # Copied first: a cycle may run in a thread of its own.
-        scheduled = [pod for pod in list(cluster.pods.values()) if pod.row >= 0]
-        nodes = cluster.nodes
-        cache = GaugeMetricFamily(
-            "scheduler_cache_size", "Number of nodes, pods, and assumed pods in the scheduler cache.", labels=["type"]
-        )
-        cache.add_metric(["nodes"], int(nodes.alive[: len(nodes)].sum()))
-        cache.add_metric(["pods"], len(scheduled))
-        cache.add_metric(["assumed_pods"], sum(1 for pod in scheduled if not pod.bound))
-        yield cache
-        incoming = CounterMetricFamily(
-            "scheduler_queue_incoming_pods",
-            "Number of pods added to scheduling queues by event and queue type.",
-            labels=["queue", "event"],
-        )
-        by_label: dict[tuple[str, str], int] = {}
-        for (place, cause), count in list(engine.queue.incoming.items()):
-            labels = (place.value, event_label(cause))
-            by_label[labels] = by_label.get(labels, 0) + count
-        for labels, count in by_label.items():
-            incoming.add_metric(labels, count)
-        yield incoming
+        return self._metrics.state
+
+
+def _state_of(engine: Engine) -> Iterable[Metric]:
+    """Gauges of the queues and the cache."""
+    yield from _pending(list(engine.queue.entities()))
+    cluster = engine.cluster
+    scheduled = [pod for pod in cluster.pods.values() if pod.row >= 0]
+    nodes = cluster.nodes
+    cache = GaugeMetricFamily(
+        "scheduler_cache_size", "Number of nodes, pods, and assumed pods in the scheduler cache.", labels=["type"]
+    )
+    cache.add_metric(["nodes"], int(nodes.alive[: len(nodes)].sum()))
+    cache.add_metric(["pods"], len(scheduled))
+    cache.add_metric(["assumed_pods"], sum(1 for pod in scheduled if not pod.bound))
+    yield cache
+    incoming = CounterMetricFamily(
+        "scheduler_queue_incoming_pods",
+        "Number of pods added to scheduling queues by event and queue type.",
+        labels=["queue", "event"],
+    )
+    by_label: dict[tuple[str, str], int] = {}
+    for (place, cause), count in engine.queue.incoming.items():
+        labels = (place.value, event_label(cause))
+        by_label[labels] = by_label.get(labels, 0) + count
+    for labels, count in by_label.items():
+        incoming.add_metric(labels, count)
+    yield incoming
 
 
 def event_label(cause: Cause) -> str:
