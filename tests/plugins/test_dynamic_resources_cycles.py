@@ -16,7 +16,7 @@ from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
 from reprieve.plugins.dynamic_resources import DynamicResources, readiness
 from reprieve.scheduling.plugin_args import dynamic_resources
-from reprieve.simulation.plan import plan
+from reprieve.simulation.plan import PlanOptions, plan
 from tests.building import Item, World, gang, node, pod
 from tests.plugins.devices import (
     DRIVER,
@@ -294,12 +294,13 @@ def test_plan_says_what_a_pod_waits_for_before_it_is_tried() -> None:
     assert found.message == 'resourceclaim.resource.k8s.io "mine" not found'
 
 
-def test_plan_refuses_claims_of_pod_groups() -> None:
-    """DRAWorkloadResourceClaims is off by default in 1.36; ignoring the field would be a guess."""
+def test_plan_refuses_claims_of_pod_groups_when_their_gate_is_off() -> None:
+    """KEP-5729: ignoring the field would be a guess."""
     spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
     body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
-    with pytest.raises(InputError, match=r"spec\.resourceClaims: is not supported yet"):
-        plan(read([("g", body)]))
+    gates = FeatureGates.parse("DRAWorkloadResourceClaims=false")
+    with pytest.raises(InputError, match=r"spec\.resourceClaims: the feature gate DRAWorkloadResourceClaims is off"):
+        plan(read([("g", body)]), PlanOptions(gates=gates))
 
 
 PLAIN: Json = {

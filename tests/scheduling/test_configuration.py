@@ -493,11 +493,20 @@ def test_what_is_no_duration(text: str) -> None:
         ),
         (
             "AllBeta=false",
-            FeatureGates(generic_workload=False, scheduler_async_preemption=False, opportunistic_batching=False),
+            FeatureGates(
+                generic_workload=False,
+                scheduler_async_preemption=False,
+                opportunistic_batching=False,
+                dra_workload_resource_claims=False,
+            ),
         ),
         (
             "AllBeta=false,GenericWorkload=true",
-            FeatureGates(scheduler_async_preemption=False, opportunistic_batching=False),
+            FeatureGates(
+                scheduler_async_preemption=False,
+                opportunistic_batching=False,
+                dra_workload_resource_claims=False,
+            ),
         ),
         ("AllAlpha=true,AllBeta=true", FeatureGates()),
     ],

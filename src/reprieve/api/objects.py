@@ -573,10 +573,18 @@ class PodGroupSpec(Struct, frozen=True, kw_only=True):
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
 
 
+class PodGroupResourceClaimStatus(Struct, frozen=True, kw_only=True):
+    """status.resourceClaimStatuses[] of a PodGroup: the claim generated from a template (KEP-5729)."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodGroupStatus(Struct, frozen=True, kw_only=True):
     """status of a PodGroup; conditions PodGroupInitiallyScheduled and DisruptionTarget."""
 
     conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
 
 
 class PodGroup(KubernetesObject, frozen=True, kw_only=True):

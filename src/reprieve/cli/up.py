@@ -75,7 +75,9 @@ def features_of(gates: "FeatureGates") -> "Features":
     from reprieve.controlplane.features import Features
 
     return Features(
-        generic_workload=gates.generic_workload, pod_group_preemption_policy=gates.pod_group_preemption_policy
+        generic_workload=gates.generic_workload,
+        pod_group_preemption_policy=gates.pod_group_preemption_policy,
+        dra_workload_resource_claims=gates.dra_workload_resource_claims,
     )
 
 

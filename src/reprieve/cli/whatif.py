@@ -21,7 +21,6 @@ from reprieve.observability.store import Name
 from reprieve.preemption.units import effective_priority
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.plan import refuse_unsupported
 from reprieve.simulation.virtual import VirtualCluster, in_order
 
 MOST_OBJECTS = 5_000
@@ -53,11 +52,8 @@ class _Turn:
 
 
 def ask(manifests: Manifests, kind: str, namespace: str, name: str, *, now: float) -> Answered:
-    """Decide about one object now. Raises InputError for a cluster that cannot be decided faithfully."""
-    everything = manifests.all()
-    for loaded in everything:
-        refuse_unsupported(loaded.object, loaded.origin)
-    items = [(loaded.object, loaded.created) for loaded in everything]
+    """Decide about one object now, with the feature gates at their defaults."""
+    items = [(loaded.object, loaded.created) for loaded in manifests.all()]
     turn = _turn(items, kind, namespace, name, now)
     decision = turn.decision
     if decision is None:

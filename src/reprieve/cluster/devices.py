@@ -9,6 +9,8 @@ Rules:
 - A stated allocation outlives its holders: it ends when the API says so.  In a trial it counts as given up once every
   consumer that the API lists is a pod taken away in the trial (what the claim controller would do, KEP-5690); a
   consumer that is no pod keeps it.
+- A claim of the pod's PodGroup is shared by its pods and reserved for the group, which keeps it until the group is
+  gone (KEP-5729).
 - A pod put back in a trial gets back what it had; what the API states even if it was given to somebody meanwhile.
 
 Invariants: `in_use` is the sum of the allocations of all claims, inside trials too; every change of a claim's holders
@@ -46,7 +48,8 @@ from reprieve.cluster.device_requests import (
 )
 
 if TYPE_CHECKING:
-    from reprieve.cluster.pods import PodRecord
+    from reprieve.cluster.groups import GroupState
+    from reprieve.cluster.pods import PodClaim, PodRecord
     from reprieve.cluster.state import ClusterState
 
 DeviceObject = ResourceClaim | ResourceSlice | DeviceClass
@@ -85,8 +88,13 @@ class ClaimState:
     """Why its spec or allocation cannot be read."""
     stated: Allocation | None = None
     consumers: frozenset[str] = frozenset()
-    """UIDs in status.reservedFor."""
+    """UIDs of the pods in status.reservedFor."""
+    groups: frozenset[str] = frozenset()
+    """UIDs of the PodGroups in status.reservedFor."""
     pods_only: bool = True
+    """Nobody but pods is in status.reservedFor."""
+    strangers: bool = False
+    """Somebody is in status.reservedFor who is neither a pod nor a PodGroup."""
     held: Held = NOTHING
     allocation: Allocation | None = None
     """What it has in the present view."""
@@ -249,6 +257,20 @@ class DeviceBook:
     def lingering(self, pod: "PodRecord") -> list[str]:
         """Claims that keep their devices when the pod goes until the API has taken the pod off them."""
         return [key for key in pod.claim_keys if self.lists(key, pod.uid)]
+
+    def sharing(self, pod: "PodRecord", one: "PodClaim") -> "GroupState | None":
+        """The PodGroup whose claim the pod's entry means (KEP-5729), None: the pod's own."""
+        group = self._cluster.groups.get(pod.group) if pod.group is not None else None
+        if group is None or group.spec is None or one.reference not in group.spec.claims:
+            return None
+        return group
+
+    def reserver(self, pod: "PodRecord", claim: ClaimState) -> "GroupState | None":
+        """The PodGroup a claim is reserved for on behalf of the pod, None: it is reserved for the pod."""
+        if pod.group is None:
+            return None
+        entries = (one for one in pod.claims if one.claim is not None and f"{pod.namespace}/{one.claim}" == claim.key)
+        return next((group for one in entries if (group := self.sharing(pod, one)) is not None), None)
 
     @staticmethod
     def lacking(claims: Iterable[ClaimState]) -> list[ClaimState]:
@@ -444,8 +466,11 @@ class DeviceBook:
         except (ValueError, TypeError, AttributeError) as error:
             state.fault = f"resource claim {state.key}: {error}"
             state.shape = None
-        state.consumers = frozenset(consumer.uid for consumer in status.reserved_for)
-        state.pods_only = all(consumer.resource == "pods" for consumer in status.reserved_for)
+        kinds = {consumer.resource for consumer in status.reserved_for}
+        state.consumers = frozenset(one.uid for one in status.reserved_for if one.resource == "pods")
+        state.groups = frozenset(one.uid for one in status.reserved_for if one.resource == "podgroups")
+        state.pods_only = kinds <= {"pods"}
+        state.strangers = not kinds <= {"pods", "podgroups"}
         replaced = before is not None and before.metadata.uid != meta.uid
         keep = None if state.stated is not None or replaced else state.held.assumed
         self._change(state, state.held._replace(assumed=keep))
@@ -457,7 +482,8 @@ class DeviceBook:
             return None
         before = state.object
         state.object = state.shape = state.stated = None
-        state.fault, state.consumers, state.pods_only = "", frozenset(), True
+        state.fault, state.consumers, state.groups = "", frozenset(), frozenset()
+        state.pods_only, state.strangers = True, False
         self._change(state, state.held._replace(assumed=None))
         self._forget_if_unused(state)
         return before

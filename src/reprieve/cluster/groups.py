@@ -34,6 +34,8 @@ class GroupSpec:
     has_priority: bool = True
     victim_priority: int = 0
     """The priority that counts when the group's pods are potential victims; never below `priority`."""
+    claims: frozenset[tuple[str, str | None, str | None]] = frozenset()
+    """Device claims its pods share (KEP-5729): name, claim and template. A pod's own entry that is equal means it."""
 
 
 class GroupState:
@@ -89,6 +91,9 @@ def spec_of(group: objects.PodGroup) -> GroupSpec:
         topology_key=topology[0].key if topology else None,
         has_priority=spec.priority is not None,
         victim_priority=max(spec.priority or 0, _preemption_priority(group.metadata.annotations)),
+        claims=frozenset(
+            (one.name, one.resource_claim_name, one.resource_claim_template_name) for one in spec.resource_claims
+        ),
     )
 
 

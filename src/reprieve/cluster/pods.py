@@ -37,6 +37,13 @@ class PodClaim(NamedTuple):
     made: bool
     known: bool = True
     """False: of a kind of reference that is not known here."""
+    template: str | None = None
+    """The ResourceClaimTemplate it names."""
+
+    @property
+    def reference(self) -> tuple[str, str | None, str | None]:
+        """Name, claim and template as the pod's spec has them: what a claim of its group is compared with."""
+        return self.name, None if self.generated else self.claim, self.template
 
 
 class PodRecord:
@@ -185,7 +192,10 @@ def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
         if one.resource_claim_name is not None:
             found.append(PodClaim(one.name, one.resource_claim_name, generated=False, made=True))
         elif one.resource_claim_template_name is not None:
-            found.append(PodClaim(one.name, made.get(one.name), generated=True, made=one.name in made))
+            template = one.resource_claim_template_name
+            found.append(
+                PodClaim(one.name, made.get(one.name), generated=True, made=one.name in made, template=template)
+            )
         else:
             found.append(PodClaim(one.name, None, generated=False, made=False, known=False))
     return tuple(found)

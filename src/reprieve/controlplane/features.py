@@ -2,7 +2,8 @@
 
 Without `GenericWorkload` there are no Workloads and PodGroups: their kinds are not served (what is stored stays and
 comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (KEP-5710, upgrade and rollback). Without
-`PodGroupPreemptionPolicy` the field `preemptionPolicy` of new groups and templates is dropped.
+`PodGroupPreemptionPolicy` the field `preemptionPolicy` of new groups and templates is dropped, without
+`DRAWorkloadResourceClaims` their field `resourceClaims` (KEP-5729).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Features:
 
     generic_workload: bool = True
     pod_group_preemption_policy: bool = True
+    dra_workload_resource_claims: bool = True
 
     def kinds(self) -> Iterator[Kind]:
         """Yield the built-in kinds that are served."""
@@ -47,6 +49,11 @@ class DropDisabled(Step):
         if request.kind.resource == "pods":
             if not self._features.generic_workload:
                 spec.pop("schedulingGroup", None)
-        elif not self._features.pod_group_preemption_policy:
-            for holder in (spec, *(spec.get("podGroupTemplates") or ())):
-                holder.pop("preemptionPolicy", None)
+            return
+        off = {
+            "preemptionPolicy": not self._features.pod_group_preemption_policy,
+            "resourceClaims": not self._features.dra_workload_resource_claims,
+        }
+        for holder in (spec, *(spec.get("podGroupTemplates") or ())):
+            for name in filter(off.__getitem__, off):
+                holder.pop(name, None)

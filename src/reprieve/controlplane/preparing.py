@@ -8,7 +8,6 @@ Objects are in the version of the request; all functions change ``new`` in place
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 from reprieve.controlplane.defaulting import prepare_create
@@ -17,18 +16,6 @@ from reprieve.controlplane.kinds import Kind
 Json = dict[str, Any]
 
 _IDENTITY = ("kind", "apiVersion", "metadata")
-
-
-_GATED_OFF: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "podgroups.scheduling.k8s.io": (("spec", "resourceClaims"), ("status", "resourceClaimStatuses")),
-}
-"""Fields behind feature gates that are off (DRAWorkloadResourceClaims): dropped from what is written."""
-
-
-def drop_gated(kind: Kind, new: Json) -> None:
-    """Drop fields of features that are off."""
-    for part, name in _GATED_OFF.get(kind.resource, ()):
-        (new.get(part) or {}).pop(name, None)
 
 
 def before_create(kind: Kind, new: Json, stamp: str) -> None:

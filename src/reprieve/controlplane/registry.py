@@ -27,7 +27,7 @@ from reprieve.controlplane.defaulting import apply_identity
 from reprieve.controlplane.deleting import DeleteOptions, Deletion
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind, KindTable
-from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, drop_gated, restrict
+from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, restrict
 from reprieve.controlplane.rules.reviews import validate_review
 from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.selectors import Selection, select
@@ -228,7 +228,6 @@ class Registry:
         metadata = obj["metadata"]
         request = self.admission_request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
         obj = self._mutated(kind, request)
-        drop_gated(kind, obj)
         metadata = obj["metadata"]
         version = metadata.pop("resourceVersion", "")
         stamp = self.clock.stamp()
@@ -435,7 +434,6 @@ class Registry:
         new = self._mutated(kind, request)
         # Admission has no say in what this door may not touch.
         restrict(kind, new, old, subresource)
-        drop_gated(kind, new)
         count_generation(kind, new, old, subresource)
         self._refuse(kind, name, self._problems(kind, new, old, subresource))
         stored_form = to_storage(kind, new)

@@ -20,6 +20,8 @@ class FeatureGates:
     pod_group_preemption_policy: bool = True
     """The PodGroup's own preemptionPolicy counts; off: any member with Never makes the group Never."""
     composite_pod_group: bool = False
+    dra_workload_resource_claims: bool = True
+    """Device claims of a PodGroup (KEP-5729); beta in Kubernetes 1.37. Off: they are refused."""
 
     @classmethod
     def parse(cls, text: str) -> "FeatureGates":
@@ -59,11 +61,19 @@ class FeatureGates:
         return cls(**chosen), notes
 
 
-_FIELD_OF = {"".join(part.capitalize() for part in f.name.split("_")): f.name for f in fields(FeatureGates)}
+_FIELD_OF = {
+    "".join(part.upper() if part == "dra" else part.capitalize() for part in f.name.split("_")): f.name
+    for f in fields(FeatureGates)
+}
 _LATER = frozenset({"CompositePodGroup"})
 _GROUPS = {
     "AllAlpha": ("CompositePodGroup", "PodGroupPreemptionPolicy", "TopologyAwareWorkloadScheduling"),
-    "AllBeta": ("GenericWorkload", "OpportunisticBatching", "SchedulerAsyncPreemption"),
+    "AllBeta": (
+        "DRAWorkloadResourceClaims",
+        "GenericWorkload",
+        "OpportunisticBatching",
+        "SchedulerAsyncPreemption",
+    ),
 }
 """Our gates by the stage they have in Kubernetes 1.37."""
 
@@ -85,7 +95,6 @@ UPSTREAM = frozenset(
         "DRAPrioritizedList",
         "DRAResourceClaimDeviceStatus",
         "DRASchedulerFilterTimeout",
-        "DRAWorkloadResourceClaims",
         "DynamicResourceAllocation",
         "GangScheduling",
         "InPlacePodLevelResourcesVerticalScaling",

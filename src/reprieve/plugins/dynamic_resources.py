@@ -3,10 +3,13 @@
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/dynamicresources, 1.36, gates at their defaults):
 - A pod waits until all its claims exist; one made from a template has to belong to the pod (PreEnqueue, PreFilter).
 - An allocated claim can be used where its allocation's node selector says, by at most 256 consumers.
+- A claim of the pod's PodGroup - the pod's entry is equal to one of the group's - belongs to the group and is reserved
+  for it, once for all its pods (KEP-5729, gate DRAWorkloadResourceClaims).
 - Claims that are not allocated are allocated together for the node (`reprieve.cluster.device_allocation`); what is
   wrong with a claim or class - a selector that does not compile, say - ends the attempt with SchedulerError.
 - Score: nodes where a prioritized list is served with an earlier option rank higher.
-- PostFilter: an allocated claim that keeps its pod from every node and that nobody else uses is given back.
+- PostFilter, PodGroupPostFilter: an allocated claim that keeps its pod, or a pod of the group, from a node and that
+  nobody else uses is given back.
 - PreBind: the finalizer, then allocation and reservation in one write of the status; then the wait for binding
   conditions of the devices.
 
@@ -15,7 +18,7 @@ controller would then give the devices back (KEP-5690): filters ask what the vie
 victims' devices are free once all consumers of their claims are gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +29,7 @@ from reprieve.api.devices import ResourceClaim
 from reprieve.api.meta import KubernetesObject
 from reprieve.cluster.device_requests import Allocation, Grant
 from reprieve.cluster.devices import ClaimState, Verdicts
+from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
@@ -36,6 +40,8 @@ from reprieve.framework.plugin import (
     CycleState,
     FilterPlugin,
     Mask,
+    PodGroupAttempt,
+    PodGroupPostFilterPlugin,
     PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
@@ -56,6 +62,7 @@ IN_USE = "resourceclaim in use"
 NOT_SCHEDULABLE = "still not schedulable"
 DEALLOCATED = "deallocation of ResourceClaim requested"
 FINALIZER = "resource.kubernetes.io/delete-protection"
+GATE = "DRAWorkloadResourceClaims"
 MOST_CONSUMERS = 256
 """Entries of status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
 BINDING_TIMEOUT = 600.0
@@ -72,15 +79,28 @@ class _Asked:
     refusal: Status | None = None
 
 
-class DynamicResources(PreEnqueuePlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
-    """See the module docstring. Default weight 2. `binding_timeout`: seconds to wait for devices to be ready."""
+class DynamicResources(
+    PreEnqueuePlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    PodGroupPostFilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+):
+    """See the module docstring. Default weight 2.
+
+    `binding_timeout`: seconds to wait for devices to be ready. `group_claims` False: a pod that means a claim of its
+    PodGroup is refused, with the name of the gate.
+    """
 
     name = "DynamicResources"
     scope: ClassVar[Scope] = Scope.CLUSTER
     normalizes: ClassVar[bool] = True
 
-    def __init__(self, *, binding_timeout: float = BINDING_TIMEOUT) -> None:
+    def __init__(self, *, binding_timeout: float = BINDING_TIMEOUT, group_claims: bool = True) -> None:
         self._binding_timeout = binding_timeout
+        self._group_claims = group_claims
 
     def events(self) -> Hints:
         """What may help a pod that lacks devices."""
@@ -97,7 +117,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, PostFilterPlugin, ScorePl
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
         """All claims are there."""
-        why = missing(cluster, pod) if pod.claims else ""
+        why = self._missing(cluster, pod) if pod.claims else ""
         return Status(Code.UNRESOLVABLE, why, self.name) if why else SUCCESS
 
     # -- filter -------------------------------------------------------------------------------------------------------
@@ -116,12 +136,12 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, PostFilterPlugin, ScorePl
         pod = state.pod
         if not pod.claims:
             return _SKIP
-        why = missing(state.cluster, pod)
+        why = self._missing(state.cluster, pod)
         claims = [] if why else state.cluster.devices.of(pod)
         if not why and not claims:
             return _SKIP
         asked = _Asked([c for c in claims if c.allocation is not None], [c for c in claims if c.allocation is None])
-        why = why or next(filter(None, (_in_use(claim, pod) for claim in asked.allocated)), "")
+        why = why or next(filter(None, (_in_use(state.cluster, claim, pod) for claim in asked.allocated)), "")
         why = why or next(filter(None, (_without_class(state.cluster, claim) for claim in asked.lacking)), "")
         if why:
             asked.refusal = Status(Code.UNRESOLVABLE, why, self.name)
@@ -159,6 +179,12 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, PostFilterPlugin, ScorePl
                 texts.setdefault(text, np.zeros(len(numbers), dtype=np.bool_))[index] = True
         return list(texts.items())
 
+    def _missing(self, cluster: ClusterState, pod: PodRecord) -> str:
+        shared = (group for one in pod.claims if (group := cluster.devices.sharing(pod, one)) is not None)
+        if not self._group_claims and (group := next(shared, None)) is not None:
+            return f"PodGroup {group.key}, spec.resourceClaims: the feature gate {GATE} is off"
+        return missing(cluster, pod)
+
     def _reachable(self, state: CycleState, asked: _Asked, rows: npt.NDArray[np.int64]) -> Mask:
         """`bool[len(rows)]`: where all claims that are allocated can be used."""
         mask: Mask = np.ones(len(rows), dtype=np.bool_)
@@ -183,13 +209,24 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, PostFilterPlugin, ScorePl
             return PostFilterResult(Status(Code.UNSCHEDULABLE, "", self.name))
         alive = np.flatnonzero(state.cluster.nodes.alive[: len(state.cluster.nodes)])
         for claim in asked.allocated:
-            allocation = claim.stated
-            if allocation is None or not claim.consumers <= {state.pod.uid} or claim.held.holders:
-                continue
-            if _failed(claim) or not _usable_on(state.cluster, allocation, alive).all():
+            if claim.pods_only and _in_the_way(state.cluster, claim, {state.pod.uid}, alive):
                 errands = (give_back(claim),)
                 return PostFilterResult(Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name), errands=errands)
         return PostFilterResult(Status(Code.UNSCHEDULABLE, NOT_SCHEDULABLE, self.name))
+
+    def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
+        """The same for a group: what its pods, or the group itself, have and none of them uses.
+
+        Upstream of 1.37 leaves what is reserved for a PodGroup allocated; here all pods of the group are known.
+        """
+        cluster, group = attempt.cluster, attempt.group
+        waiting = {pod.uid for pod in attempt.pods}
+        alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
+        claims = {} if attempt.preemption_under_way else {c.key: c for p in attempt.pods for c in cluster.devices.of(p)}
+        found = [claim for claim in claims.values() if _in_the_way(cluster, claim, waiting, alive, group.uid)]
+        said = DEALLOCATED if found else ""
+        errands = tuple(give_back(claim) for claim in found)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name), errands=errands)
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -242,8 +279,9 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, PostFilterPlugin, ScorePl
             allocation = claim.allocation
             if allocation is None or claim.object is None:
                 continue
-            if pod.uid not in claim.consumers:
-                found += _writes(claim, allocation, pod)
+            group = state.cluster.devices.reserver(pod, claim)
+            if pod.uid not in claim.consumers if group is None else group.uid not in claim.groups:
+                found += _writes(claim, allocation, pod, group)
             if any(grant.binding_conditions for grant in allocation.grants):
                 waits.append(self._wait(claim, allocation))
         return [*found, *waits]
@@ -276,17 +314,42 @@ def missing(cluster: ClusterState, pod: PodRecord) -> str:
         meta = state.object.metadata
         if meta.deletion_timestamp is not None:
             return f'resourceclaim "{one.claim}" is being deleted'
-        if one.generated and not any(o.controller and o.uid == pod.uid for o in meta.owner_references):
-            return f"ResourceClaim {state.key} was not created for Pod {pod.key} (Pod is not owner)"
+        group = cluster.devices.sharing(pod, one)
+        kind, key, uid = ("Pod", pod.key, pod.uid) if group is None else ("PodGroup", group.key, group.uid)
+        if one.generated and not any(o.controller and o.uid == uid for o in meta.owner_references):
+            return f"ResourceClaim {state.key} was not created for {kind} {key} ({kind} is not owner)"
         if state.fault:
             return state.fault
     return ""
 
 
-def _in_use(claim: ClaimState, pod: PodRecord) -> str:
-    """ "" or why the pod cannot become one more consumer."""
-    consumers = claim.consumers | claim.held.holders
-    return IN_USE if pod.uid not in consumers and len(consumers) >= MOST_CONSUMERS else ""
+def _in_use(cluster: ClusterState, claim: ClaimState, pod: PodRecord) -> str:
+    """ "" or why the pod, or its group, cannot become one more consumer."""
+    book = cluster.devices
+    listed = {("pods", uid) for uid in claim.consumers} | {("podgroups", uid) for uid in claim.groups}
+    users = [user for uid in claim.held.holders if (user := cluster.pods.get(uid)) is not None]
+    listed |= {_consumer(user, book.reserver(user, claim)) for user in users}
+    return IN_USE if len(listed) >= MOST_CONSUMERS and _consumer(pod, book.reserver(pod, claim)) not in listed else ""
+
+
+def _consumer(pod: PodRecord, group: GroupState | None) -> tuple[str, str]:
+    return ("pods", pod.uid) if group is None else ("podgroups", group.uid)
+
+
+def _in_the_way(
+    cluster: ClusterState, claim: ClaimState, waiting: Set[str], rows: npt.NDArray[np.int64], group: str = ""
+) -> bool:
+    """Whether a claim is allocated for nobody but pods that wait, or their group, and keeps them from some node.
+
+    `waiting`: UIDs of the pods. `group`: the UID of their group; a claim reserved for it is used by no pod as long as
+    no pod that names it has a place.
+    """
+    allocation = claim.stated
+    if allocation is None or claim.held.holders or claim.strangers:
+        return False
+    if not claim.consumers <= waiting or not claim.groups <= {group}:
+        return False
+    return _failed(claim) or not _usable_on(cluster, allocation, rows).all()
 
 
 def _without_class(cluster: ClusterState, claim: ClaimState) -> str:
@@ -350,15 +413,19 @@ def _same_device(reported: dict[str, Any], grant: Grant) -> bool:
 # -- what is written --------------------------------------------------------------------------------------------------
 
 
-def _writes(claim: ClaimState, allocation: Allocation, pod: PodRecord) -> list[Instruction]:
-    """The finalizer first: a claim that is allocated without it would never be given back.
+def _writes(claim: ClaimState, allocation: Allocation, pod: PodRecord, group: GroupState | None) -> list[Instruction]:
+    """The finalizer first: a claim that is allocated without it would never be given back. `group`: whose claim it is.
 
     Members of a list are added, not lists replaced, so that pods that share a claim can be bound side by side; that
     two schedulers allocate it differently the API server refuses (an allocation cannot be changed).
     """
     meta = claim.claim.metadata
     namespace = meta.namespace or "default"
-    status: dict[str, Any] = {"reservedFor": [{"resource": "pods", "name": pod.name, "uid": pod.uid}]}
+    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    if group is not None:
+        named = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": group.name}
+        consumer = {**named, "uid": group.uid}
+    status: dict[str, Any] = {"reservedFor": [consumer]}
     found: list[Instruction] = []
     if claim.stated is None:
         if FINALIZER not in meta.finalizers:

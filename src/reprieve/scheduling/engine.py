@@ -195,6 +195,10 @@ class Engine:
         elif state.spec != old:
             self.queue.on_event(ClusterEvent(EventKind.GROUP_CHANGED, group=key), now)
             self._give_up_if_gated(key, now)
+        if old is None and state.spec is not None and state.spec.claims:
+            for pod in state.pending():
+                if pod.claims:
+                    self.queue.update_pod(pod, now)  # what its claims mean is known only now
         if state.spec != old:
             self._units_changed(state, now)
 

@@ -158,25 +158,34 @@ def schedule_group(
         if found.feasible and (complete or bind_first):
             return _bind(running, key, group, pods, found, retry_now=not complete)
         attempt = _Attempt(running, group, pods, nominated, placements, len(found.placed), under_way)
-        outcome, texts = _post_filters(running, attempt)
+        outcome, texts = _post_filters(running, attempt, feasible=found.feasible)
     if outcome is not None and isinstance(outcome.proposal, Preemption):
         return _wait(running, key, group, pods, found, outcome.proposal)
     if found.feasible:
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
         return _bind(running, key, group, pods, found, retry_now=True)
     clear = outcome is None or outcome.clear_nomination
-    return _reject(key, group, pods, found, texts, clear=clear)
+    errands = outcome.errands if outcome is not None else ()
+    return replace(_reject(key, group, pods, found, texts, clear=clear), errands=errands)
 
 
-def _post_filters(running: RunningProfile, attempt: _Attempt) -> tuple[PostFilterResult | None, list[str]]:
-    """Run PodGroupPostFilter plugins in order; the first Success ends it."""
+def _post_filters(
+    running: RunningProfile, attempt: _Attempt, *, feasible: bool
+) -> tuple[PostFilterResult | None, list[str]]:
+    """Run PodGroupPostFilter plugins in order; the first Success ends it.
+
+    So do errands, unless the group is `feasible`: what its members have is about to be used.
+    """
     texts: list[str] = []
     last = None
     for plugin in running.profile.group_post_filters:
         last = running.contained(plugin.name, "PodGroupPostFilter", plugin.pod_group_post_filter, attempt)
         if last.status.ok:
             return last, texts
-        texts.append(last.status.reason)
+        if last.status.reason:
+            texts.append(last.status.reason)
+        if last.errands and not feasible:
+            break
     return last, texts
 
 

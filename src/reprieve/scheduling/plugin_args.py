@@ -276,7 +276,7 @@ class _DynamicResourcesArgs(_Args, frozen=True, kw_only=True):
     binding_timeout: str = f"{BINDING_TIMEOUT:g}s"
 
 
-def dynamic_resources(_gates: FeatureGates, args: Args) -> Plugin:
+def dynamic_resources(gates: FeatureGates, args: Args) -> Plugin:
     """DynamicResourcesArgs. `filterTimeout` is checked and not used: the search is bounded by steps, not by time."""
     given = msgspec.convert(args, _DynamicResourcesArgs)
     if _seconds(given.filter_timeout, "filterTimeout") < 0:
@@ -284,7 +284,7 @@ def dynamic_resources(_gates: FeatureGates, args: Args) -> Plugin:
     seconds = _seconds(given.binding_timeout, "bindingTimeout")
     if seconds < 1:
         raise ConfigurationError("bindingTimeout", "must be at least 1 second")
-    return DynamicResources(binding_timeout=seconds)
+    return DynamicResources(binding_timeout=seconds, group_claims=gates.dra_workload_resource_claims)
 
 
 def _seconds(text: str, path: str) -> float:

@@ -36,7 +36,7 @@ from reprieve.simulation.report import (
 from reprieve.simulation.scenario import Scenario, read_scenarios
 from reprieve.simulation.virtual import Preempted, VirtualCluster, in_order
 
-_LATER = "is not supported yet: its rules would be ignored and the answer could be wrong"
+_OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     scenarios = read_scenarios(manifests)
     everything = manifests.all()
     for loaded in everything:
-        refuse_unsupported(loaded.object, loaded.origin)
+        refuse_unsupported(loaded.object, loaded.origin, options.gates)
         if options.tell is not None:
             options.tell(loaded.object)
     for item in (item for scenario in scenarios for step in scenario.steps for item in step.create):
@@ -108,7 +108,7 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
     world.drain()
     for step in scenario.steps:
         for turn, item in enumerate(step.create):
-            refuse_unsupported(item, scenario.origin)
+            refuse_unsupported(item, scenario.origin, world.engine.gates)
             if isinstance(item, objects.Pod) and world.runs(_key(item)):
                 path = f"{step.path}.create[{turn}].metadata.name"
                 raise InputError(scenario.origin, f"Pod {_key(item)} already exists at that time", path=path)
@@ -151,13 +151,12 @@ def _start(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> float:
     return latest + 1.0
 
 
-def refuse_unsupported(item: objects.KubernetesObject, origin: Origin) -> None:
-    """Raise InputError where a rule is in play that no plugin decides yet: never a wrong answer instead."""
-    path = None
-    if isinstance(item, objects.PodGroup) and item.spec.resource_claims:
-        path = "spec.resourceClaims"
-    if path is not None:
-        raise InputError(origin, _LATER, path=path, subject=f'{type(item).__name__} "{_key(item)}"')
+def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:
+    """Raise InputError where a rule is in play that the gates turn off: never a wrong answer instead."""
+    off = gates.generic_workload and not gates.dra_workload_resource_claims
+    if off and isinstance(item, objects.PodGroup) and item.spec.resource_claims:
+        text = _OFF.format(gate="DRAWorkloadResourceClaims")
+        raise InputError(origin, text, path="spec.resourceClaims", subject=f'PodGroup "{_key(item)}"')
 
 
 # -- the answer ------------------------------------------------------------------------------------

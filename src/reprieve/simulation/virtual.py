@@ -87,6 +87,7 @@ class VirtualCluster:
             engine.set_node(item, now)
         elif isinstance(item, objects.PodGroup):
             engine.set_group(item, now, created=created)
+            self._claims.set_group(item, now)
         elif isinstance(item, objects.PodDisruptionBudget):
             if item.status is None:
                 self._budgets[_key(item)] = item
@@ -290,7 +291,9 @@ class VirtualCluster:
             group = self.engine.cluster.groups.get(key)
             if group is None or not group.members:
                 self._doomed_groups.discard(key)
+                uid = group.uid if group is not None else key
                 self.engine.remove_group(key, self.now)
+                self._claims.group_gone(key, uid, self.now)
 
     def _refresh_budgets(self) -> None:
         self._budgets_stale = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World
 
@@ -143,12 +144,12 @@ def test_a_consumer_that_is_gone_or_replaced_is_taken_off() -> None:
     assert not status_of(world, "shared").get("allocation")
 
 
-def test_a_consumer_that_is_no_pod_is_left_alone() -> None:
+def test_a_consumer_that_is_no_pod_or_group_is_left_alone() -> None:
     world = World(NAMES)
     world.create(claim("shared"))
     world.create(user("a", resourceClaimName="shared"))
     allocate(world, "shared", "a")
-    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "group-uid"}
+    group = {"apiGroup": "example.com", "resource": "things", "name": "g", "uid": "thing-uid"}
     world.set_status(GROUP, CLAIM, "shared", {"reservedFor": [group]})
     world.delete("v1", "Pod", "a")
     world.settle()
@@ -196,3 +197,115 @@ def test_a_pod_bound_by_hand_reserves_its_allocated_claim() -> None:
     world.bind("b", "n1")
     world.settle()
     assert [one["name"] for one in status_of(world, "shared")["reservedFor"]] == ["a", "b"]
+
+
+# -- pod groups (KEP-5729) -----------------------------------------------------------------------------
+
+
+OURS: Json = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+SCHEDULING = "scheduling.k8s.io/v1beta1"
+GROUPS = (*NAMES, "podgroup-protection")
+
+
+def pod_group(*claims: Json) -> Json:
+    spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": list(claims)}
+    return {"apiVersion": SCHEDULING, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+
+
+def member(name: str, **source: str) -> Json:
+    one = user(name, **source)
+    one["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return one
+
+
+def reserve_for_group(world: World, name: str) -> None:
+    """What a scheduler writes for the pods of a group."""
+    allocate(world, name)
+    uid = world.get(SCHEDULING, "PodGroup", "g")["metadata"]["uid"]
+    consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}
+    world.set_status(GROUP, CLAIM, name, {"reservedFor": [consumer]})
+    world.settle()
+
+
+@pytest.mark.parametrize("group_first", [True, False])
+def test_a_groups_claim_is_made_once_and_named_in_its_pods(group_first: bool) -> None:
+    world = World(GROUPS)
+    world.create(template())
+    members = [member(name, resourceClaimTemplateName="one-gpu") for name in ("a", "b")]
+    parts = [pod_group(OURS), *members] if group_first else [*members, pod_group(OURS)]
+    for part in parts:
+        world.create(part)
+        world.settle()
+    (name,) = generated(world)
+    found = world.get(GROUP, CLAIM, name)
+    assert name.startswith("g-gpu-")
+    assert found["metadata"]["annotations"]["resource.kubernetes.io/pod-claim-name"] == "gpu"
+    (owner,) = found["metadata"]["ownerReferences"]
+    assert (owner["apiVersion"], owner["kind"], owner["name"], owner["controller"]) == (
+        SCHEDULING,
+        "PodGroup",
+        "g",
+        True,
+    )
+    said = [{"name": "gpu", "resourceClaimName": name}]
+    assert world.get(SCHEDULING, "PodGroup", "g")["status"]["resourceClaimStatuses"] == said
+    for pod_name in ("a", "b"):
+        assert world.get("v1", "Pod", pod_name)["status"]["resourceClaimStatuses"] == said
+
+
+def test_a_group_waits_for_its_template() -> None:
+    world = World(GROUPS)
+    world.create(pod_group(OURS))
+    world.create(member("a", resourceClaimTemplateName="one-gpu"))
+    world.settle()
+    assert generated(world) == []
+    world.create(template())
+    world.settle()
+    assert [name[:6] for name in generated(world)] == ["g-gpu-"]
+    assert world.get("v1", "Pod", "a")["status"]["resourceClaimStatuses"]
+
+
+def test_an_entry_unlike_the_groups_is_the_pods_own() -> None:
+    world = World(GROUPS)
+    world.create(template())
+    world.create(template("two"))
+    world.create(pod_group(OURS))
+    world.create(member("a", resourceClaimTemplateName="two"))
+    world.settle()
+    assert sorted(name[:6] for name in generated(world)) == ["a-gpu-", "g-gpu-"]
+
+
+def test_a_groups_claim_is_kept_until_the_group_is_gone() -> None:
+    """Pods come and go; the group gives the devices back, and with it goes what was made for it."""
+    world = World(GROUPS)
+    world.create(template())
+    world.create(claim("named"))
+    world.create(pod_group(OURS, {"name": "more", "resourceClaimName": "named"}))
+    world.create(member("a", resourceClaimTemplateName="one-gpu"))
+    world.settle()
+    made = next(name for name in generated(world) if name != "named")
+    reserve_for_group(world, made)
+    reserve_for_group(world, "named")
+    world.delete("v1", "Pod", "a")
+    world.settle()
+    assert status_of(world, made)["allocation"]
+    world.delete(SCHEDULING, "PodGroup", "g")
+    world.settle()
+    assert generated(world) == ["named"]
+    assert status_of(world, "named") == {}
+    assert FINALIZER not in world.get(GROUP, CLAIM, "named")["metadata"].get("finalizers", ())
+
+
+def test_a_member_bound_by_hand_reserves_for_its_group() -> None:
+    world = World(GROUPS)
+    world.create(claim("named"))
+    world.create(pod_group({"name": "gpu", "resourceClaimName": "named"}))
+    world.settle()
+    reserve_for_group(world, "named")
+    world.set_status(GROUP, CLAIM, "named", {"reservedFor": None})
+    bound = member("a", resourceClaimName="named")
+    bound["spec"]["nodeName"] = "n1"
+    world.create(bound)
+    world.settle()
+    (consumer,) = status_of(world, "named")["reservedFor"]
+    assert (consumer["resource"], consumer["name"]) == ("podgroups", "g")

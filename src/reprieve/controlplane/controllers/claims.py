@@ -3,10 +3,14 @@
 Rules (upstream's resource claim controller):
 - A pod that names a ResourceClaimTemplate gets a claim of its own; its status says which (`resourceClaimStatuses`).  A
   claim made before a crash is found again by its owner and the annotation with the name in the pod.
+- A PodGroup that names a template gets a claim, too, shared by its pods (KEP-5729): a pod means it by an entry equal to
+  the group's.  The group's status says which claim, and so does that of each such pod.  A pod of a group that does not
+  exist yet gets nothing made: whose claim it means is not known.
 - A consumer in `status.reservedFor` that is gone, has ended, or was deleted before it was bound is taken off.  With no
   consumer left the allocation ends and the finalizer goes; so, too, when a claim is deleted that nobody uses.
 - A claim made for a pod that is done is deleted; when the pod is gone the garbage collector does it.
-- A pod that was bound without a scheduler reserves its allocated claims.
+  A PodGroup is a consumer until it is gone.
+- A pod that was bound without a scheduler reserves its allocated claims, for its group if they are the group's.
 """
 
 from __future__ import annotations
@@ -19,32 +23,39 @@ from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import ClaimSeen, Key, PodSeen, Seen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.kinds import Kind
 
 Json = dict[str, Any]
-Task = tuple[Literal["pod", "claim"], str, str]
+Task = tuple[Literal["pod", "group", "claim"], str, str]
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 _GROUP = "resource.k8s.io/v1"
+_SCHEDULING = "scheduling.k8s.io"
+_GROUP_VERSION = f"{_SCHEDULING}/v1beta1"
 _MOST_CONSUMERS = 256
 
 
 class ResourceClaims(Controller):
-    """Keys are ("pod", namespace, name) and ("claim", namespace, name)."""
+    """Keys are ("pod", namespace, name), ("group", namespace, name) and ("claim", namespace, name)."""
 
     name = "resourceclaim"
 
     def connect(self) -> None:
-        """Look at pods with claims, at claims, and at pods that wait for a template."""
+        """Look at pods and groups with claims, at claims, and at those who wait for a template."""
         sources = self.context.sources
-        self._lacking: dict[Key, set[Key]] = {}
-        """Template -> pods whose claims cannot be made without it."""
+        self._lacking: dict[Key, set[Task]] = {}
+        """Template -> pods and groups whose claims cannot be made without it."""
         self._pods = sources.pods
         self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimSeen)
         self._claims.index("consumer", lambda claim: claim.consumers)
         self._claims.index("pod", lambda claim: (owner.uid,) if (owner := claim.owning_pod) is not None else ())
+        self._claims.index("group", lambda claim: (owner.uid,) if (owner := claim.owning_group) is not None else ())
+        self._pods.index("claims in group", _group_with_claims)
+        self._groups = sources.of(f"{_SCHEDULING}/podgroups", Seen)
         self._claims.tell(self._claim_changed)
         self._pods.tell(self._pod_changed)
+        self._groups.tell(self._group_changed)
         sources.of("resource.k8s.io/resourceclaimtemplates", Seen).tell(self._template_changed)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
@@ -56,21 +67,38 @@ class ResourceClaims(Controller):
             for key in self._claims.keys_by("consumer", uid) | self._claims.keys_by("pod", uid):
                 self.queue(("claim", *key))
 
+    def _group_changed(self, old: Seen | None, new: Seen | None) -> None:
+        if new is not None:
+            self.queue(("group", *new.metadata.key))
+            if old is None:
+                self._queue_pods(new.metadata.key)
+        elif old is not None:
+            for key in self._claims.keys_by("consumer", old.metadata.uid):
+                self.queue(("claim", *key))
+
+    def _queue_pods(self, group: Key) -> None:
+        for key in self._pods.keys_by("claims in group", group):
+            self.queue(("pod", *key))
+
     def _claim_changed(self, old: ClaimSeen | None, new: ClaimSeen | None) -> None:
         if new is not None:
             self.queue(("claim", *new.metadata.key))
         elif old is not None and (owner := old.owning_pod) is not None:
             self.queue(("pod", old.metadata.namespace, owner.name))
+        elif old is not None and (owner := old.owning_group) is not None:
+            self.queue(("group", old.metadata.namespace, owner.name))
 
     def _template_changed(self, _old: Seen | None, new: Seen | None) -> None:
         if new is not None:
-            for key in self._lacking.pop(new.metadata.key, ()):
-                self.queue(("pod", *key))
+            for task in self._lacking.pop(new.metadata.key, ()):
+                self.queue(task)
 
     def reconcile(self, key: Task) -> None:
-        """Do what a pod or a claim needs."""
+        """Do what a pod, a group or a claim needs."""
         if key[0] == "pod":
             self._pod((key[1], key[2]))
+        elif key[0] == "group":
+            self._group((key[1], key[2]))
         else:
             self._claim((key[1], key[2]))
 
@@ -80,40 +108,92 @@ class ResourceClaims(Controller):
         pod = self.context.find(self.context.kind("v1", "Pod"), key)
         if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
             return
+        wanted = pod["spec"].get("resourceClaims") or ()
+        group_name = ((pod["spec"].get("schedulingGroup") or {}).get("podGroupName")) or ""
+        group, served = self._group_of(key[0], group_name)
+        if group_name and served and group is None:
+            return  # it is looked at again when the group appears
+        shared = [one for one in wanted if _means(group, one)]
         named = {one["name"]: one for one in pod.get("status", {}).get("resourceClaimStatuses") or ()}
         made: list[Json] = []
-        for one in pod["spec"].get("resourceClaims") or ():
+        for one in wanted:
             if one.get("resourceClaimTemplateName") and one["name"] not in named:
-                name = self._made(pod, one["name"], one["resourceClaimTemplateName"])
+                if group is not None and one in shared:
+                    name = self._known(group, "group", one["name"])
+                else:
+                    name = self._made(("pod", *key), {"apiVersion": "v1", "kind": "Pod", **pod}, one)
                 if name is not None:
                     made.append({"name": one["name"], "resourceClaimName": name})
         if made:
+            self._name(self.context.kind("v1", "Pod"), key, made)
+        if not pod["spec"].get("nodeName"):
+            return
+        given = {**named, **{one["name"]: one for one in made}}
+        for one in wanted:
+            claim = one.get("resourceClaimName") or given.get(one["name"], {}).get("resourceClaimName")
+            if claim and group is not None and one in shared:
+                self._reserve(group, claim, {"apiGroup": _SCHEDULING, "resource": "podgroups"})
+            elif claim:
+                self._reserve(pod, claim, {"resource": "pods"})
 
-            def change(obj: Json) -> None:
-                obj.setdefault("status", {}).setdefault("resourceClaimStatuses", []).extend(made)
+    def _name(self, row: Kind, key: Key, made: list[Json]) -> None:
+        """Say in the status which claims were made."""
 
-            self.context.modify(self.context.kind("v1", "Pod"), key, change, "status")
-        if pod["spec"].get("nodeName"):
-            names = [one.get("resourceClaimName") for one in (*named.values(), *made)]
-            names += [one.get("resourceClaimName") for one in pod["spec"].get("resourceClaims") or ()]
-            for name in filter(None, names):
-                self._reserve(pod, name)
+        def change(obj: Json) -> None:
+            obj.setdefault("status", {}).setdefault("resourceClaimStatuses", []).extend(made)
 
-    def _made(self, pod: Json, name: str, template_name: str) -> str | None:
-        """The name of the pod's claim, made now if there is none; None without its template."""
-        metadata = pod["metadata"]
-        namespace = metadata["namespace"]
+        self.context.modify(row, key, change, "status")
+
+    # -- groups --------------------------------------------------------------------------------------
+
+    def _group_of(self, namespace: str, name: str) -> tuple[Json | None, bool]:
+        """The PodGroup, if there is one, and whether groups are served at all."""
+        row = self.context.registry.kinds.of(_GROUP_VERSION, "PodGroup")
+        if row is None or not name:
+            return None, row is not None
+        return self.context.find(row, (namespace, name)), True
+
+    def _group(self, key: Key) -> None:
+        group, _ = self._group_of(*key)
+        if group is None or group["metadata"].get("deletionTimestamp"):
+            return
+        wanted = [one for one in group["spec"].get("resourceClaims") or () if one.get("resourceClaimTemplateName")]
+        named = {one["name"] for one in (group.get("status") or {}).get("resourceClaimStatuses") or ()}
+        owner = {**group, "apiVersion": _GROUP_VERSION, "kind": "PodGroup"}
+        made = [
+            {"name": one["name"], "resourceClaimName": name}
+            for one in wanted
+            if one["name"] not in named and (name := self._made(("group", *key), owner, one)) is not None
+        ]
+        if made:
+            self._name(self.context.kind(_GROUP_VERSION, "PodGroup"), key, made)
+            self._queue_pods(key)
+
+    # -- claims made ---------------------------------------------------------------------------------
+
+    def _known(self, owner: Json, index: str, name: str) -> str | None:
+        """The name of the claim that was made for an owner's entry."""
         row = self.context.kind(_GROUP, "ResourceClaim")
-        for key in sorted(self._claims.keys_by("pod", metadata["uid"])):
+        for key in sorted(self._claims.keys_by(index, owner["metadata"]["uid"])):
             found = self.context.find(row, key)
             if found is not None and (found["metadata"].get("annotations") or {}).get(POD_CLAIM) == name:
                 return key[1]
+        return None
+
+    def _made(self, task: Task, owner: Json, one: Json) -> str | None:
+        """The name of the claim for an entry of a pod or group, made now if there is none; None without template."""
+        metadata, name, template_name = owner["metadata"], one["name"], one["resourceClaimTemplateName"]
+        known = self._known(owner, task[0], name)
+        if known is not None:
+            return known
+        namespace = metadata["namespace"]
+        row = self.context.kind(_GROUP, "ResourceClaim")
         where = (namespace, template_name)
         template = self.context.find(self.context.kind(_GROUP, "ResourceClaimTemplate"), where)
         if template is None:
-            self._lacking.setdefault(where, set()).add((namespace, metadata["name"]))
-            said = f'PodResourceClaim {name}: resource claim template "{template_name}" not found'
-            self.context.event(pod, "FailedResourceClaimCreation", said, "Warning")
+            self._lacking.setdefault(where, set()).add(task)
+            said = f'{owner["kind"]}ResourceClaim {name}: resource claim template "{template_name}" not found'
+            self.context.event(owner, "FailedResourceClaimCreation", said, "Warning")
             return None
         given = template["spec"].get("metadata") or {}
         claim = {
@@ -121,26 +201,26 @@ class ResourceClaims(Controller):
                 "generateName": f"{metadata['name']}-{name}-"[:240],
                 "labels": dict(given.get("labels") or {}),
                 "annotations": {**(given.get("annotations") or {}), POD_CLAIM: name},
-                "ownerReferences": [owner_reference({"apiVersion": "v1", "kind": "Pod", **pod})],
+                "ownerReferences": [owner_reference(owner)],
             },
             "spec": copy.deepcopy(template["spec"].get("spec") or {}),
         }
         made: str = self.context.create(row, namespace, claim)["metadata"]["name"]
         return made
 
-    def _reserve(self, pod: Json, name: str) -> None:
-        key = (pod["metadata"]["namespace"], name)
+    def _reserve(self, user: Json, name: str, kind: Json) -> None:
+        key = (user["metadata"]["namespace"], name)
         found = self.context.find(self.context.kind(_GROUP, "ResourceClaim"), key)
         status = (found or {}).get("status") or {}
         consumers = status.get("reservedFor") or []
-        uid = pod["metadata"]["uid"]
+        uid = user["metadata"]["uid"]
         if not status.get("allocation") or any(one.get("uid") == uid for one in consumers):
             return
         if len(consumers) >= _MOST_CONSUMERS:
             return
 
         def change(obj: Json) -> None:
-            one = {"resource": "pods", "name": pod["metadata"]["name"], "uid": uid}
+            one = {**kind, "name": user["metadata"]["name"], "uid": uid}
             obj["status"].setdefault("reservedFor", []).append(one)
 
         self.context.modify(self.context.kind(_GROUP, "ResourceClaim"), key, change, "status")
@@ -197,11 +277,25 @@ class ResourceClaims(Controller):
             self.context.delete(row, key, DeleteOptions(uid=claim["metadata"]["uid"]))
 
     def _lives(self, consumer: Json, namespace: str) -> bool:
-        """Whether a consumer may still need the claim; of what is no pod nothing is known here."""
+        """Whether a consumer may still need the claim; of what is no pod or group nothing is known here."""
+        if (consumer.get("apiGroup"), consumer.get("resource")) == (_SCHEDULING, "podgroups"):
+            group = self._groups.items.get((namespace, consumer.get("name", "")))
+            return group is not None and group.metadata.uid == consumer.get("uid")
         if consumer.get("apiGroup") or consumer.get("resource") != "pods":
             return True
         pod = self._pods.items.get((namespace, consumer.get("name", "")))
         return pod is not None and pod.metadata.uid == consumer.get("uid") and not _done(pod)
+
+
+def _group_with_claims(pod: PodSeen) -> tuple[Key, ...]:
+    return ((pod.metadata.namespace, pod.group),) if pod.has_claims and pod.group else ()
+
+
+def _means(group: Json | None, one: Json) -> bool:
+    """Whether a pod's entry is equal to one of its group's."""
+    fields = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    theirs = (group or {"spec": {}})["spec"].get("resourceClaims") or ()
+    return any(all(one.get(field) == other.get(field) for field in fields) for other in theirs)
 
 
 def _done(pod: PodSeen) -> bool:

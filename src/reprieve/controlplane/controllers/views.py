@@ -194,6 +194,13 @@ class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
         owner = self.metadata.controller
         return owner if owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod") else None
 
+    @property
+    def owning_group(self) -> Owner | None:
+        """The PodGroup it was made for."""
+        owner = self.metadata.controller
+        ours = owner is not None and owner.kind == "PodGroup" and owner.api_version.startswith("scheduling.k8s.io/")
+        return owner if ours else None
+
 
 class Taint(msgspec.Struct, rename="camel", gc=False):
     """One taint of a node."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reprieve.controlplane.rules import conditions, names
+from reprieve.controlplane.rules import conditions, devices, names
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
@@ -163,6 +163,7 @@ def workload(obj: Json) -> Iterator[FieldError]:
         yield from _constraints(template, place)
         yield from _disruption(template, place, obj.get("apiVersion", ""))
         yield from _priority(template, place)
+        yield from devices.group_claims(template, place)
 
 
 def workload_update(new: Json, old: Json) -> Iterator[FieldError]:
@@ -197,6 +198,7 @@ def pod_group(obj: Json) -> Iterator[FieldError]:
     yield from _constraints(spec, "spec")
     yield from _disruption(spec, "spec", version)
     yield from _priority(spec, "spec")
+    yield from devices.group_claims(spec, "spec")
 
 
 def _reference(spec: Json, version: str) -> Iterator[FieldError]:
@@ -250,5 +252,6 @@ def pod_group_update(new: Json, old: Json) -> Iterator[FieldError]:
 
 
 def pod_group_status(new: Json, _: Json) -> Iterator[FieldError]:
-    """Conditions of a group are complete and unique."""
+    """Conditions of a group are complete and unique; claims made for it are claims it asks for."""
     yield from conditions.conditions(new.get("status", {}).get("conditions", ()), "status.conditions")
+    yield from devices.group_claim_statuses(new)
