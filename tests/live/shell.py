@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
 from reprieve.client.clock import REAL_CLOCK
-from reprieve.client.discovery import discover
+from reprieve.client.discovery import Served, discover
 from reprieve.client.informer import InformerOptions
 from reprieve.client.pacing import BackoffPolicy
 from reprieve.client.transport import Answer, ApiClient
 from reprieve.controlplane.server.serving import Serving
 from reprieve.framework.gates import FeatureGates
 from reprieve.live.app import Scheduler
-from reprieve.live.feeding import FeedOptions
+from reprieve.live.feeding import KINDS_READ, FeedOptions
 from reprieve.live.settings import Settings
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
@@ -33,6 +33,9 @@ from reprieve.scheduling.profiles import default_profile
 from .faults import Call, FaultyClient, Json, Send, client_of
 
 _FASTER = 100.0
+KINDS = ("Pod", "Node", "Namespace", "PriorityClass", "PodGroup", "PodDisruptionBudget")
+"""What the scheduler watches unless a test asks for more: a cluster that serves neither volumes nor devices."""
+EVERY_KIND = tuple(kind.KIND for kind in KINDS_READ)
 _QUICK = InformerOptions(
     backoff=BackoffPolicy(initial=0.1, maximum=0.2), quick=0.0, silence=1e5, first_silence=1e4, shortest_watch=1e5
 )
@@ -107,18 +110,21 @@ async def running(
     *,
     script: Callable[[Call, Send], Awaitable[Answer]] | None = None,
     asynchronous: bool = True,
+    kinds: Sequence[str] = KINDS,
 ) -> AsyncIterator[Running]:
     """A scheduler, from its start to its end. Leaving the context kills it: nothing is finished or given back."""
     gates = FeatureGates(scheduler_async_preemption=asynchronous)
     profile = default_profile(gates)
-    settings = Settings({profile.name: profile}, gates=gates, feed=FeedOptions(informers=_QUICK))
+    settings = Settings({profile.name: profile}, gates=gates, feed=FeedOptions(rediscover=1e6, informers=_QUICK))
     async with client_of(server, FaultyClient, clock=FastClock()) as client:
         if script is not None:
             client.script = script
         engine = Engine(settings.profiles, gates=gates, validate=True)
         observer = Watched(metrics=Metrics(), log=Log(-1))
         observer.attach(engine)
-        scheduler = Scheduler(settings, client, client, await discover(client), observer, engine)
+        every = await discover(client)
+        served = Served(found for kind in kinds for found in every.readable(kind))
+        scheduler = Scheduler(settings, client, client, served, observer, engine)
         task = asyncio.create_task(scheduler.run(asyncio.Event()))
         try:
             yield Running(scheduler, client, observer, task)
@@ -129,9 +135,13 @@ async def running(
 
 
 async def until(condition: Callable[[], Awaitable[object] | object], what: str, seconds: float = 30.0) -> None:
-    """Return when the condition holds; fail when it does not come true in time."""
+    """Return when the condition holds; fail when it does not come true in time.
+
+    Asking costs requests, which slow down what is waited for: it is asked less and less often.
+    """
     loop = asyncio.get_running_loop()
     ends = loop.time() + seconds
+    pause = 0.002
     while True:
         found = condition()
         if isinstance(found, Awaitable):
@@ -139,7 +149,8 @@ async def until(condition: Callable[[], Awaitable[object] | object], what: str, 
         if found:
             return
         assert loop.time() < ends, f"not in time: {what}"
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
 
 
 async def leave(client: ApiClient, *names: str) -> None:

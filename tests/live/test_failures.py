@@ -14,8 +14,8 @@ import pytest
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.transport import Answer, ApiClient
 
-from .faults import Call, Send, cluster, create, pod
-from .shell import Running, leave, leaving, placed, pods, running, until
+from .faults import Call, Json, Send, cluster, create, pod
+from .shell import Running, leave, leaving, pods, running, until
 from .worlds import GANG, SINGLE, UNIT, WORLDS, World
 
 
@@ -27,16 +27,20 @@ class Kubelet:
         self._world = world
         self.gone: set[str] = set()
 
-    async def work(self) -> None:
-        """Let all that terminates go."""
-        names = await leaving(self._client)
+    async def work(self) -> dict[str, Json]:
+        """Let all that terminates go; the pods, as they were before."""
+        found = await pods(self._client)
+        names = [name for name, item in found.items() if "deletionTimestamp" in item["metadata"]]
         self.gone |= set(names)
         await leave(self._client, *names)
+        return found
 
     async def settled(self) -> bool:
         """Keep at it until the preemptors have their nodes, and who had to go has gone."""
-        await self.work()
-        return self.gone >= self._world.victims and await placed(self._client, *self._world.preemptors)
+        found = await self.work()
+        return self.gone >= self._world.victims and all(
+            name in found and found[name]["spec"].get("nodeName") for name in self._world.preemptors
+        )
 
 
 async def outcome(client: ApiClient, kubelet: Kubelet, world: World) -> None:

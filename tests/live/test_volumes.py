@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from .faults import Json, cluster, create, node
-from .shell import pods, running, until
+from .shell import EVERY_KIND, pods, running, until
 
 _STORAGE = "persistentvolume-binder,volume-provisioner,ephemeral-volume,storage-protection"
 _ONCE = ["ReadWriteOnce"]
@@ -53,7 +53,7 @@ def test_static_provisioned_and_ephemeral_volumes_are_bound_before_their_pods() 
                 where = "/api/v1/namespaces/default/persistentvolumeclaims"
                 await make(where, {"metadata": {"name": name}, "spec": _spec(of)})
             own = {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": _spec("made")}}}
-            async with running(server):
+            async with running(server, kinds=EVERY_KIND):
                 for pod in (_pod("a", _uses("static")), _pod("b", _uses("dynamic"), own)):
                     await make("/api/v1/namespaces/default/pods", pod)
 

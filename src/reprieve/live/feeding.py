@@ -37,7 +37,7 @@ from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
-from reprieve.client.reading import REQUIRED
+from reprieve.client.reading import OPTIONAL, REQUIRED
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.selecting import SELECTING_KINDS
 from reprieve.live.classes import VictimClasses
@@ -46,27 +46,10 @@ from reprieve.simulation.virtual import in_order
 
 log = logging.getLogger("reprieve.live")
 
-KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = (
-    o.Pod,
-    o.Node,
-    o.Namespace,
-    o.PriorityClass,
-    o.PodGroup,
-    o.PodDisruptionBudget,
-    o.Service,
-    o.ReplicationController,
-    o.ReplicaSet,
-    o.StatefulSet,
-    o.PersistentVolume,
-    o.PersistentVolumeClaim,
-    o.StorageClass,
-    o.CSINode,
-    o.CSIDriver,
-    o.CSIStorageCapacity,
-    o.ResourceClaim,
-    o.ResourceSlice,
-    o.DeviceClass,
+KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
+    kind for kind in (*REQUIRED, *OPTIONAL) if kind is not o.Workload
 )
+"""What a plan reads as well, but for workloads: what they say of their groups stands in the groups."""
 NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is told as deleted."""
 _REFUSED: Final = (401, 403)

@@ -114,6 +114,26 @@ _current = threading.local()
 """`.call`: the call this thread makes for a plugin."""
 
 
+def _answer_of(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Do it; what comes back returns the value, or raises what was raised, in whoever calls that.
+
+    Whatever is raised must not end the thread that does it unheard.
+    """
+    try:
+        value = function()
+    except BaseException as error:
+        raised = error
+
+        def answer() -> Any:
+            raise raised
+    else:
+
+        def answer() -> Any:
+            return value
+
+    return answer
+
+
 class _Call:
     """One call of a plugin, between the thread that wants it and the one that makes it."""
 
@@ -132,18 +152,7 @@ class _Call:
     def run(self) -> None:
         """Make the call, on the plugin's thread."""
         _current.call = self
-        try:
-            value = self.function()
-        except BaseException as error:  # whatever it is, it must not end the thread unheard
-            raised = error
-
-            def answer() -> Any:
-                raise raised
-        else:
-
-            def answer() -> Any:
-                return value
-
+        answer = _answer_of(self.function)
         _current.call = None
         self.answers.put(answer)
         self.over.set()
@@ -177,19 +186,7 @@ class _Request:
 
     def serve(self) -> None:
         """Do it and hand the outcome over."""
-        try:
-            value = self._function()
-        except BaseException as error:
-            raised = error
-
-            def answer() -> Any:
-                raise raised
-        else:
-
-            def answer() -> Any:
-                return value
-
-        self.outcome.put(answer)
+        self.outcome.put(_answer_of(self._function))
 
 
 class _Worker:
