@@ -35,7 +35,7 @@ from reprieve.cluster.volumes import (
 from reprieve.framework.plugin import Mask
 from reprieve.plugins.node_affinity import term_mask
 
-NODE_CONFLICT = "node(s) had volume node affinity conflict"
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
 VOLUME_NOT_THERE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
