@@ -158,7 +158,7 @@ def test_a_file_in_use_can_be_read_by_others(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("content", [b"this is no database at all, " * 100, b"SQLite format 3\0" + b"\xff" * 4096])
+@pytest.mark.parametrize("content", [b"\0\xffnoise" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
 def test_a_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "records.db"
     path.write_bytes(content)
@@ -170,6 +170,20 @@ def test_a_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     assert (tmp_path / "records.db.broken").read_bytes() == content
     assert len(said) == 1
     assert "set aside" in said[0]
+
+
+def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
+    """A path given by mistake: a kubeconfig, or another program's database."""
+    text, database = tmp_path / "kubeconfig", tmp_path / "state.db"
+    text.write_text("apiVersion: v1\nkind: Config\n")
+    with sqlite3.connect(database) as other:
+        other.execute("CREATE TABLE objects (id INTEGER)")
+    other.close()
+    before = {path: path.read_bytes() for path in (text, database)}
+    for path in before:
+        with pytest.raises(OSError, match=r"not .*of decision records"):
+            open_store(path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> None:

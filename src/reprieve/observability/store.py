@@ -7,8 +7,8 @@ first.  So what waits can be explained however much else happens.
 The file is written by one thread in batches (WAL, synchronous NORMAL: what was committed survives the process, a power
 cut may cost the last moments), so the scheduling loop never waits for a disk.
 
-Invariants: `put` returns at once and does not fail; a file that is broken is set aside and a new one begun; a record is
-in the file whole or not at all.
+Invariants: `put` returns at once and does not fail; a file that is broken is set aside and a new one begun, one that
+was something else before is refused; a record is in the file whole or not at all.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RecordStore(Protocol):
 def open_store(path: Path | None, *, bounds: Bounds = Bounds(), trouble: Trouble = lambda _: None) -> RecordStore:
     """A store in a file, or in memory where there is none. `trouble` is told what went wrong, from any thread.
 
-    Raises OSError where the file cannot be opened or made.
+    Raises OSError where the file cannot be opened or made, or is something else.
     """
     return MemoryStore(bounds) if path is None else FileStore(path, bounds, trouble=trouble)
 
@@ -159,6 +159,7 @@ CREATE TABLE IF NOT EXISTS involved (
     PRIMARY KEY (kind, namespace, name, record)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS involved_record ON involved (record);
 """
+_MAGIC: Final = b"SQLite format 3\0"
 _Put = tuple[int, Name, bytes, tuple[Name, ...]]
 
 
@@ -291,6 +292,7 @@ class FileStore:
 
 
 def _open(path: Path, trouble: Trouble) -> sqlite3.Connection:
+    _refuse_foreign(path)
     try:
         return _connect(path)
     except sqlite3.OperationalError as error:  # in use, or on a disk that fails: not ours to move away
@@ -302,6 +304,22 @@ def _open(path: Path, trouble: Trouble) -> sqlite3.Connection:
             Path(f"{path}{suffix}").unlink(missing_ok=True)
         os.replace(path, aside)
         return _connect(path)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Raise OSError for what somebody named by mistake: a text file, or a database of something else."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(512)
+    except FileNotFoundError:
+        return
+    if begins.startswith(_MAGIC):
+        with contextlib.suppress(sqlite3.DatabaseError), _reading(path) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if tables and "record" not in tables:
+                raise OSError(f"{path}: a database, but not of decision records")
+    elif begins and begins.isascii() and b"\0" not in begins:
+        raise OSError(f"{path}: not a file of decision records")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
