@@ -72,7 +72,7 @@ def test_a_pod_waits_for_the_claim_of_its_ephemeral_volume() -> None:
 
 
 def test_the_texts_are_those_of_kube_scheduler() -> None:
-    """observability.md: people grep for them. The first was another one before 1.34 (kubernetes pull request 129887)."""
+    """observability.md: people grep for them. The first is of kubernetes pull request 129887."""
     assert NODE_CONFLICT == "node(s) didn't match PersistentVolume's node affinity"
     assert BIND_CONFLICT == "node(s) didn't find available persistent volumes to bind"
     assert NOT_ENOUGH_SPACE == "node(s) did not have enough free storage"
