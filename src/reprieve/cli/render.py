@@ -188,11 +188,12 @@ def _spared(made: PreemptionAccount) -> Section:
         Row((_unit(unit), count(len(unit.pods), "pod"), _nodes(unit.nodes), str(unit.priority), _ran(unit)))
         for unit in spared[:MOST_SPARED]
     )
-    notes = [f"... and {len(spared) - len(rows)} more"] if len(spared) > len(rows) else []
-    budgeted = sum(unit.violates_pdb for unit in spared)
+    total = len(spared) + made.more_spared
+    notes = [f"... and {total - len(rows)} more"] if total > len(rows) else []
+    budgeted = sum(unit.violates_pdb for unit in spared) + made.more_protected
     if budgeted:
         notes.append(f"{budgeted} of them first of all because a PodDisruptionBudget protects them.")
-    title = f"Spared: {count(len(spared), 'workload')} of lower priority, the most important first"
+    title = f"Spared: {count(total, 'workload')} of lower priority, the most important first"
     return Section(title, _UNIT_COLUMNS, rows, tuple(notes), tone=Tone.GOOD)
 
 

@@ -10,6 +10,7 @@ It is worked out by counting how many of the group's pods each node holds, which
 resources in play; otherwise there is no guide and names decide.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -99,15 +100,7 @@ def _keep(
     surplus: int,
 ) -> int:
     """Put the unit back if the surplus of places allows it; returns the surplus that remains."""
-    change: dict[int, list[int]] = {}
-    for pod, row in zip(unit.pods, unit.rows, strict=True):
-        delta = pod.signature.delta
-        sums = change.get(row)
-        if sums is None:
-            change[row] = [int(delta[column]) for column, _ in wanted]
-        else:
-            for index, (column, _) in enumerate(wanted):
-                sums[index] += int(delta[column])
+    change = _by_row(unit, [column for column, _ in wanted])
     loss = 0
     after: dict[int, int] = {}
     for row, sums in change.items():
@@ -125,3 +118,20 @@ def _keep(
     for row, fewest in after.items():
         spare[row] = fewest
     return surplus - loss
+
+
+def _by_row(unit: PreemptionUnit, columns: Sequence[int]) -> dict[int, list[int]]:
+    """What the unit takes of each column on each of its rows."""
+    change: dict[int, list[int]] = {}
+    if len({pod.signature for pod in unit.pods}) == 1:  # most are: members of a group are alike
+        delta = unit.pods[0].signature.delta
+        amounts = [int(delta[column]) for column in columns]
+        for row, count in Counter(unit.rows).items():
+            change[row] = [count * amount for amount in amounts]
+        return change
+    for pod, row in zip(unit.pods, unit.rows, strict=True):
+        delta = pod.signature.delta
+        sums = change.setdefault(row, [0] * len(columns))
+        for index, column in enumerate(columns):
+            sums[index] += int(delta[column])
+    return change

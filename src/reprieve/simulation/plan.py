@@ -38,6 +38,9 @@ from reprieve.simulation.virtual import Preempted, VirtualCluster, in_order
 
 _OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
 
+_LISTED_IN_ALL, _LISTED_OF_EACH = 5_000, 20
+"""Spared units that are listed: all of them until there are so many in all, then so many of each decision."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
@@ -83,6 +86,8 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     start = _start(everything)
     world = VirtualCluster(engine, start)
     world.first_preemption = lambda _: options.first_decision
+    ledger = _Ledger(world)
+    world.keep = ledger.note
     for item, created in in_order((loaded.object, loaded.created) for loaded in everything):
         world.add(item, created)
     running = sum(1 for pod in world.records.values() if pod.row >= 0)
@@ -94,7 +99,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         world.settle()
     warnings = [f"{count} × {kind}: not read" for kind, count in sorted(manifests.unknown_kinds.items())]
     warnings += [*options.warnings, *_troubles(engine)]
-    return _answer(world, asked, running, warnings, time.perf_counter() - began)
+    return _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
 
 
 def _troubles(engine: Engine) -> list[str]:
@@ -162,8 +167,30 @@ def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: Fe
 # -- the answer ------------------------------------------------------------------------------------
 
 
+class _Ledger:
+    """Preemptions as they will be told, made of each decision at once: a decision holds on to the whole cluster.
+
+    Spared units are listed one by one up to a number in all; after that only the most important of each decision.
+    """
+
+    def __init__(self, world: VirtualCluster) -> None:
+        self._world = world
+        self._listed = 0
+        self.outcomes: list[PreemptionOutcome] = []
+        self.accounts: list[PreemptionAccount] = []
+
+    def note(self, made: Preempted) -> None:
+        """A decision was made."""
+        spared = made.preemption.reprieved
+        most = spared if self._listed < _LISTED_IN_ALL else _LISTED_OF_EACH
+        self._listed += min(spared, most)
+        self.outcomes.append(_preemption(self._world, made))
+        self.accounts.append(_account(self._world, made, most))
+
+
 def _answer(
     world: VirtualCluster,
+    ledger: _Ledger,
     asked: dict[str, PodRecord],
     running: int,
     warnings: Sequence[str],
@@ -176,7 +203,7 @@ def _answer(
     document = Plan(
         pods=tuple(pods),
         pod_groups=tuple(groups),
-        preemptions=tuple(_preemption(world, made) for made in world.preemptions),
+        preemptions=tuple(ledger.outcomes),
         stats=Stats(
             seconds=round(seconds, 6),
             virtual_seconds=round(world.now - world.start, 6),
@@ -187,7 +214,7 @@ def _answer(
         nodes=engine.cluster.nodes.count,
         running_before=running,
         running_after=sum(1 for pod in engine.cluster.pods.values() if pod.row >= 0),
-        preemptions=tuple(_account(world, made) for made in world.preemptions),
+        preemptions=tuple(ledger.accounts),
         warnings=tuple(warnings),
         terminating=tuple(world.leaving),
     )
@@ -303,21 +330,33 @@ def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
     )
 
 
-def _account(world: VirtualCluster, made: Preempted) -> PreemptionAccount:
+def _account(world: VirtualCluster, made: Preempted, most: int) -> PreemptionAccount:
+    """`most`: how many spared units to list."""
     names = world.engine.cluster.nodes.names
     preemption = made.preemption
     if preemption.group is not None:
         preemptor = f"podgroup {preemption.group.key}"
     else:
         preemptor = f"pod {preemption.pod.key if preemption.pod is not None else ''}"
+    listed: list[UnitAccount] = []
+    more = protected = 0
+    for verdict in preemption.verdicts:
+        if verdict.evicted or most > 0:
+            listed.append(_unit(world, verdict, made.at))
+            most -= not verdict.evicted
+        else:
+            more += 1
+            protected += verdict.violates_pdb
     return PreemptionAccount(
         preemptor=preemptor,
         priority=preemption.priority,
         domain=preemption.domain,
         at=made.at - world.start,
         nominations=tuple((pod.key, names[row]) for pod, row in preemption.nominations),
-        units=tuple(_unit(world, verdict, made.at) for verdict in preemption.verdicts),
+        units=tuple(listed),
         candidates=preemption.candidates,
+        more_spared=more,
+        more_protected=protected,
     )
 
 

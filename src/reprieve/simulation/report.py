@@ -114,7 +114,10 @@ class UnitAccount:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionAccount:
-    """One preemption decision for people. `units` are in importance order, evicted and spared alike."""
+    """One preemption decision for people. `units` are in importance order, evicted and spared alike.
+
+    Every evicted unit is there; of the spared ones perhaps only the most important.
+    """
 
     preemptor: str
     """`podgroup default/train` or `pod default/web`."""
@@ -126,6 +129,9 @@ class PreemptionAccount:
     """(pod, node), in scheduling order."""
     units: tuple[UnitAccount, ...]
     candidates: int
+    more_spared: int = 0
+    """How many spared units are not listed, and how many of those a PodDisruptionBudget protects."""
+    more_protected: int = 0
 
 
 @dataclass(frozen=True, slots=True)

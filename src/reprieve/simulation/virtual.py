@@ -64,6 +64,8 @@ class VirtualCluster:
         self.records: dict[str, PodRecord] = {}
         self.first_preemption: Callable[[Preempted], bool] = lambda _: False
         """Asked at every decision to preempt; True stops the run with the victims still there."""
+        self.keep: Callable[[Preempted], None] = self.preemptions.append
+        """What is done with every decision to preempt; each holds a verdict for every unit of the cluster."""
         self.stopped = False
         self._future: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -236,7 +238,7 @@ class VirtualCluster:
         self._errors[decision.key] = self._errors.get(decision.key, 0) + 1 if failed else 0
         if decision.preemption is not None and decision.preemption.victims:
             made = Preempted(self.now, decision, decision.preemption)
-            self.preemptions.append(made)
+            self.keep(made)
             if self.first_preemption(made):
                 self.stopped = True
                 return

@@ -1,0 +1,53 @@
+"""A plan with many preemptions holds no decision, only what is told of it: memory is bounded."""
+
+import gc
+
+import pytest
+
+from reprieve.cli.render import plan_sections
+from reprieve.preemption.outcome import Preemption
+from reprieve.simulation import plan as planning
+from reprieve.simulation.building import Cluster
+from reprieve.simulation.report import Answer
+from reprieve.simulation.virtual import Preempted
+
+
+def planned(nodes: int = 12, preemptors: int = 4) -> Answer:
+    cluster = Cluster()
+    for i in range(nodes):
+        cluster.add_node(f"n{i:02d}", {"cpu": 1})
+        cluster.add_pod(f"low-{i:02d}", node=f"n{i:02d}", priority=1, requests={"cpu": 1})
+    for g in range(preemptors):
+        cluster.add_group(f"g{g}", min_count=1, priority=10)
+        cluster.add_pod(f"g{g}-0", group=f"g{g}", priority=10, requests={"cpu": 1})
+    return cluster.plan()
+
+
+def test_spared_units_that_are_not_listed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_full = planned()
+    monkeypatch.setattr(planning, "_LISTED_IN_ALL", 12)
+    monkeypatch.setattr(planning, "_LISTED_OF_EACH", 5)
+    short = planned()
+    assert short.plan.preemptions == in_full.plan.preemptions
+    assert [len(made.units) for made in in_full.account.preemptions] == [12, 12, 12, 12]
+    assert [len(made.units) for made in short.account.preemptions] == [12, 12, 6, 6]
+    assert [made.more_spared for made in short.account.preemptions] == [0, 0, 6, 6]
+    assert [made.preemptor for made in short.account.preemptions] == [f"podgroup default/g{g}" for g in range(4)]
+    # What people read shows the first five and counts the rest; it is the same either way.
+    assert plan_sections(short)[:-1] == plan_sections(in_full)[:-1]
+
+
+def test_no_decision_outlives_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    before = sum(isinstance(each, Preemption) for each in gc.get_objects())
+    kept: list[int] = []
+    note = planning._Ledger.note
+
+    def counted(self: planning._Ledger, made: Preempted) -> None:
+        note(self, made)
+        kept.append(sum(isinstance(each, Preemption) for each in gc.get_objects()) - before)
+
+    monkeypatch.setattr(planning._Ledger, "note", counted)
+    planned()
+    assert len(kept) == 4
+    assert max(kept) == 1
