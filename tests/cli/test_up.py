@@ -83,13 +83,14 @@ def refused(*arguments: str, code: int = 2) -> str:
     return done.stderr
 
 
-def test_ports_in_use_are_named() -> None:
+def test_ports_in_use_are_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
         told = f"cannot listen on 127.0.0.1:{port}: Address already in use"
         assert told in refused("--data-dir", ":memory:", "--port", port)
+        assert told in refused("--data-dir", str(tmp_path / "new"), "--port", port)
         assert told in refused("--data-dir", ":memory:", "--port", "0", "--metrics-port", port)
 
 

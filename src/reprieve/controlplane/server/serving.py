@@ -268,6 +268,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             event_ttl=options.event_ttl,
             features=options.features,
         )
+        stack.callback(control_plane.store.close)  # its first objects are staged: nothing may flush into a closed log
         async with Serving(control_plane, options, keys, directory) as running:
             certificate = running.ca.read_text() if running.ca is not None else ""
             beside = background(
