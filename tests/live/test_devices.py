@@ -80,3 +80,28 @@ def test_a_gang_gets_a_device_each_and_evicts_for_them() -> None:
             assert sorted((await held(world)).values()) == [["g0"], ["g1"], ["g2"]]
 
     asyncio.run(run())
+
+
+def test_a_gang_shares_the_claim_of_its_group() -> None:
+    """KEP-5729: made by the claim controller for the group, reserved for it, given back when the group is deleted."""
+
+    async def run() -> None:
+        async with cluster() as world, world.scheduling():
+            await devices(world, 2)
+            entry = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+            group = {"schedulingPolicy": {"gang": {"minCount": 3}}, "resourceClaims": [entry]}
+            body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "spec": group}
+            await world.client.request("POST", GROUPS, body={**body, "metadata": {"name": "gang"}})
+            for number in range(3):
+                await user(world, f"g{number}", group="gang")
+            await world.until(lambda p: all(p.get(f"g{n}", {}).get("spec", {}).get("nodeName") for n in range(3)))
+            assert list((await held(world)).values()) == [["gang"]]
+            for number in range(3):
+                await world.client.request("DELETE", f"{PODS}/g{number}")
+            await world.client.request("DELETE", f"{GROUPS}/gang")
+            for number in range(2):
+                await user(world, f"p{number}")
+            await world.until(lambda p: all(p.get(f"p{n}", {}).get("spec", {}).get("nodeName") for n in range(2)))
+            assert sorted((await held(world)).values()) == [["p0"], ["p1"]]
+
+    asyncio.run(run())

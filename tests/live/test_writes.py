@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from reprieve.api.objects import Pod
 from reprieve.client.discovery import Resource, Served, discover
@@ -230,6 +231,49 @@ def test_patch_object_answers(replies: list[Reply], expected: object) -> None:
             wanted = PatchObject("PersistentVolumeClaim", "default", "c", patch, uid="c", resource_version="3")
             [found] = await asyncio.gather(writes.patch_object(wanted), return_exceptions=True)
             assert outcome(found) == expected
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected", "version"),
+    [
+        ([CONFLICT, answer({"metadata": {"uid": "c", "resourceVersion": "7"}, "spec": 1}), answer()], None, "7"),
+        ([CONFLICT, answer({"metadata": {"uid": "c", "resourceVersion": "7"}, "spec": 2})], 409, "3"),
+        ([CONFLICT, answer({"metadata": {"uid": "d", "resourceVersion": "7"}, "spec": 1})], 409, "3"),
+        ([CONFLICT, answer({"metadata": {"uid": "c", "resourceVersion": "7"}, "spec": 1}), status(404, "")], 404, "7"),
+    ],
+)
+def test_a_patch_is_made_to_the_object_as_it_is_now_if_it_still_may(
+    replies: list[Reply], expected: object, version: str
+) -> None:
+    """`PatchObject.again`: asked of the object that somebody else wrote meanwhile; another object is left alone."""
+
+    sent: list[Any] = []
+
+    def noting(reply: Reply) -> Reply:
+        async def note(request: web.Request) -> web.StreamResponse:
+            if request.method == "PATCH":
+                sent.append(msgspec.json.decode(await request.read()))
+            return await reply(request)
+
+        return note
+
+    async def run() -> None:
+        async with scripted_writes(*map(noting, replies)) as (_, writes):
+            patch = {"status": {"allocation": None}}
+            wanted = PatchObject(
+                "PersistentVolumeClaim",
+                "default",
+                "c",
+                patch,
+                uid="c",
+                resource_version="3",
+                again=lambda found: bool(found["spec"] == 1),
+            )
+            [found] = await asyncio.gather(writes.patch_object(wanted), return_exceptions=True)
+            assert outcome(found) == expected
+            assert sent[-1] == {**patch, "metadata": {"uid": "c", "resourceVersion": version}}
 
     asyncio.run(run())
 

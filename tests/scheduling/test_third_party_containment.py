@@ -239,6 +239,21 @@ def test_where_nothing_can_fail_it_is_noted(method: str) -> None:
     assert (trouble.point.lower(), trouble.kind) == (method.replace("_", ""), "error")
 
 
+def test_what_a_guarded_plugin_gives_up_is_written() -> None:
+    """`ReservePlugin.give_up`: asked of third-party plugins as of those in-tree; a wrong answer is noted."""
+    back = r.PatchObject("PersistentVolumeClaim", "default", "c", {"metadata": {"annotations": {"a": None}}})
+    found = world(behaving("give_up", gives([back])), pod("p"))
+    found.step()
+    found.engine.bind_failed("uid-p", found.now)
+    assert found.engine.take_errands() == [back]
+    wrong = world(behaving("give_up", gives("x")), pod("p"))
+    wrong.step()
+    wrong.engine.bind_failed("uid-p", wrong.now)
+    assert wrong.engine.take_errands() == []
+    [trouble] = wrong.engine.take_troubles()
+    assert "want a sequence of instructions" in trouble.text
+
+
 def test_every_method_of_every_extension_point_has_its_guard() -> None:
     """A method added to an extension point has to be guarded as well."""
     for point, guard in containment._GUARDS.items():

@@ -5,7 +5,7 @@ for good the pod is not bound, its reservations are undone and it is tried again
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reprieve.api.meta import KubernetesObject
@@ -27,6 +27,8 @@ class PatchObject:
     uid: str = ""
     resource_version: str = ""
     strategic: bool = False
+    again: Callable[[Mapping[str, Any]], bool] | None = field(default=None, compare=False)
+    """Asked of the object as the API has it where `resource_version` is another: True writes all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,8 @@ class Writes:
     def patch_object(self, instruction: PatchObject) -> asyncio.Future[None]:
         """Carry out a patch with its preconditions. 409 where they do not hold; UnservedError for unknown kinds.
 
-        After an unsure outcome a 409 is looked into: the patch may have been what changed the object.
+        After an unsure outcome a 409 is looked into: the patch may have been what changed the object.  Where the
+        instruction says so (`again`) the patch is made to the object as it is now.
         """
         where = self._resource(instruction.kind)
         if where is None:
@@ -224,17 +225,26 @@ class Writes:
         unsure = False
 
         async def act() -> None:
-            nonlocal unsure
-            try:
-                await write()
-            except (ApiError, UnreachableError) as error:
-                if not (unsure and isinstance(error, ApiError) and error.code == 409):
-                    unsure = unsure or _unsure(error)
-                    raise
-                found = (await self._client.get(path)).read(dict)
-                same = not instruction.uid or found["metadata"].get("uid") == instruction.uid
-                if not (same and _holds(instruction.patch, found)):
-                    raise
+            nonlocal unsure, write
+            for turn in range(_REREADS):
+                try:
+                    await write()
+                except (ApiError, UnreachableError) as error:
+                    conflict = isinstance(error, ApiError) and error.code == 409
+                    if not conflict or not (unsure or instruction.again):
+                        unsure = unsure or _unsure(error)
+                        raise
+                    found = (await self._client.get(path)).read(dict)
+                    same = not instruction.uid or found["metadata"].get("uid") == instruction.uid
+                    if same and unsure and _holds(instruction.patch, found):
+                        return
+                    wanted = same and instruction.again is not None and instruction.again(found)
+                    if not wanted or turn == _REREADS - 1:
+                        raise
+                    now = {**metadata, "resourceVersion": found["metadata"].get("resourceVersion", "")}
+                    write = self._patching(target, _encode({**patch, "metadata": now}), form)
+                else:
+                    return
 
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
 

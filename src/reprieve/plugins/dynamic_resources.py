@@ -18,7 +18,7 @@ controller would then give the devices back (KEP-5690): filters ask what the vie
 victims' devices are free once all consumers of their claims are gone.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -62,6 +62,8 @@ IN_USE = "resourceclaim in use"
 NOT_SCHEDULABLE = "still not schedulable"
 DEALLOCATED = "deallocation of ResourceClaim requested"
 FINALIZER = "resource.kubernetes.io/delete-protection"
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the extended resource that every device class serves."""
 GATE = "DRAWorkloadResourceClaims"
 MOST_CONSUMERS = 256
 """Entries of status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
@@ -204,15 +206,17 @@ class DynamicResources(
 
     def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
         """Give back a claim of the pod's own whose devices are of no use to it."""
+        limit = served_by_classes(state.cluster, state.pod)
         asked = state.data.get(self.name)
         if not isinstance(asked, _Asked):
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, "", self.name))
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, limit, self.name))
         alive = np.flatnonzero(state.cluster.nodes.alive[: len(state.cluster.nodes)])
         for claim in asked.allocated:
             if claim.pods_only and _in_the_way(state.cluster, claim, {state.pod.uid}, alive):
                 errands = (give_back(claim),)
                 return PostFilterResult(Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name), errands=errands)
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, NOT_SCHEDULABLE, self.name))
+        said = ", ".join(filter(None, (NOT_SCHEDULABLE, limit)))
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name))
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
         """The same for a group: what its pods, or the group itself, have and none of them uses.
@@ -224,7 +228,8 @@ class DynamicResources(
         alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
         claims = {} if attempt.preemption_under_way else {c.key: c for p in attempt.pods for c in cluster.devices.of(p)}
         found = [claim for claim in claims.values() if _in_the_way(cluster, claim, waiting, alive, group.uid)]
-        said = DEALLOCATED if found else ""
+        limits = (served_by_classes(cluster, pod) for pod in attempt.pods)
+        said = DEALLOCATED if found else next(filter(None, limits), "")
         errands = tuple(give_back(claim) for claim in found)
         return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name), errands=errands)
 
@@ -320,6 +325,23 @@ def missing(cluster: ClusterState, pod: PodRecord) -> str:
             return f"ResourceClaim {state.key} was not created for {kind} {key} ({kind} is not owner)"
         if state.fault:
             return state.fault
+    return ""
+
+
+def served_by_classes(cluster: ClusterState, pod: PodRecord) -> str:
+    """ "" or what the pod asks for that some node does not advertise and a device class would serve there.
+
+    kube-scheduler makes a claim for it (KEP-5004, gate DRAExtendedResource); here it is a limit that has to be said.
+    """
+    book, nodes = cluster.devices, cluster.nodes
+    if not book.classes:
+        return ""
+    names = {cluster.resources.names[column]: column for column, _ in pod.signature.requests}
+    alive = np.flatnonzero(nodes.alive[: len(nodes)])
+    for class_name, item in sorted(book.classes.items()):
+        for name in (item.spec.extended_resource_name, f"{IMPLICIT}{class_name}"):
+            if name in names and not nodes.allocatable[names[name], alive].all():
+                return f"{name} through device class {class_name} is not supported (gate DRAExtendedResource)"
     return ""
 
 
@@ -444,6 +466,16 @@ def give_back(claim: ClaimState) -> PatchObject:
     if claim.claim.status.devices:
         status["devices"] = None  # only what is allocated may have a status
     patch = {"status": status}
+    known = claim.claim.status
+    results = known.allocation.devices.get("results") if known.allocation is not None else None
+    users = {(one.resource, one.uid) for one in known.reserved_for}
+
+    def again(found: Mapping[str, Any]) -> bool:
+        """Written by somebody else meanwhile: the devices are the same, and nobody has come to use them."""
+        there = found.get("status") or {}
+        same = results is not None and ((there.get("allocation") or {}).get("devices") or {}).get("results") == results
+        return same and {(one.get("resource"), one.get("uid")) for one in there.get("reservedFor") or ()} <= users
+
     return PatchObject(
         "ResourceClaim",
         meta.namespace or "default",
@@ -452,6 +484,7 @@ def give_back(claim: ClaimState) -> PatchObject:
         "status",
         uid=meta.uid,
         resource_version=meta.resource_version,
+        again=again,
     )
 
 

@@ -65,3 +65,18 @@ def test_without_its_gate_the_policy_of_a_group_is_dropped() -> None:
             body = {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [{"name": "t", **spec}]}}
             [template] = plane.request("POST", workloads, body)[1]["spec"]["podGroupTemplates"]
             assert template.get("preemptionPolicy") == ("Never" if on else None)
+
+
+def test_without_their_gate_the_claims_of_a_group_are_dropped() -> None:
+    """KEP-5729: `resourceClaims` of groups and of templates for them."""
+    claims = [{"name": "gpu", "resourceClaimName": "mine"}]
+    spec = {**GROUP["spec"], "resourceClaims": claims}
+    for on in (True, False):
+        with live(ServeOptions(features=Features(dra_workload_resource_claims=on))) as plane:
+            status, made, _ = plane.request("POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+            assert status == 201, made
+            assert made["spec"].get("resourceClaims") == (claims if on else None)
+            workloads = GROUPS.replace("podgroups", "workloads")
+            body = {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [{"name": "t", **spec}]}}
+            [template] = plane.request("POST", workloads, body)[1]["spec"]["podGroupTemplates"]
+            assert template.get("resourceClaims") == (claims if on else None)
