@@ -98,6 +98,21 @@ def test_a_child_that_fails_otherwise_is_tried_again_and_again() -> None:
     asyncio.run(main())
 
 
+def test_a_child_that_has_run_well_is_started_again_whatever_it_says() -> None:
+    """A port that was taken while it was down is bad input, too, and no reason to end the whole cluster."""
+
+    async def main() -> None:
+        told: list[str] = []
+        supervisor = Supervisor(child("raise SystemExit(2)"), final=(2,), restarts=FAST, tell=told.append)
+        supervisor.proven = True
+        async with supervised(supervisor) as task:
+            await until(lambda: supervisor.starts >= 3)
+            assert not task.done()
+        assert told[0].startswith("ended with exit code 2, starting it again")
+
+    asyncio.run(main())
+
+
 def test_a_program_that_is_not_there_is_an_error() -> None:
     async def main() -> None:
         with pytest.raises(FileNotFoundError):

@@ -81,6 +81,7 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
         running = asyncio.create_task(supervisor.run(), name="scheduler")
         try:
             await _until_ready(url, running)
+            supervisor.proven = True
             yield LocalCluster(server, supervisor, url, running)
         finally:
             running.cancel()

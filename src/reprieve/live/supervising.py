@@ -5,7 +5,7 @@ it died, the pipe ends and so does the child (`tie`). The child has a process gr
 the parent alone, which stops things in order.
 
 Invariants: at most one child at a time; one that dies is started again, soon at first and later and later while it
-keeps dying; one that says its input is bad is not; when `run` has ended the child has, too.
+keeps dying; one that says its input is bad before it has run well is not; when `run` has ended the child has, too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class ChildRefusedError(Exception):
 class Supervisor:
     """Keeps one tied child running while `run` runs.
 
-    `final` are exit codes after which it is not started again. `tell` hears, in a few words, whenever it died. What the
+    `final` are exit codes after which it is not started again, until it is known to have run well (`proven`): its input
+    was good then, and what is wrong now, a port that somebody else took meanwhile, may pass. `tell` hears, in a few words, whenever it died. What the
     child writes goes to the descriptor `output`, by default our stderr.
     """
 
@@ -85,6 +86,8 @@ class Supervisor:
         self._restarts = restarts
         self._process: asyncio.subprocess.Process | None = None
         self.starts = 0
+        self.proven = False
+        """Whether it has run well; to be set by who sees it."""
 
     @property
     def pid(self) -> int | None:
@@ -100,7 +103,7 @@ class Supervisor:
             while True:
                 began = clock()
                 code = await self._once()
-                if code in self._final:
+                if code in self._final and not self.proven:
                     raise ChildRefusedError(code)
                 pause = self._restarts.after(pause, clock() - began)
                 self._tell(f"{_ended(code)}, starting it again in {pause:g} s")
