@@ -66,8 +66,8 @@ class Supervisor:
     """Keeps one tied child running while `run` runs.
 
     `final` are exit codes after which it is not started again, until it is known to have run well (`proven`): its input
-    was good then, and what is wrong now, a port that somebody else took meanwhile, may pass. `tell` hears, in a few words, whenever it died. What the
-    child writes goes to the descriptor `output`, by default our stderr.
+    was good then, and what is wrong now, a port that somebody else took meanwhile, may pass. `tell` hears, in a few
+    words, whenever it died. What the child writes goes to the descriptor `output`, by default our stderr.
     """
 
     def __init__(
