@@ -71,7 +71,7 @@ async def together(runs: Iterable[Awaitable[None]], width: int = 4) -> None:
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_without_failures(world: World, asynchronous: bool) -> None:
-    """7.1, 7.2, 7.6: nomination before victims, condition before deletion, the last victim last."""
+    """7.1, 7.2, 7.3, 7.6: nomination before victims, condition before deletion, the last victim last."""
 
     async def run() -> None:
         async with cluster() as (server, client):
@@ -91,6 +91,9 @@ def test_without_failures(world: World, asynchronous: bool) -> None:
                     assert marked < sent.index(f"DELETE default/pods/{name}")
                     for preemptor in world.preemptors:
                         assert sent.index(f"PATCH default/pods/{preemptor}/status") < marked
+                last = scheduler.observer.started[0].victims[-1].unit.pods[-1].name
+                for name in world.victims - {last}:
+                    assert sent.index(deletion_of(name)) < sent.index(deletion_of(last))
                 for name in world.preemptors:
                     assert found[name]["status"]["nominatedNodeName"]
                 await outcome(client, kubelet, world)

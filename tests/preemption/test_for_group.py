@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import PodGroupAttempt, PodGroupPostFilterPlugin, PostFilterResult
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import Code, Status
+from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.entity import Place
 from reprieve.scheduling.decision import Result
-from tests.building import World, gang, group, history, node, pdb, pod
+from tests.building import World, gang, group, history, node, pdb, pod, profile_with
 
 
 def _preempts(world: World) -> Preemption:
@@ -30,6 +34,35 @@ def _nodes(count: int, *, cpu: int = 1, priority: int = 0) -> list[Any]:
         for i in range(count)
         for item in (node(f"n{i}", cpu=cpu), pod(f"low{i}", cpu=cpu, node=f"n{i}", priority=priority, start=i))
     ]
+
+
+class _Asked(PodGroupPostFilterPlugin):
+    """Cannot help, and says when it was asked."""
+
+    def __init__(self, name: str, asked: list[str]) -> None:
+        self.name = name  # type: ignore[misc]
+        self._asked = asked
+
+    def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
+        self._asked.append(self.name)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, f"{self.name} cannot help", self.name))
+
+
+@pytest.mark.parametrize(
+    ("room", "asked"), [(1, ["First"]), (0, ["First", "Last"])], ids=["helped by preemption", "by nobody"]
+)
+def test_24_plugins_run_in_configured_order_and_the_first_success_ends_it(room: int, asked: list[str]) -> None:
+    """Once for the whole group, after all of it failed."""
+    found: list[str] = []
+    base = profile_with(drop=[DefaultPreemption.name])
+    order = [_Asked("First", found), *base.plugins, DefaultPreemption(), _Asked("Last", found)]
+    profile = Profile(base.name, order, base.score_weights)
+    world = World(
+        *_nodes(2, priority=0 if room else 100), *gang("m", 2, cpu=1, priority=9), profiles={profile.name: profile}
+    )
+    decision = world.step()
+    assert found == asked
+    assert (decision.preemption is not None and bool(decision.preemption.victims)) is bool(room)
 
 
 # -- eligibility ---------------------------------------------------------------------------------------------------
