@@ -27,6 +27,11 @@ from reprieve.framework.status import Code, PluginError, Status
 RANKS = 1 << 22
 """More than the number of nodes can be: score * RANKS + reversed name rank orders by score, then name."""
 _INFEASIBLE = -1
+_UNKNOWN = -1
+_FEW = 16
+"""Up to so many rows are looked up one by one."""
+_AMOUNTS = 4096
+"""So many kinds of row are remembered for a signature."""
 
 
 class SignatureView:
@@ -36,6 +41,7 @@ class SignatureView:
         "epoch",
         "filters",
         "keys",
+        "known",
         "position",
         "priority",
         "scores",
@@ -57,6 +63,8 @@ class SignatureView:
         """What static scores that need no normalizing add on every row."""
         self.filters: list[FilterPlugin] = []
         self.scores: list[Weighted] = []
+        self.known: dict[tuple[bytes, bytes], int | None] | None = None
+        """(used, allocatable) of a row -> the score there, None: does not fit; where nothing else matters."""
         self.static_version = -1
         self.epoch = -1
         self.position = 0
@@ -241,12 +249,15 @@ class Evaluator:
         else:
             touched = log.rows[view.position :]
             if touched:
-                if len(touched) * 4 > len(nodes):
-                    rows: Rows = slice(0, len(nodes))
+                if len(touched) * 4 > len(nodes) and len(touched) > _FEW:
                     self.passes += 1
+                    self._evaluate(view, slice(0, len(nodes)))
                 else:
-                    rows = np.array(touched if len(touched) == 1 else list(set(touched)), dtype=np.int64)
-                self._evaluate(view, rows)
+                    few = touched if len(touched) == 1 else list(set(touched))
+                    if len(few) <= _FEW and view.known is not None:
+                        self._evaluate_few(view, few, view.known)
+                    else:
+                        self._evaluate(view, np.array(few, dtype=np.int64))
         view.position = len(log.rows)
 
     def _rebuild(self, view: SignatureView) -> None:
@@ -276,6 +287,8 @@ class Evaluator:
                 else:
                     part = weighted.weight * raw
                     view.static_total = part if view.static_total is None else view.static_total + part
+        alike = all(p.by_amounts for p in view.filters) and all(w.plugin.by_amounts for w in view.scores)
+        view.known = {} if alike and self._share else None
         view.static_mask = mask
         view.keys = np.full(n, _INFEASIBLE, dtype=np.int64)
         view.static_version = nodes.static_version
@@ -283,6 +296,37 @@ class Evaluator:
         if n:
             self._evaluate(view, everything)
         self.passes += 1
+
+    def _evaluate_few(
+        self, view: SignatureView, rows: Sequence[int], known: dict[tuple[bytes, bytes], int | None]
+    ) -> None:
+        """`_evaluate` for a few rows: nodes of one size with as much in use are worked out once."""
+        nodes = self._cluster.nodes
+        rank = nodes.rank
+        missed: list[tuple[int, tuple[bytes, bytes]]] = []
+        apart: list[int] = []
+        for row in rows:
+            if row in nodes.nominated:
+                apart.append(row)
+            elif view.static_mask[row]:
+                amounts = (nodes.used[:, row].tobytes(), nodes.allocatable[:, row].tobytes())
+                score = known.get(amounts, _UNKNOWN)
+                if score is None:
+                    view.keys[row] = _INFEASIBLE
+                elif score == _UNKNOWN:
+                    missed.append((row, amounts))
+                else:
+                    extra = 0 if view.static_total is None else int(view.static_total[row])
+                    view.keys[row] = (score + extra) * RANKS + RANKS - 1 - int(rank[row])
+        if not missed and not apart:
+            return
+        self._evaluate(view, np.array([*apart, *(row for row, _ in missed)], dtype=np.int64))
+        if len(known) > _AMOUNTS:
+            known.clear()
+        for row, amounts in missed:
+            key = int(view.keys[row])
+            extra = 0 if view.static_total is None else int(view.static_total[row])
+            known[amounts] = None if key < 0 else key // RANKS - extra
 
     def _evaluate(self, view: SignatureView, rows: Rows) -> None:
         nodes, state = self._cluster.nodes, view.state

@@ -136,6 +136,9 @@ class FilterPlugin(Plugin):
 
     scope: ClassVar[Scope] = Scope.CLUSTER
 
+    by_amounts: ClassVar[bool] = False
+    """Of a NODE plugin: of a row it reads nothing but what is used and allocatable there."""
+
     incremental: ClassVar[bool] = False
     """`filter` answers from what `pre_filter` saw, brought up to date by `add_pod` and `remove_pod` alone.
 
@@ -249,6 +252,9 @@ class ScorePlugin(Plugin):
     """Ranks the nodes that passed all filters."""
 
     scope: ClassVar[Scope] = Scope.CLUSTER
+
+    by_amounts: ClassVar[bool] = False
+    """See `FilterPlugin.by_amounts`; scores are 0 or more then."""
 
     def pre_score(self, state: CycleState) -> bool:
         """Once per attempt; False: this plugin has nothing to say about this pod and counts nothing."""

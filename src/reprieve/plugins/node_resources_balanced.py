@@ -24,6 +24,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     name = "NodeResourcesBalancedAllocation"
     scope: ClassVar[Scope] = Scope.NODE
+    by_amounts: ClassVar[bool] = True
 
     def __init__(self, resources: Sequence[str] = ("cpu", "memory")) -> None:
         self._resources = tuple(resources)

@@ -56,6 +56,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
 
     name = "NodeResourcesFit"
     scope: ClassVar[Scope] = Scope.NODE
+    by_amounts: ClassVar[bool] = True
     by_count: ClassVar[bool] = True
 
     def __init__(
