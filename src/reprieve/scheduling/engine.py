@@ -42,6 +42,7 @@ from reprieve.scheduling.decision import (
     stamped,
 )
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
+from reprieve.scheduling.nominations import SaidNominations
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.profiles import default_profile
 from reprieve.scheduling.reserving import given_up, instructed, permitted, reserve, told_bound, unreserve
@@ -52,8 +53,6 @@ WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
 _ENDED = frozenset({"Succeeded", "Failed"})
 PERMIT_TIMEOUT = 900.0
-_ECHOES = 8
-"""Nominations of one pod that may be on their way to the API and back at one time."""
 
 
 class Engine:
@@ -100,8 +99,7 @@ class Engine:
         """Assumed pods whose Permit plugin asked to wait, by UID, and since when."""
         self._unnominated: dict[str, PodRecord] = {}
         """Pods whose nomination ended outside a decision, by UID, until somebody asks."""
-        self._said_nominated: dict[str, list[str]] = {}
-        """UID -> what the API said last of a pod's nominatedNodeName, then what we decided since and it did not say."""
+        self._said_nominated = SaidNominations()
         self._has_reservers = any(
             profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
             for profile in chosen.values()
@@ -171,7 +169,7 @@ class Engine:
             self.queue.remove_pod(pod, now)
         self._assumed_after.pop(uid, None)
         self._permitted_later.pop(uid, None)
-        self._said_nominated.pop(uid, None)
+        self._said_nominated.forget(uid)
         self._unnominated.pop(uid, None)
         if not lingers:
             self._left(uid)
@@ -443,7 +441,7 @@ class Engine:
     def bound(self, uid: str) -> None:
         """The API confirmed a binding."""
         self._assumed_after.pop(uid, None)
-        self._said_nominated.pop(uid, None)
+        self._said_nominated.forget(uid)
         pod = self.cluster.pods.get(uid)
         if pod is not None:
             pod.bound = True
@@ -499,7 +497,7 @@ class Engine:
             unreserve(self._running_for(pod), failed)
         self._permitted_later.pop(uid, None)
         self.cluster.displace(pod)
-        if self._said_nominated.get(uid, [""])[-1]:
+        if self._said_nominated.stands(uid):
             self._unnominate(pod)
         self._left(uid)  # a victim that was only reserved has made room
         attempts = self._assumed_after.pop(uid, 1)
@@ -552,7 +550,7 @@ class Engine:
         nominated = pod.status.nominated_node_name
         if nominated and not record.terminating:
             self.cluster.nominate(record, self.cluster.nodes.row_for_pod(nominated))
-            self._said_nominated[record.uid] = [nominated]
+            self._said_nominated.begin(record.uid, nominated)
         if self._ours(record) and not record.terminating:
             self.queue.add_pod(record, now)
         if record.group is not None:
@@ -581,7 +579,7 @@ class Engine:
         elif node:
             self.queue.remove_pod(known, now)
             self.cluster.clear_nomination(known)
-            self._said_nominated.pop(known.uid, None)
+            self._said_nominated.forget(known.uid)
             row = self.cluster.nodes.row_for_pod(node)
             known.bound = True
             self.cluster.place(known, row)
@@ -658,26 +656,14 @@ class Engine:
 
     def _decided_nomination(self, pod: PodRecord, node: str) -> None:
         """What the API will be told of a pod's nomination: hearing it from there will be no news."""
-        said = self._said_nominated.setdefault(pod.uid, [""])
-        if said[-1] != node:
-            said.append(node)
-            if len(said) > _ECHOES:
-                del said[1]
+        self._said_nominated.decided(pod.uid, node)
         if node:
             self._unnominated.pop(pod.uid, None)
 
     def _heard_nomination(self, known: PodRecord, node: str, now: float) -> None:
-        """The API's word on a pending pod's nomination: ours coming back, or somebody else's, which is taken over.
-
-        kube-scheduler: nominator.UpdatePod.  Words that are older than our last are echoes.
-        """
-        said = self._said_nominated.get(known.uid, [""])
-        if node in said:
-            del said[: said.index(node)]
-            if said == [""]:
-                self._said_nominated.pop(known.uid, None)
+        """The API's word on a pending pod's nomination: ours coming back, or somebody else's, which is taken over."""
+        if not self._said_nominated.heard(known.uid, node):
             return
-        self._said_nominated[known.uid] = [node]
         before = known.nominated
         self.cluster.clear_nomination(known)
         self._unnominated.pop(known.uid, None)
