@@ -194,9 +194,11 @@ def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> Non
     with sqlite3.connect(tmp_path / "records.db") as other:
         other.execute("ALTER TABLE record RENAME TO elsewhere")
     other.close()
-    put(store, "a", "lost")
-    store.flush()
-    assert store.dropped == 1
+    for _ in range(3):
+        put(store, "a", "lost")
+        store.flush()
+    assert store.dropped == 3
+    assert len(said) == 1, "said once, however many there are"
     assert "not kept" in said[0]
     with sqlite3.connect(tmp_path / "records.db") as other:
         other.execute("ALTER TABLE elsewhere RENAME TO record")
@@ -204,6 +206,7 @@ def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> Non
     put(store, "a", "kept again")
     assert messages(store, "a") == ["kept again", "kept"]
     store.close()
+    assert said[1:] == ["decision records are kept again; lost: 3"]
 
 
 def test_reading_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -229,6 +229,7 @@ class FileStore:
         return find_in_file(self._path, *name)
 
     def _run(self) -> None:
+        failing, lost = "", 0  # said once, not with every batch: a full disk stays full for long
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closing)
@@ -240,8 +241,15 @@ class FileStore:
                     self._write(batch)
             except sqlite3.Error as error:
                 self.dropped += len(batch)
+                lost += len(batch)
                 self._recount()
-                self._trouble(f"decision records are not kept: {error}")
+                if str(error) != failing:
+                    failing = str(error)
+                    self._trouble(f"decision records are not kept: {failing}")
+            else:
+                if failing:
+                    self._trouble(f"decision records are kept again; lost: {lost}")
+                failing, lost = "", 0
             with self._changed:
                 self._done += len(batch)
                 self._changed.notify_all()
