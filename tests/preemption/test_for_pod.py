@@ -181,6 +181,23 @@ def test_34_a_group_unit_comes_back_whole_or_not_at_all() -> None:
     assert [[p.name for p in v.unit.pods] for v in found.victims] == [["crew-0", "crew-1", "crew-2"]]
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_31_what_is_short_beside_nominated_pods_is_what_is_told(plain: bool) -> None:
+    """preemption.md 3.2: upstream judges a node with its nominated pods first, and tells what is short then."""
+    decision = _decides(
+        node("n1", cpu=4, memory="4Gi"),
+        pod("low", cpu=2, memory="1Gi", node="n1"),
+        pod("holds", cpu=2, memory="3Gi", priority=100, gates=["g"], nominated="n1"),
+        cpu=3,
+        memory="2Gi",
+        plain=plain,
+    )
+    assert decision.rejections[0].message == (
+        "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory. "
+        "preemption: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
+    )
+
+
 def test_34_nominated_pods_count_as_running_while_reprieving() -> None:
     """preemption.md 3.4: "(nominated pods of equal or higher priority counted as running)"."""
     items = [*_full("n", 1, 2, 3, 4), pod("peer", cpu=1, priority=100, nominated="n", gates=["g"])]
