@@ -5,7 +5,9 @@ file.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from reprieve.cli.outcome import note, reason_of, refuse
 
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 
 MAX_CONFIGURATION_BYTES = 1024 * 1024
 DEFAULT_PLUGIN_TIMEOUT = "10s"
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin", metavar="MODULE:CLASS", help="A plugin of your own, enabled in every profile. Repeatable."
+    ),
+]
+PluginTimeoutOption = Annotated[
+    str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
+]
 NOT_ASKED = "{}: its extenders are not asked, so the answer may differ from what happens; --call-extenders asks them"
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, read_options, read_size
+from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTimeoutOption, read_options, read_size
 from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
 from reprieve.cli.snapshot import answer_for_live
 
@@ -65,15 +65,8 @@ def command(
     context: Annotated[
         str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
     ] = None,
-    plugin: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--plugin", metavar="MODULE:CLASS", help="A plugin of your own, enabled in every profile. Repeatable."
-        ),
-    ] = None,
-    plugin_timeout: Annotated[
-        str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
-    ] = DEFAULT_PLUGIN_TIMEOUT,
+    plugin: PluginOption = None,
+    plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
     call_extenders: Annotated[
         bool,
         typer.Option("--call-extenders", help="Ask the HTTP extenders of the configuration, which are else left out."),

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, read_configuration, read_gates, read_profiles
+from reprieve.cli.options import (
+    DEFAULT_PLUGIN_TIMEOUT,
+    PluginOption,
+    PluginTimeoutOption,
+    read_configuration,
+    read_gates,
+    read_profiles,
+)
 from reprieve.cli.outcome import CommandError, Exit, note, refuse
 
 if TYPE_CHECKING:
@@ -77,15 +84,8 @@ def command(
         int, typer.Option("-v", "--v", min=0, max=10, help="How much to log: 0 trouble, 2 every decision, 4 details.")
     ] = 2,
     log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = LogFormat.TEXT,
-    plugin: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--plugin", metavar="MODULE:CLASS", help="A plugin of your own, enabled in every profile. Repeatable."
-        ),
-    ] = None,
-    plugin_timeout: Annotated[
-        str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
-    ] = DEFAULT_PLUGIN_TIMEOUT,
+    plugin: PluginOption = None,
+    plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:
     """Schedule the pods of a cluster until interrupted.
 
@@ -103,7 +103,6 @@ def command(
         serving_of,
         timing_of,
     )
-    from reprieve.scheduling.profiles import default_profile, profiles_of
 
     gates = read_gates(feature_gates)
     try:

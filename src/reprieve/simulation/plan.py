@@ -15,6 +15,7 @@ from reprieve.api.loading import Loaded, Manifests
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
+from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
 from reprieve.preemption.outcome import Verdict
 from reprieve.queueing.entity import Place
 from reprieve.queueing.queue import Timing
@@ -285,7 +286,7 @@ def _group_outcome(world: VirtualCluster, key: str) -> PodGroupOutcome:
             outcome = "Nominated"
     elif group.scheduled < max(group.min_count, 1):
         outcome, reason = "Gated", UNSCHEDULABLE
-        message = "waiting for minCount pods from a gang to appear in scheduling queue" if group.is_gang else None
+        message = WAITING_FOR_MEMBERS if group.is_gang else None
     return PodGroupOutcome(
         namespace=group.namespace,
         name=group.name,
