@@ -10,7 +10,7 @@ import pytest
 from reprieve.api import objects
 from reprieve.framework.instructions import PatchObject
 from reprieve.plugins.dynamic_resources import DynamicResources
-from tests.building import World, gang, node
+from tests.building import World, gang, node, pod
 from tests.plugins.devices import DRIVER, Json, allocated, claim, device_class, devices, got, slice_of, template, why
 
 OURS = [{"name": "dev", "resourceClaimTemplateName": "t"}]
@@ -26,7 +26,7 @@ def sharing(name: str, size: int, given: list[Json], theirs: list[Json] | None =
     """A gang with claims; its pods (of one core each) name the same ones, or `theirs`."""
     group, *pods = gang(name, size, **{"cpu": 1, **options})
     wanted = given if theirs is None else theirs
-    made = [entries(pod, objects.PodResourceClaim, wanted) for pod in pods]
+    made = [entries(each, objects.PodResourceClaim, wanted) for each in pods]
     return [entries(group, objects.PodGroupResourceClaim, given), *made]
 
 
@@ -64,6 +64,26 @@ def test_a_device_that_not_all_members_reach_is_none_for_the_gang() -> None:
     world.add(sharing("g", 3, OURS)).settle()
     assert world.where == {}
     assert world.engine.cluster.devices.in_use.whole == {}
+
+
+@pytest.mark.parametrize("given", [OURS, NAMED])
+def test_the_device_is_taken_where_all_members_have_room(given: list[Json]) -> None:
+    """The first member likes the emptier n1 best, where only two have room; n2 holds all three."""
+    world = World(node("n1", cpu=2), node("n2", cpu=8), device_class(), template(), claim("c"))
+    world.add(slice_of("n1", devices(1)), slice_of("n2", devices(1)), pod("there", cpu=5, node="n2"))
+    world.add(sharing("g", 3, given)).settle()
+    assert [world.where[f"g-{number}"] for number in range(3)] == ["n2"] * 3
+
+
+def test_the_reach_of_a_device_for_selected_nodes_is_found_whole() -> None:
+    """Two racks with a device each: the gang needs both nodes of the second."""
+    names = ["a1", "b1", "b2"]
+    world = World(*(node(name, cpu=2, labels={"rack": name[0]}) for name in names), device_class(), template())
+    for rack in "ab":
+        terms = [{"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}]
+        world.add(slice_of(None, devices(1), pool=rack, nodeSelector={"nodeSelectorTerms": terms}))
+    world.add(pod("there", cpu=1, node="b1"), sharing("g", 3, OURS)).settle()
+    assert sorted(world.where[f"g-{number}"] for number in range(3)) == ["b1", "b2", "b2"]
 
 
 def test_a_device_of_the_network_is_shared_across_nodes() -> None:

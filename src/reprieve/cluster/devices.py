@@ -57,6 +57,7 @@ DEVICE_KINDS = (ResourceClaim, ResourceSlice, DeviceClass)
 EVERYWHERE = -1
 """In the log of changes: any row may see it."""
 UNKNOWN = -1
+MOST_REACHES = 256
 _LOG = 65536
 _VIEWS = 256
 _EMPTY = InUse()
@@ -350,6 +351,27 @@ class DeviceBook:
         for row in rows[view.codes[rows] == UNKNOWN].tolist():
             self._judge(view, claims, row)
         return view
+
+    def reaches(self, claims: Sequence[ClaimState]) -> list[tuple[int, ...]]:
+        """The sets of rows that can use the claims together if they are allocated on one node; each once.
+
+        At most `MOST_REACHES` nodes are looked at where devices reach farther than their node.  Raises DeviceError.
+        """
+        nodes = self._cluster.nodes
+        alive = np.flatnonzero(nodes.alive[: len(nodes)])
+        rows = alive[self.verdicts(claims, alive).codes[alive] == 0].tolist()
+        if self.index.local:
+            return [(row,) for row in rows]
+        found: dict[tuple[int, ...], None] = {}
+        for row in rows[:MOST_REACHES]:
+            there = alive.tolist()
+            for claim, chosen in zip(claims, self._search(claims, row, self.in_use) or (), strict=False):
+                assert claim.shape is not None
+                selector = write_allocation(claim.key, claim.shape, chosen, nodes.names[row], self.classes).selector
+                if selector is not None:
+                    there = [other for other in there if selector.matches(nodes.labels[other], nodes.names[other])]
+            found[tuple(there)] = None
+        return [there for there in found if there]
 
     def _view(self, key: tuple[int, ...]) -> Verdicts:
         nodes = self._cluster.nodes

@@ -29,6 +29,7 @@ from reprieve.scheduling.decision import (
 )
 from reprieve.scheduling.group_algorithm import GroupPlacement, place_group, scheduling_order
 from reprieve.scheduling.group_placements import hopeful, place_in_one, placement_scores, proposed
+from reprieve.scheduling.group_reach import within_reach
 from reprieve.scheduling.running import RunningProfile
 
 _POST_FILTER_OF_MEMBERS = f"preemption: {GROUP_MEMBER}"
@@ -151,6 +152,8 @@ def schedule_group(
             cluster.clear_nomination(pod)
         if placements is None:
             found = place_group(cluster, running.profile, running.evaluator, group, pods, nominated)
+            if not found.feasible:
+                found = within_reach(running, group, pods, nominated) or found
         else:
             found = place_in_one(running, group, pods, nominated, placements)
         complete = len(found.placed) == len(pods)
