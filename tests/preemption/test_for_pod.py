@@ -538,9 +538,9 @@ def test_identical_preemptors_share_their_candidates(step: int) -> None:
     inner = for_pod._attached()[3]  # type: ignore[attr-defined]
     original = inner._on_row
 
-    def counted(state: CycleState, row: int) -> Any:
+    def counted(state: CycleState, row: int, **how: bool) -> Any:
         looked.append(row)
-        return original(state, row)
+        return original(state, row, **how)
 
     inner._on_row = counted
     for _ in range(30):

@@ -214,9 +214,10 @@ class PodPreemption:
     def _candidates(self, state: CycleState, curable: npt.NDArray[np.int64]) -> _Remembered:
         """An answer for every row whose failure is curable: the candidate, or why it is none."""
         remembered = self._recall(state)
-        for row in curable[~remembered.known[curable]]:
-            answer, depends = self._on_row(state, int(row))
-            remembered.put(int(row), answer, self._same_for(state, int(row)), fragile=depends)
+        numbers = not self._plain and only_resources(self._profile, [state])
+        for row in curable[~remembered.known[curable]].tolist():
+            answer, depends = self._on_row(state, row, numbers=numbers)
+            remembered.put(row, answer, self._same_for(state, row, numbers=numbers), fragile=depends)
         return remembered
 
     def _recall(self, state: CycleState) -> _Remembered:
@@ -247,14 +248,15 @@ class PodPreemption:
             self._latest.clear()
         self._memory[key] = known
 
-    def _same_for(self, state: CycleState, row: int) -> tuple[int, int]:
+    def _same_for(self, state: CycleState, row: int, *, numbers: bool) -> tuple[int, int]:
         """The priorities (from, to) of a preemptor for which the row's answer is the same.
 
-        That is as long as the same units may go and the same nominated pods count.
+        That is as long as the same units may go and the same nominated pods count.  `numbers`: only resources are in
+        play; else a filter may read the priority.
         """
         pod, cluster = state.pod, self._cluster
-        if self._plain or not only_resources(self._profile, [state]):
-            return pod.priority, pod.priority  # a filter may read the priority
+        if not numbers:
+            return pod.priority, pod.priority
         low, high = -_ANY_PRIORITY, _ANY_PRIORITY
         there = [effective_priority(cluster, other) for other in cluster.nodes.pods[row].values()]
         there += [other.priority for other in cluster.nodes.nominated.get(row, {}).values()]
@@ -265,7 +267,7 @@ class PodPreemption:
                 high = min(high, priority)
         return low, high
 
-    def _on_row(self, state: CycleState, row: int) -> tuple[Candidate | Misfit, bool]:
+    def _on_row(self, state: CycleState, row: int, *, numbers: bool) -> tuple[Candidate | Misfit, bool]:
         """Steps 1-5 of preemption.md 3 on one node; the flag says whether other rows had a part in it."""
         cluster, pod = self._cluster, state.pod
         units = units_below(cluster, pod.priority, list(cluster.nodes.pods[row].values()))
@@ -273,7 +275,7 @@ class PodPreemption:
             return (NO_VICTIMS_POD,), False
         # A unit that is a whole group may have members elsewhere, or get some, without this row being touched.
         spans = any(unit.group is not None for unit in units)
-        if not self._plain and only_resources(self._profile, [state]):
+        if numbers:
             return self._by_numbers(pod, row, units), spans
         with cluster.trial():
             for unit in units:
