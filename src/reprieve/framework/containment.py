@@ -54,6 +54,7 @@ from reprieve.framework.plugin import (
     ScorePlugin,
     Scores,
     SignPlugin,
+    Standing,
     TieBreaker,
     row_count,
     row_numbers,
@@ -242,6 +243,10 @@ class _Filter(Guard, FilterPlugin):
 
     def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         return self._want("RemovePod", bool, lambda: self.inner.remove_pod(state, pod, row))
+
+    def standing(self, states: Sequence[CycleState], rows: Sequence[int]) -> Standing | None:
+        """Not passed on: what it gives would be asked past the guard. Each pod is told by itself."""
+        return None
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         found = self._ask("Filter", lambda: self.inner.filter(state, rows))

@@ -100,7 +100,7 @@ class Diagnoser:
             # Nobody rejected the pod, so whoever might has a say in whether a new node helps.
             names = {plugin.name for plugin in self._profile.filters}
             return Diagnosis(nodes=0, codes=np.zeros(len(nodes), dtype=np.int8), plugins=names)
-        elsewhere = self._looks_elsewhere(state)
+        elsewhere = self.ruled(state)
         if identity is None or elsewhere or not self._share:
             found = RowReasons(len(nodes))
             self._look(state, alive, found, apart=elsewhere)
@@ -125,7 +125,7 @@ class Diagnoser:
     def diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64]) -> Diagnosis:
         """The outcome on these live rows alone, as if there were no others; nothing is kept."""
         found = RowReasons(len(self._cluster.nodes))
-        self._look(state, rows, found, apart=self._looks_elsewhere(state))
+        self._look(state, rows, found, apart=self.ruled(state))
         self._ask_outside(state, rows, found)
         return found.summary(len(rows))
 
@@ -256,8 +256,8 @@ class Diagnoser:
         passed: npt.NDArray[np.int64] = left[~rejected]
         return passed
 
-    def _looks_elsewhere(self, state: CycleState) -> bool:
-        """Whether a CLUSTER-scope plugin has something to say about the pod."""
+    def ruled(self, state: CycleState) -> bool:
+        """Whether CLUSTER filters may have something to say about the pod."""
         for plugin in (*self._profile.cluster_filters, *self._profile.outside_filters):
             try:
                 if plugin.concerns(state):

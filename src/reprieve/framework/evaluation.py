@@ -30,7 +30,7 @@ _INFEASIBLE = -1
 _UNKNOWN = -1
 _FEW = 16
 """Up to so many rows are looked up one by one."""
-_AMOUNTS = 4096
+_AMOUNTS = 1024
 """So many kinds of row are remembered for a signature."""
 
 
@@ -174,15 +174,7 @@ class Evaluator:
 
     def ruled(self, state: CycleState) -> bool:
         """Whether CLUSTER filters may have something to say: then nothing but node views is shared."""
-        for plugin in (*self._profile.cluster_filters, *self._profile.outside_filters):
-            try:
-                if plugin.concerns(state):
-                    return True
-            except PluginError:
-                raise
-            except Exception as error:
-                raise PluginError(plugin.name, "PreFilter", error) from error
-        return False
+        return self._diagnoser.ruled(state)
 
     def keeps_rules(self, state: CycleState, row: int, active: Sequence[FilterPlugin]) -> bool:
         """Whether the pod passes the CLUSTER filters that `rules` gave, on one row, nominated pods counted."""
