@@ -208,6 +208,35 @@ def test_a_process_that_stood_still_finds_the_fence_shut() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("answer", ["not asked for", "too late"])
+def test_who_found_the_fence_shut_does_not_lead_on(answer: str) -> None:
+    """Writes were refused meanwhile: a lease that could be renewed again does not bring them back, a restart does."""
+
+    async def run() -> None:
+        async with candidates("a") as (lease, clock, (only,)):
+            await until(lambda: only.leads)
+            renew = only.election._take_or_renew
+            opened: list[float] = []
+            only.election.fence.opened = lambda until, term: opened.append(until)  # type: ignore[method-assign]
+
+            async def late() -> int | None:
+                term = await renew()
+                clock.time += 11.0
+                return term
+
+            if answer == "too late":
+                only.election._take_or_renew = late  # type: ignore[method-assign]
+            else:
+                clock.time += 11.0
+            await tick(clock, 3.0, only)
+            await until(only.task.done)
+            assert only.task.exception() is None
+            assert opened == []
+            assert lease.holder == ("" if answer == "too late" else "a")
+
+    asyncio.run(run())
+
+
 def test_a_lease_somebody_else_has_is_not_taken_before_its_time() -> None:
     """Counted from when it was last seen to change; what its renewTime says does not matter (clocks differ)."""
 

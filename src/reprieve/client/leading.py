@@ -125,6 +125,8 @@ class Election:
         self._seen: tuple[str, datetime | None, str] | None = None
         self._seen_at = 0.0
         self._leading = asyncio.Event()
+        self._late = False
+        """Whether the lease was renewed after the right to write had ended."""
 
     async def wait_leading(self) -> None:
         """Return when this candidate leads."""
@@ -143,9 +145,10 @@ class Election:
             self._on_leading()
             while self.fence.open:
                 await clock.sleep(options.retry)
-                await self._attempt()
+                if self.fence.open:
+                    await self._attempt()
         finally:
-            held = self.fence.open
+            held = self.fence.open or self._late
             self.fence.shut()
             self._leading.clear()
             if held and options.release:
@@ -166,6 +169,10 @@ class Election:
         if term is None:
             if self.fence.open:  # somebody else has it: no need to wait for the deadline
                 self.fence.shut()
+            return False
+        if self._leading.is_set() and not self.fence.open:
+            # Renewed, but too late: in between writes were refused, and whoever waits for them would wait for ever.
+            self._late = True
             return False
         self.fence.opened(sent + options.renew_deadline, term)
         return True
