@@ -422,6 +422,26 @@ def test_pods_behind_a_gate_say_so_after_a_while(exists: bool, spec: Json, messa
     run(test)
 
 
+def test_a_group_behind_a_gate_does_not_say_what_an_earlier_attempt_said() -> None:
+    """A preemption is over and a member has gone: the group waits for members, not for the preemption any more."""
+
+    async def test(scene: Scene) -> None:
+        scene.group(count=3)
+        scene.pod("a", group="g")
+        scene.clock.advance(6)
+        scene.conditions.waiting(scene.engine, scene.now)
+        await scene.conditions.drain()
+        assert scene.writes.groups == [], "a group that was never tried says nothing"
+        scene.conditions.group(said(False, message="pod group is waiting for podgroup preemption to complete"))
+        for _ in range(2):
+            scene.conditions.waiting(scene.engine, scene.now)
+            await scene.conditions.drain()
+        assert [(c["status"], c["message"]) for _, c, _ in scene.writes.groups][-1] == ("False", FEW)
+        assert len(scene.writes.groups) <= 2
+
+    run(test)
+
+
 def test_the_message_of_a_gate_follows_the_reason() -> None:
     """First no object, then too few members, then enough: nothing more to say."""
 

@@ -30,7 +30,7 @@ from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
 from reprieve.live.writes import Writes, superseded
 from reprieve.queueing.entity import Place
-from reprieve.scheduling.decision import Decision, GroupCondition, Rejection
+from reprieve.scheduling.decision import UNSCHEDULABLE, Decision, GroupCondition, Rejection
 from reprieve.scheduling.engine import Engine
 
 NOT_READY: Final = "NotReadyForScheduling"
@@ -238,6 +238,14 @@ class Conditions:
                 held = engine.cluster.pods.get(uid)
                 if held is not None and not held.gates:
                     self._not_scheduled(held, NOT_READY, status.reason)
+            if entity.group is not None and entity.gate.reason and not entity.blocked:
+                self._group_gated(entity.group, entity.gate.reason)
+
+    def _group_gated(self, key: str, why: str) -> None:
+        """What a group said of an earlier attempt, or of a preemption that is over, is not why it waits now."""
+        subject = self._groups.get(key)
+        if subject is not None and subject.now.condition.status == "False":
+            self.group(GroupCondition(key, False, UNSCHEDULABLE, why))
 
     async def written(self, pod: PodRecord) -> None:
         """Return when what is wished for a pod is in the API. Raises what the call failed with.
