@@ -474,3 +474,21 @@ def test_priorities_the_server_left_open() -> None:
     assert loaded.object.spec.priority == 0
     assert loaded.origin == Origin("live")
     assert "priority 0 assumed" in reading.warnings[0]
+
+
+def test_which_claims_a_group_has_is_kept() -> None:
+    """status.resourceClaimStatuses (KEP-5729): a plan of the snapshot makes no second claim."""
+    made = [{"name": "gpu", "resourceClaimName": "g-gpu-x"}]
+    group: Json = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "n"},
+        "spec": {
+            "schedulingPolicy": {"basic": {}},
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+        },
+        "status": {"resourceClaimStatuses": made},
+    }
+    [kept], _ = snapshot(typed(group))
+    assert kept["status"]["resourceClaimStatuses"] == made
+    assert kept["spec"]["resourceClaims"] == group["spec"]["resourceClaims"]

@@ -359,7 +359,10 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "workloadRef": {"workloadName": named("workload"), "templateName": named("template")},
             **{name: shape for name, shape in _TEMPLATE.items() if name != "name"},
         },
-        "status": {"conditions": _conditions("PodGroupInitiallyScheduled", "PodGroupScheduled", "DisruptionTarget")},
+        "status": {
+            "conditions": _conditions("PodGroupInitiallyScheduled", "PodGroupScheduled", "DisruptionTarget"),
+            "resourceClaimStatuses": _each({"name": named(DEVICE_CLAIM), "resourceClaimName": named(DEVICE_CLAIM)}),
+        },
     },
     o.Workload: {"spec": {"podGroupTemplates": _each(_TEMPLATE)}},
     o.PodDisruptionBudget: {
