@@ -415,6 +415,13 @@ def test_a_member_that_cannot_be_bound_says_so_and_the_gang_is_completed_later()
                     return answer
 
                 found.writes.bind = refusing  # type: ignore[method-assign]
+                patch, told = found.writes.patch_group_status, []
+
+                def listening(*object_: Any, **more: Any) -> asyncio.Future[None]:
+                    told.extend(object_[3])
+                    return patch(*object_, **more)
+
+                found.writes.patch_group_status = listening  # type: ignore[method-assign]
                 await world.group("gang", 3)
                 for number in range(3):
                     await world.pod(f"g{number}", group="gang")
@@ -422,6 +429,15 @@ def test_a_member_that_cannot_be_bound_says_so_and_the_gang_is_completed_later()
                 assert "a webhook says no" in condition(pods["g1"])["message"]
                 await world.until(lambda p: all(p[f"g{number}"]["spec"].get("nodeName") for number in range(3)))
                 assert found.loop.cycles == 2
+                await found.shell.conditions.drain()
+                # The group as well: it was said to be scheduled, it is not, and then it is.
+                assert [said["status"] for said in told] in (["True", "False", "True"], ["False", "True"])
+                [short] = [said for said in told if said["status"] == "False"]
+                assert (short["type"], short["reason"]) == ("PodGroupInitiallyScheduled", "SchedulerError")
+                assert "binding of pod default/g1 failed" in short["message"]
+                assert short["message"].endswith("a webhook says no (403 Forbidden); 2 of the 3 have a node")
+                [now] = (await world.client.get(f"{GROUPS}/gang")).read(dict)["status"]["conditions"]
+                assert now["status"] == "True"
             events = (await world.client.get("/apis/events.k8s.io/v1/namespaces/default/events")).read(dict)["items"]
             said = {(e["regarding"]["name"], e["reason"]) for e in events}
             assert ("g1", "FailedScheduling") in said

@@ -5,7 +5,8 @@ themselves, `Observer` for metrics, events, logs and records. What any of them r
 `SchedulingLoop.tell`, between cycles.
 
 All or nothing also at the end (scheduling.md 3.6): a member of a gang whose binding failed for good says so in its
-condition and by an event, and the gang is tried again with the members that are bound counted.
+condition and by an event, the gang that has less than its minimum by that does so too, and it is tried again with the
+members that are bound counted.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Shell:
         self._writes = writes
         self._loop: SchedulingLoop | None = None
         self._resumed = False
+        self._first: dict[str, set[str]] = {}
+        """UIDs of the pods a group was first scheduled with whose bindings are not confirmed, by its key."""
         self._bodies = extenders.bodies if extenders is not None else None
         calls = {} if extenders is None else {"call_extender": extenders.bind}
         self.binder = Binder(client, served, writes, self, **calls)
@@ -93,6 +96,9 @@ class Shell:
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Act on a decision: start what it asks for, without waiting."""
+        condition = decision.condition
+        if condition is not None and condition.scheduled and not self.conditions.was_scheduled(condition.group):
+            self._first[condition.group] = {found.pod.uid for found in (*decision.bindings, *decision.waiting)}
         self.conditions.decided(decision)
         for binding in decision.bindings:
             self.binder.start(binding)
@@ -144,20 +150,38 @@ class Shell:
     def bound(self, binding: Binding) -> None:
         """The API has the pod on its node."""
         self._tell(lambda _: self._engine.bound(binding.pod.uid))
+        self._settled(binding.pod)
         self._observer.bound(binding.pod, binding.node, now=self._now())
 
     def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
         """It is not bound, and will not be by this attempt."""
         pod = binding.pod
+        first = self._settled(pod)
 
         def tell(now: float) -> None:
             self._engine.bind_failed(pod.uid, now)
+            group = self._engine.cluster.groups.get(pod.group) if first and pod.group is not None else None
+            if group is not None and not taken_back and group.scheduled < group.min_count:
+                text = (
+                    f"binding of pod {pod.key} failed: {error}; {group.scheduled} of the {group.min_count} have a node"
+                )
+                self.conditions.not_scheduled_after_all(group.key, SCHEDULER_ERROR, text)
             if not gone and not taken_back and pod.row < 0 and pod.uid in self._engine.cluster.pods:
                 self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
 
         self._tell(tell)
         if not taken_back and not gone:
             self._observer.bind_failed(pod, binding.node, f"binding rejected: {error}", now=self._now())
+
+    def _settled(self, pod: PodRecord) -> bool:
+        """A binding has ended; whether it was of the pods that its group was first scheduled with."""
+        first = self._first.get(pod.group, set()) if pod.group is not None else set()
+        if pod.uid not in first:
+            return False
+        first.discard(pod.uid)
+        if not first:
+            self._first.pop(pod.group or "", None)
+        return True
 
     async def _release(self, pod: PodRecord) -> bool:
         """A victim that is only reserved gives its room back without an API call (preemption.md 7.2)."""
@@ -185,6 +209,7 @@ class Shell:
                 self.conditions.seen_pod(item)
         elif isinstance(item, o.PodGroup):
             if change.kind is ChangeKind.DELETED:
+                self._first.pop(item.key, None)
                 self.conditions.forget_group(item.key)
             else:
                 self.conditions.seen_group(item, resource)

@@ -6,7 +6,7 @@ Rules (observability.md "Conditions", and kube-scheduler's where that is silent)
 - Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later wishes for the same
   pod come together in the next one.
 - A pod that was placed meanwhile gets no word any more about not being placed.
-- PodGroupInitiallyScheduled never goes back to False.
+- PodGroupInitiallyScheduled never goes back to False, but where a binding of that very scheduling failed for good.
 - A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); about scheduling gates the
   API server has said so itself.
 
@@ -64,6 +64,7 @@ class _Subject:
     """One pod or group: what the API has (`now`), what is wished, and the patch that is on its way."""
 
     __slots__ = (
+        "back",
         "condition",
         "disrupted",
         "error",
@@ -99,6 +100,8 @@ class _Subject:
         """Wished status, reason and message."""
         self.nominated: str | None = None
         """Wished node, empty for none."""
+        self.back = False
+        """Of a group: what is wished may take back that it was scheduled."""
         self.disrupted = False
         """Of a group: it says that it makes room for somebody."""
 
@@ -218,6 +221,19 @@ class Conditions:
             status = "True" if condition.scheduled else "False"
             subject.condition = (status, condition.reason, condition.message)
             self._touched(condition.group, subject)
+
+    def was_scheduled(self, key: str) -> bool:
+        """Whether a PodGroup (`namespace/name`) says, or is about to say, that it was scheduled."""
+        subject = self._groups.get(key)
+        return subject is not None and "True" in (subject.now.condition.status, (subject.condition or ("",))[0])
+
+    def not_scheduled_after_all(self, key: str, reason: str, message: str) -> None:
+        """A group was said to be scheduled, and is not: a binding failed (scheduling.md 3.6)."""
+        subject = self._groups.get(key)
+        if subject is not None:
+            subject.condition = ("False", reason, message)
+            subject.back = True
+            self._touched(key, subject)
 
     def waiting(self, engine: Engine, now: float) -> None:
         """Look after what no decision tells: pods behind gates, and patches that failed.
@@ -379,9 +395,10 @@ class Conditions:
         if record is not None and record.row >= 0:
             return  # placed: the binding says all there is to say
         of_group = key in self._groups
+        back, subject.back = subject.back, False
         before = subject.now
         said = before.condition
-        if of_group and said.status == "True":
+        if of_group and said.status == "True" and not back:
             return  # heard of meanwhile, and it stays so
         if condition is not None and (condition != said[:3] or (of_group and said.observed != subject.generation)):
             status, reason, message = condition
@@ -433,6 +450,7 @@ class Conditions:
             return
         if subject.condition is None and meant.condition != before.condition:
             subject.condition = meant.condition[:3]
+            subject.back = key in self._groups and before.condition.status == "True"
         if subject.nominated is None and meant.nominated != before.nominated:
             subject.nominated = meant.nominated
         self._again[key] = subject
