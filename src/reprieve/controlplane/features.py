@@ -43,6 +43,8 @@ class DropDisabled(Step):
 
     def mutate(self, request: Request) -> None:
         """Drop the fields; the last of the mutating steps, since others fill some of them in."""
+        if request.subresource == "status" and request.kind.resource.startswith("podgroups."):
+            self._claims_made(request)
         if request.operation != "CREATE" or request.subresource:
             return
         spec = request.new.get("spec") or {}
@@ -57,3 +59,11 @@ class DropDisabled(Step):
         for holder in (spec, *(spec.get("podGroupTemplates") or ())):
             for name in filter(off.__getitem__, off):
                 holder.pop(name, None)
+
+    def _claims_made(self, request: Request) -> None:
+        """Which claims were made for a group cannot be said without the feature, unless it has been said already."""
+        if self._features.dra_workload_resource_claims:
+            return
+        before = ((request.old or {}).get("status") or {}).get("resourceClaimStatuses")
+        if not before:
+            (request.new.get("status") or {}).pop("resourceClaimStatuses", None)

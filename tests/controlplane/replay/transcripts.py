@@ -22,6 +22,7 @@ from yarl import URL
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import AUTHENTICATED, MASTERS
+from reprieve.controlplane.features import Features
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 
 from .comparing import Bindings, Comparison
@@ -227,6 +228,8 @@ async def replaying(options: ServeOptions | None = None) -> AsyncIterator[Replay
         tls=False,
         anonymous=True,
         future_wait=0.05,
+        # The recorded server ran with DRAWorkloadResourceClaims off, its default in 1.36.
+        features=Features(dra_workload_resource_claims=False),
         # The recorded server ran without the ServiceAccount plugin.
         steps=lambda registry: admission_steps(registry, off=("ServiceAccount",)),
     )
