@@ -38,6 +38,8 @@ from reprieve.observability.store import find_in_file
 
 EXTENSION: Final = "reprieve.dev/scheduler"
 """Of the kubeconfig's context: {"url": ..., "certificate-authority-data": ...} or {"records": FILE}."""
+_OURS: Final = "app.kubernetes.io/name=reprieve"
+"""What the pods of deploy/ are called; the lease has whatever name and namespace their configuration says."""
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/reprieve-scheduler"
 _PORT: Final = 10259
 MOST_NODES: Final = 500
@@ -300,19 +302,38 @@ def _ca(extension: Mapping[str, object]) -> bytes | None:
 async def _from_leader(client: ApiClient, names: Sequence[Asked]) -> tuple[str, list[DecisionRecord] | None]:
     """Through the API server at the pod that holds the lease. (where, None) if there is no such pod."""
     try:
-        lease = (await client.get(_LEASE)).read(Json)
-        holder = str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
-        if not holder:
-            return "", None
-        pods = (await client.get(_PODS.path(), {"fieldSelector": f"metadata.name={holder}"})).read(Json)
+        labelled = (await client.get(_PODS.path(), {"labelSelector": _OURS})).read(Json).get("items") or ()
+        holders = [await _holder(client, _LEASE)]
+        for namespace in sorted({pod["metadata"]["namespace"] for pod in labelled}):
+            leases = (await client.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")).read(Json)
+            holders += [_held_by(lease) for lease in leases.get("items") or ()]
+        found_pods = [pod for pod in labelled if pod["metadata"]["name"] in holders]
+        if not found_pods and holders[0]:  # a Deployment with other labels
+            query = {"fieldSelector": f"metadata.name={holders[0]}"}
+            found_pods = (await client.get(_PODS.path(), query)).read(Json).get("items") or []
     except ApiError as error:
         if error.code in (401, 403, 404):
             return "", None
         raise
-    for pod in pods.get("items") or ():
+    for pod in found_pods:
+        holder = pod["metadata"]["name"]
         where = _PODS.path(pod["metadata"]["namespace"], f"https:{holder}:{_PORT}", "proxy")
         return f"the scheduler's pod {holder}", await _explain(client, f"{where}/explain", names)
     return "", None
+
+
+async def _holder(client: ApiClient, path: str) -> str:
+    try:
+        return _held_by((await client.get(path)).read(Json))
+    except ApiError as error:
+        if error.code in (403, 404):
+            return ""
+        raise
+
+
+def _held_by(lease: Json) -> str:
+    """The name of the pod that holds a lease; identities are HOSTNAME_UUID."""
+    return str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
 
 
 # -- without records -------------------------------------------------------------------------------
