@@ -7,6 +7,7 @@ and the scheduler's own words, so no secret can get there.
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, Final, TextIO
 
@@ -15,6 +16,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 DECISIONS: Final = 2
 DETAILS: Final = 4
+_SPECIAL: Final = re.compile(r'[ "=\\]')
 
 
 class Log:
@@ -28,7 +30,7 @@ class Log:
         # UTC with microseconds, so that lines of several machines can be put in order.
         stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts")
         to = stream if stream is not None else sys.stderr
-        self._logger: Any = structlog.wrap_logger(structlog.PrintLogger(to), processors=[stamp, last])
+        self._logger: Any = structlog.wrap_logger(structlog.PrintLogger(to), processors=[stamp, last]).bind()
 
     def at(self, level: int) -> bool:
         """Whether lines of that verbosity are written: ask before working out expensive details."""
@@ -55,7 +57,7 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value)
-    plain = text and not any(c in ' "=\\' or not c.isprintable() for c in text)
+    plain = text and text.isprintable() and _SPECIAL.search(text) is None
     return text if plain else '"' + "".join(_escaped(c) for c in text) + '"'
 
 
