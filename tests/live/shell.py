@@ -66,6 +66,8 @@ class Watched(Observer):
         self.ended: list[tuple[Preemption, str | None]] = []
         self.started: list[Preemption] = []
         self.troubles: list[str] = []
+        self.on_end: Callable[[], object] = lambda: None
+        """Called when a preemption has ended, before anything else is tried."""
 
     def decided(self, decision: Any, **named: Any) -> None:
         super().decided(decision, **named)
@@ -75,6 +77,7 @@ class Watched(Observer):
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
         super().preemption_ended(preemption, seconds=seconds, error=error)
         self.ended.append((preemption, error))
+        self.on_end()
 
     def trouble(self, where: str, text: str) -> None:
         super().trouble(where, text)
