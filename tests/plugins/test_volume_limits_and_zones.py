@@ -125,9 +125,7 @@ REGION = "topology.kubernetes.io/region"
         pytest.param({ZONE: "a"}, {ZONE: "b"}, UNRESOLVABLE, id="another-zone"),
         pytest.param({ZONE: "a__b"}, {ZONE: "b"}, FITS, id="one-of-a-set"),
         pytest.param({ZONE: "a__c"}, {ZONE: "b"}, UNRESOLVABLE, id="none-of-a-set"),
-        pytest.param(
-            {ZONE: "a____c", REGION: "r"}, {ZONE: "b", REGION: "r"}, FITS, id="does-not-parse"
-        ),
+        pytest.param({ZONE: "a____c", REGION: "r"}, {ZONE: "b", REGION: "r"}, FITS, id="does-not-parse"),
         pytest.param({BETA: "a"}, {ZONE: "a"}, FITS, id="beta-label-against-the-one-of-today"),
         pytest.param({BETA: "a"}, {ZONE: "b"}, UNRESOLVABLE, id="beta-label-another-zone"),
         pytest.param({BETA: "a"}, {BETA: "a", ZONE: "b"}, FITS, id="beta-label-on-both-sides"),

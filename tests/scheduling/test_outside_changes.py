@@ -247,3 +247,13 @@ def test_after_a_restart_victims_that_leave_are_waited_for() -> None:
     assert world.nominated == {"p": "n1"}
     world.gone("leaving")
     assert world.settle().where == {"other": "n2", "p": "n1"}
+
+
+@pytest.mark.parametrize(("present", "left"), [(2, {"g-0": "n1", "g-1": "n1"}), (1, {})], ids=["all", "one-short"])
+def test_after_a_restart_a_group_that_may_not_be_tried_holds_no_room(present: int, left: dict[str, str]) -> None:
+    """scheduling.md 3.7, 3.8: a member went and the scheduler died before the others' nominations were taken back."""
+    members = [nominated(pod(f"g-{index}", cpu=1, group="g"), "n1") for index in range(present)]
+    world = World(node("n1"), group("g", min_count=2), *members)
+    world.engine.complete(world.now)
+    assert world.nominated == left
+    assert taken(world) == ([] if left else ["g-0"])

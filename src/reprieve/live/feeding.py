@@ -315,6 +315,7 @@ class Feed:
         # What groups count as is looked up among the classes.
         for item, _ in sorted(in_order(found), key=lambda entry: not isinstance(entry[0], o.PriorityClass)):
             self._take(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
+        self._engine.complete(now)
         self._fed = True
 
     def _take(self, change: Change[Any], resource: Resource, now: float) -> None:

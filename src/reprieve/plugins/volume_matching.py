@@ -15,10 +15,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.api import objects
 from reprieve.api.quantity import value_of
 from reprieve.api.selectors import SelectorError, compile_label_selector
-from reprieve.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from reprieve.api.storage import (
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeNodeAffinity,
+)
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -84,7 +89,7 @@ class Reach:
     def __init__(self) -> None:
         self._version = -1
         self._cluster: ClusterState | None = None
-        self._kept: dict[str, tuple[objects.VolumeNodeAffinity | None, Numbers | None]] = {}
+        self._kept: dict[str, tuple[VolumeNodeAffinity | None, Numbers | None]] = {}
 
     def rows(self, cluster: ClusterState, volume: PersistentVolume) -> Numbers | None:
         """The rows, ascending; None: all of them."""

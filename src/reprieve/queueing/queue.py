@@ -307,7 +307,7 @@ class SchedulingQueue:
             self._reactivate(entity, now)
 
     def retry_above(self, priority: int, now: float) -> None:
-        """Units of that priority may be evicted otherwise than before: whoever waits with a higher one may be helped."""
+        """Units of that priority may be evicted otherwise than before: who waits with a higher one may be helped."""
         for entity in [entity for entity in self._waiting.values() if entity.priority > priority]:
             self._reactivate(entity, now)
 

@@ -253,6 +253,11 @@ class Engine:
         """A PodDisruptionBudget is gone."""
         self.cluster.remove_budget(key)
 
+    def complete(self, now: float) -> None:
+        """Everything that was there at the start is known: groups that may not be tried hold no room from before."""
+        for entity in list(self.queue.entities()):
+            self._give_up_if_gated(entity.group, now)
+
     # -- deciding ----------------------------------------------------------------------------------
 
     def step(self, now: float) -> Decision | None:
