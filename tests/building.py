@@ -28,7 +28,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import CycleState, Plugin
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.queueing.entity import Entity, Place
+from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
@@ -327,9 +327,9 @@ class World:
         assert found is not None, f"{name} is not queued"
         return found
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> QueueState:
         """Where that entity is."""
-        return self.entity(name).place
+        return self.entity(name).state
 
     def state(self, name: str) -> CycleState:
         """A fresh cycle state for a pod, to ask plugins directly."""
@@ -407,12 +407,12 @@ def check_queue(engine: Engine) -> None:
         for uid in (*entity.ready, *entity.held):
             assert uid not in seen, f"{uid} is in two entities or twice in {entity}"
             seen.add(uid)
-        assert entity.place is not Place.IN_CYCLE, f"{entity} was left in its cycle"
-        active = entity.place is Place.ACTIVE
+        assert entity.state is not QueueState.IN_CYCLE, f"{entity} was left in its cycle"
+        active = entity.state is QueueState.ACTIVE
         assert not active or any(key == entity.key for _, key in queue._active), f"{entity} is not in the heap"
         waits = (entity.wake, entity.key) in queue._backoff
-        assert entity.place is not Place.BACKOFF or waits, f"{entity} has no end of its backoff"
-        unschedulable = entity.place is Place.UNSCHEDULABLE
+        assert entity.state is not QueueState.BACKOFF or waits, f"{entity} has no end of its backoff"
+        unschedulable = entity.state is QueueState.UNSCHEDULABLE
         assert unschedulable == (entity.key in queue._waiting), f"{entity} and the list of the unschedulable"
         for plugin, those in queue._rejected.items():
             listed = unschedulable and plugin in entity.rejected_by_indexed

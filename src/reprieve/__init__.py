@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from reprieve.cluster.pods import PodRecord as PodRecord
     from reprieve.cluster.state import ClusterState as ClusterState
     from reprieve.framework.configuration import ConfigurationError as ConfigurationError
-    from reprieve.framework.containment import Trouble as Trouble
     from reprieve.framework.diagnosis import Diagnosis as Diagnosis
     from reprieve.framework.events import ClusterEvent as ClusterEvent
     from reprieve.framework.events import EventKind as EventKind
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from reprieve.framework.plugin import default_normalize as default_normalize
     from reprieve.framework.plugin import row_count as row_count
     from reprieve.framework.plugin import row_numbers as row_numbers
+    from reprieve.framework.plugin_guard import PluginIncident as PluginIncident
     from reprieve.framework.profile import Profile as Profile
     from reprieve.framework.status import FITS as FITS
     from reprieve.framework.status import SUCCESS as SUCCESS
@@ -121,6 +121,7 @@ _HOME = {
     "Plan": "simulation.report",
     "PlanOptions": "simulation.plan",
     "Plugin": "framework.plugin",
+    "PluginIncident": "framework.plugin_guard",
     "PodGroupAssignment": "framework.plugin",
     "PodGroupAttempt": "framework.plugin",
     "PodGroupPostFilterPlugin": "framework.plugin",
@@ -140,7 +141,6 @@ _HOME = {
     "Scores": "framework.plugin",
     "SignPlugin": "framework.plugin",
     "Status": "framework.status",
-    "Trouble": "framework.containment",
     "UNRESOLVABLE": "framework.status",
     "UNSCHEDULABLE": "framework.status",
     "always": "framework.events",

@@ -18,7 +18,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 from reprieve.framework.gates import FeatureGates
 from reprieve.live.app import Scheduler, scheduler
-from reprieve.live.feeding import FeedOptions
+from reprieve.live.event_handlers import ClusterFeedOptions
 from reprieve.live.loop import Pace
 from reprieve.live.settings import Settings
 from reprieve.queueing.queue import Timing
@@ -119,7 +119,7 @@ class Cluster:
             timing=Timing(initial_backoff=0.05, max_backoff=0.2),
             kubeconfig=str(self.server.kubeconfig),
             verbosity=0,
-            feed=FeedOptions(rediscover=0.2),
+            feed=ClusterFeedOptions(rediscover=0.2),
             pace=Pace(look_around=0.05),
             environment={},
         )

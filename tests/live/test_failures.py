@@ -14,8 +14,8 @@ import pytest
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.transport import Answer, ApiClient
 
+from .executor import Running, leave, leaving, pods, running, until
 from .faults import Call, Json, Send, cluster, create, pod
-from .shell import Running, leave, leaving, pods, running, until
 from .worlds import GANG, SINGLE, UNIT, WORLDS, World
 
 

@@ -15,7 +15,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import CycleState, PermitPlugin, PerNodeFilter
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.live.feeding import Feed
+from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.loop import Pace, SchedulingLoop, SteadyTime, blocks
 from reprieve.observability.metrics import Metrics
 from reprieve.preemption.outcome import Preemption
@@ -27,7 +27,7 @@ from ..building import node, pod, profile_with
 from ..client.clock import FakeClock, until
 
 
-class Changes(Feed):
+class Changes(ClusterFeed):
     """Changes as a test makes them."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Acts:
         self.allowed += [binding.pod.name for binding in allowed]
         self.refused += [(rejection.pod.name, rejection.message) for rejection in refused]
 
-    def errands(self, instructions: Iterable[Instruction]) -> None:
+    def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         self.ran += instructions
 
     def look_around(self, now: float) -> None:

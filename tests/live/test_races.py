@@ -14,8 +14,8 @@ import pytest
 
 from reprieve.client.transport import Answer, ApiClient
 
+from .executor import Running, leave, leaving, placed, pods, running, until
 from .faults import Call, Json, Send, cluster, create, group, node, pod, priority_class
-from .shell import Running, leave, leaving, placed, pods, running, until
 
 LOWER, EQUAL, HIGHER = "lower", "equal", "higher"
 CLASSES = (priority_class(LOWER, 100), priority_class(EQUAL, 500), priority_class(HIGHER, 1000))

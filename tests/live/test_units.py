@@ -9,8 +9,8 @@ import pytest
 
 from reprieve.client.transport import STRATEGIC_MERGE_PATCH, Answer, ApiClient
 
+from .executor import leave, leaving, placed, pods, running, until
 from .faults import PATHS, Call, Json, Send, cluster, create, node, pod, priority_class, read
-from .shell import leave, leaving, placed, pods, running, until
 from .worlds import HIGH, UNIT, high
 
 TARGET = "DisruptionTarget"

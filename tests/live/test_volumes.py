@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from .executor import EVERY_KIND, pods, running, until
 from .faults import Json, cluster, create, node
-from .shell import EVERY_KIND, pods, running, until
 
 _STORAGE = "persistentvolume-binder,volume-provisioner,ephemeral-volume,storage-protection"
 _ONCE = ["ReadWriteOnce"]

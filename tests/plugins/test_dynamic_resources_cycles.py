@@ -214,11 +214,11 @@ def test_a_failed_binding_gives_the_claim_back() -> None:
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), claim("c"), user("p", "c"))
     world.step()
     world.engine.bind_failed("uid-p", world.now)
-    (errand,) = world.engine.take_errands()
-    assert isinstance(errand, PatchObject)
-    assert errand.patch == {"status": {"allocation": None, "reservedFor": None}}
+    (deferred,) = world.engine.take_deferred_writes()
+    assert isinstance(deferred, PatchObject)
+    assert deferred.patch == {"status": {"allocation": None, "reservedFor": None}}
     assert world.engine.cluster.devices.in_use.whole == {}
-    assert world.engine.take_errands() == []
+    assert world.engine.take_deferred_writes() == []
 
 
 def test_an_unused_allocation_in_the_wrong_place_is_given_back() -> None:
@@ -229,7 +229,7 @@ def test_an_unused_allocation_in_the_wrong_place_is_given_back() -> None:
     decision = world.step()
     assert "deallocation of ResourceClaim requested" in decision.rejections[0].message
     assert decision.preemption is None
-    world.virtual._claims.carry_out(world.engine.take_errands(), world.now)
+    world.virtual._claims.carry_out(world.engine.take_deferred_writes(), world.now)
     world.settle()
     assert world.where == {"p": "n1", "low": "n1"}
 
@@ -279,9 +279,9 @@ def test_a_claim_whose_device_failed_is_not_usable() -> None:
     assert (
         readiness("default/c", failed, stated.grants).reason == 'claim default/c binding failed: reason=R, message=""'
     )
-    (errand,) = world.engine.take_errands()
-    assert isinstance(errand, PatchObject)
-    assert errand.patch == {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+    (deferred,) = world.engine.take_deferred_writes()
+    assert isinstance(deferred, PatchObject)
+    assert deferred.patch == {"status": {"allocation": None, "reservedFor": None, "devices": None}}
 
 
 @pytest.mark.parametrize("name", ["example.com/gpu", "deviceclass.resource.kubernetes.io/fast"])

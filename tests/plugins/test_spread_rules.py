@@ -129,9 +129,9 @@ def test_built_in_defaults_need_a_selector() -> None:
     rooms = [node(name, labels={HOST: name, SYSTEM_ZONE: zone}) for name, zone in zones.items()]
     world = World(rooms, node("n4", labels={HOST: "n4"}), _web("n1"), pod("p", labels=WEB))
     assert scores(world, PodTopologySpread()) == {}
-    world.engine.cluster.selecting.set(_service(labels={"app": "db"}))
+    world.engine.cluster.default_selectors.set(_service(labels={"app": "db"}))
     assert scores(world, PodTopologySpread()) == {}
-    world.engine.cluster.selecting.set(_service())
+    world.engine.cluster.default_selectors.set(_service())
     # Hosts: ln(6) + 2 = 3.79, else 2. Zones a, b and none: ln(5) + 4 = 5.61 in a, 4 in b, n4 has none.
     # n1 9.4 -> 9, n2 7.6 -> 8, n3 6, n4 2: 100 * (11 - x) // 9
     assert list(scores(world, PodTopologySpread()).values()) == [22, 33, 55, 100]
@@ -157,9 +157,9 @@ def test_controllers_have_selectors_too(kind: str) -> None:
     owned = replace(item, metadata=replace(item.metadata, owner_references=(owner,)))
     world = World(ROOMS, _web("n1"), owned)
     assert scores(world, PodTopologySpread()) == {}
-    world.engine.cluster.selecting.set(made[kind])
+    world.engine.cluster.default_selectors.set(made[kind])
     assert scores(world, PodTopologySpread())["n4"] == 100
-    assert world.engine.cluster.selecting.remove(kind, "default", "web")
+    assert world.engine.cluster.default_selectors.remove(kind, "default", "web")
     assert scores(world, PodTopologySpread()) == {}
 
 
@@ -168,7 +168,7 @@ def test_defaults_of_a_list_can_filter() -> None:
     plugin = PodTopologySpread([spread(ZONE, None)], system=False)
     world = World(ROOMS, _web("n1"), pod("p", labels=WEB))
     assert verdicts(world, plugin) == {}
-    world.engine.cluster.selecting.set(_service())
+    world.engine.cluster.default_selectors.set(_service())
     assert list(verdicts(world, plugin).values()) == [U, U, 0, X]
 
 

@@ -12,7 +12,7 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, Status
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, history, node, pdb, pod, profile_with
 
@@ -113,7 +113,7 @@ def test_25_below_the_minimum_it_waits() -> None:
     world = World(*_nodes(3), group("crew", min_count=3, priority=5))
     world.add(*[pod(f"m{i}", cpu=1, priority=5, group="crew") for i in range(2)]).settle()
     assert world.evicted == []
-    assert world.place("crew") is Place.GATED
+    assert world.place("crew") is QueueState.GATED
 
 
 # -- 4 -------------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_44_no_victim_at_all_is_fine() -> None:
     world.add(pod("small", cpu=2, group="crew", priority=5), pod("large", cpu=4, gpu=1, group="crew", priority=5))
     first = world.step()
     if first.preemption is not None and not first.preemption.victims:
-        assert world.place("crew") is Place.ACTIVE
+        assert world.place("crew") is QueueState.ACTIVE
         assert not world.engine.preempting("group/default/crew")
     world.virtual._act(first)
     world.settle()
@@ -294,7 +294,7 @@ def test_fault_no_hot_loop_of_an_unschedulable_group() -> None:
         world.add(pod(f"noise{world.engine.attempts}", node="n0", cpu="0")).gone(f"noise{world.engine.attempts}")
         world.drain()
     assert len(world.engine.decisions) == 1, "events within the backoff start no attempt"
-    assert world.place("crew") is Place.BACKOFF
+    assert world.place("crew") is QueueState.BACKOFF
 
 
 def test_fault_no_new_decision_while_victims_terminate() -> None:
@@ -326,7 +326,7 @@ def test_fault_victims_that_vanish_at_once_do_not_lose_the_wake_up() -> None:
         for victim in verdict.unit.pods:
             world.engine.pod_terminating(victim.uid, world.now, preempted=True)
             world.engine.pod_gone(victim.uid, world.now)
-    assert world.place("crew") is Place.GATED
+    assert world.place("crew") is QueueState.GATED
     world.engine.preemption_done(decision.key, world.now)
     assert sorted(world.settle().where) == ["crew-0", "crew-1"]
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reprieve.framework.plugin import CycleState
 from reprieve.preemption.outcome import Preemption
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import World, gang, group, node, pdb, pod
 
@@ -442,7 +442,7 @@ def test_74_lower_nominations_on_the_node_make_way() -> None:
     decision = world.step()
     assert [p.name for p in decision.cleared] == ["mid"]
     assert world.nominated == {"top": "n"}
-    assert world.place("mid") in (Place.BACKOFF, Place.ACTIVE)
+    assert world.place("mid") in (QueueState.BACKOFF, QueueState.ACTIVE)
     world.virtual._act(decision)
     assert world.settle().where == {"top": "n"}
     assert world.nominated == {}

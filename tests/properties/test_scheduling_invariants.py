@@ -95,7 +95,7 @@ def _shuffle_about(state: ClusterState, chance: random.Random, depth: int) -> No
     free = [pod for pod in pods if pod.row < 0]
     if free and chance.random() < 0.5:
         before, position = state.digest(), len(state.touched.rows)
-        with state.overlay([(pod, chance.randrange(len(state.nodes))) for pod in free[:2]]):
+        with state.assume_silently([(pod, chance.randrange(len(state.nodes))) for pod in free[:2]]):
             assert state.digest() != before
         assert state.digest() == before
         assert len(state.touched.rows) == position
@@ -140,7 +140,7 @@ def _nobody_was_forgotten(cluster: RandomCluster, world: World) -> None:
     fresh = _as_it_is_now(cluster, world).world(plain=True)
     fresh.drain()
     useful = [d for d in fresh.engine.decisions if d.bindings or (d.preemption is not None and d.preemption.victims)]
-    places = {e.key: (e.place.value, sorted(e.rejected_by)) for e in world.engine.queue.entities()}
+    places = {e.key: (e.state.value, sorted(e.rejected_by)) for e in world.engine.queue.entities()}
     assert not useful, f"{[d.key for d in useful]} could have been scheduled; in the queue: {places}"
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.framework.events import ClusterEvent, EventKind
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Result
 from tests.building import START, World, check_queue, gang, group, node, pod, toleration, without_gates
@@ -86,14 +86,14 @@ def test_backoff_doubles_up_to_the_maximum() -> None:
     waits = []
     for _ in range(6):
         world.drain()
-        assert world.place("p") is Place.UNSCHEDULABLE
+        assert world.place("p") is QueueState.UNSCHEDULABLE
         _wake(world)
         entity = world.entity("p")
-        assert entity.place is Place.BACKOFF
+        assert entity.state is QueueState.BACKOFF
         waits.append(entity.wake - world.now)
         world.virtual.now = entity.wake - 0.001
         world.engine.queue.tick(world.now)
-        assert world.place("p") is Place.BACKOFF
+        assert world.place("p") is QueueState.BACKOFF
         world.virtual.now = entity.wake
     assert waits == [1, 2, 4, 8, 10, 10]
 
@@ -115,7 +115,7 @@ def test_no_backoff_once_the_failure_is_long_past() -> None:
     world = World(*FULL, pod("p", cpu=1)).drain()
     world.virtual.now += 1
     _wake(world)
-    assert world.place("p") is Place.ACTIVE
+    assert world.place("p") is QueueState.ACTIVE
 
 
 def test_a_group_backs_off_as_one() -> None:
@@ -123,7 +123,7 @@ def test_a_group_backs_off_as_one() -> None:
     world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
     assert world.entity("crew").attempts == 1
     world.add(pod("crew-9", group="crew", cpu=1))
-    assert world.place("crew") is Place.BACKOFF
+    assert world.place("crew") is QueueState.BACKOFF
     assert world.entity("crew").wake == world.now + 1
 
 
@@ -134,9 +134,9 @@ def test_everything_is_tried_again_after_five_minutes() -> None:
     assert queue.next_wakeup(flush=False) is None
     assert queue.next_wakeup() == world.now + 300
     queue.tick(world.now + 299.9)
-    assert world.place("p") is Place.UNSCHEDULABLE
+    assert world.place("p") is QueueState.UNSCHEDULABLE
     queue.tick(world.now + 300)
-    assert world.place("p") is Place.ACTIVE
+    assert world.place("p") is QueueState.ACTIVE
 
 
 def test_a_plugin_error_is_retried_after_backoff() -> None:
@@ -147,7 +147,7 @@ def test_a_plugin_error_is_retried_after_backoff() -> None:
         fragile = Fragile(failures=1)
         world = World(node("n"), *items, profiles={"default-scheduler": fragile.profile()})
         assert world.step().result is Result.ERROR
-        assert world.place("p") is Place.BACKOFF
+        assert world.place("p") is QueueState.BACKOFF
         world.settle()
         assert not world.pending
 
@@ -158,7 +158,7 @@ def test_a_plugin_error_is_retried_after_backoff() -> None:
 def test_a_gated_pod_waits_until_its_gates_are_off() -> None:
     """scheduling.md 1: gated by schedulingGates."""
     world = World(node("n"), pod("p", gates=["g"])).drain()
-    assert world.place("p") is Place.GATED
+    assert world.place("p") is QueueState.GATED
     assert world.entity("p").gate.reason == "Scheduling is blocked due to non-empty scheduling gates"
     world.change_pod("p", without_gates)
     assert world.settle().where == {"p": "n"}
@@ -168,7 +168,7 @@ def test_a_gang_with_too_few_ready_pods_waits_for_its_gated_ones() -> None:
     """A member behind a gate exists, but cannot be placed: below minCount the gang is not tried."""
     world = World(node("n"), group("crew", min_count=2), pod("a", group="crew"), pod("b", group="crew", gates=["g"]))
     world.drain()
-    assert world.place("crew") is Place.GATED
+    assert world.place("crew") is QueueState.GATED
     assert world.entity("crew").gate.reason == "Scheduling is blocked due to non-empty scheduling gates"
     world.change_pod("b", without_gates)
     assert sorted(world.settle().where) == ["a", "b"]
@@ -180,7 +180,7 @@ def test_a_gang_above_its_minimum_goes_without_its_gated_pod() -> None:
         node("n"), group("crew", min_count=1), pod("a", group="crew"), pod("b", group="crew", gates=["g"])
     ).settle()
     assert world.where == {"a": "n"}
-    assert world.place("b") is Place.GATED
+    assert world.place("b") is QueueState.GATED
     world.change_pod("b", without_gates)
     assert sorted(world.settle().where) == ["a", "b"]
 
@@ -203,9 +203,9 @@ def test_a_gang_starts_whatever_comes_first(first: str) -> None:
 def test_a_bound_member_that_appears_later_opens_the_gate() -> None:
     """minCount counts pods in existence, however they come."""
     world = World(node("n"), group("crew", min_count=2), pod("a", group="crew")).drain()
-    assert world.place("crew") is Place.GATED
+    assert world.place("crew") is QueueState.GATED
     world.add(pod("b", group="crew", node="n"))
-    assert world.place("crew") is Place.ACTIVE
+    assert world.place("crew") is QueueState.ACTIVE
 
 
 @pytest.mark.parametrize("how", ["gone", "terminating"])
@@ -215,15 +215,15 @@ def test_a_gang_that_loses_a_member_waits_for_another(how: str, which: str) -> N
     there = {"node": "n"} if which == "running" else {}
     world = World(*FULL, group("crew", min_count=3), pod("a", group="crew", cpu=1), pod("b", group="crew", cpu=1))
     world.add(pod("c", group="crew", **there)).drain()  # type: ignore[arg-type]
-    assert world.place("crew") is Place.UNSCHEDULABLE
+    assert world.place("crew") is QueueState.UNSCHEDULABLE
     uid = world.record("c").uid
     if how == "gone":
         world.engine.pod_gone(uid, world.now)
     else:
         world.engine.pod_terminating(uid, world.now)
-    assert world.place("crew") is Place.GATED
+    assert world.place("crew") is QueueState.GATED
     world.add(pod("d", group="crew"))
-    assert world.place("crew") is not Place.GATED
+    assert world.place("crew") is not QueueState.GATED
     check_queue(world.engine)
 
 
@@ -231,11 +231,11 @@ def test_minimum_raised_and_lowered() -> None:
     """scheduling.md 3.8: minCount is mutable."""
     world = World(node("n", cpu=2), group("crew", min_count=2), *[pod(f"m{i}", group="crew", cpu=1) for i in range(3)])
     world.add(group("crew", min_count=4))
-    assert world.place("crew") is Place.GATED
+    assert world.place("crew") is QueueState.GATED
     world.add(group("crew", min_count=3))
-    assert world.place("crew") is Place.ACTIVE
+    assert world.place("crew") is QueueState.ACTIVE
     world.drain()
-    assert world.place("crew") is Place.UNSCHEDULABLE
+    assert world.place("crew") is QueueState.UNSCHEDULABLE
     assert world.where == {}
     world.add(group("crew", min_count=2))
     assert len(world.settle().where) == 2
@@ -245,7 +245,7 @@ def test_object_deleted_and_recreated() -> None:
     """scheduling.md 3.8: without its object the gang waits; the new object is what counts."""
     world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
     world.engine.remove_group("default/crew", world.now)
-    assert world.place("crew") is Place.GATED
+    assert world.place("crew") is QueueState.GATED
     assert "to appear" in world.entity("crew").gate.reason
     world.add(group("crew", min_count=1, uid="another")).gone("r")
     assert len(world.settle().where) == 1
@@ -254,15 +254,15 @@ def test_object_deleted_and_recreated() -> None:
 def test_nothing_is_left_of_deleted_pods() -> None:
     """scheduling.md 3.8: nothing leaks: no entity, no group state, in whatever place it was."""
     for place, items in {
-        Place.UNSCHEDULABLE: [*FULL, *gang("crew", 2, cpu=1)],
-        Place.GATED: [*FULL, *gang("crew", 2, cpu=1, gates=["g"])],
-        Place.ACTIVE: None,
-        Place.BACKOFF: [*FULL, *gang("crew", 2, cpu=1)],
+        QueueState.UNSCHEDULABLE: [*FULL, *gang("crew", 2, cpu=1)],
+        QueueState.GATED: [*FULL, *gang("crew", 2, cpu=1, gates=["g"])],
+        QueueState.ACTIVE: None,
+        QueueState.BACKOFF: [*FULL, *gang("crew", 2, cpu=1)],
     }.items():
         world = World(*(items or [*FULL, *gang("crew", 2, cpu=1)]))
         if items is not None:
             world.drain()
-        if place is Place.BACKOFF:
+        if place is QueueState.BACKOFF:
             _wake(world)
         assert world.place("crew") is place
         world.gone("crew-0").gone("crew-1")
@@ -328,7 +328,7 @@ def test_hints(plugin: str, what: str, happens: Callable[[World], object], wakes
     world = World(*items, pod("p", **wants)).drain()
     assert world.entity("p").rejected_by == {plugin}
     happens(world)
-    assert world.place("p") is (Place.BACKOFF if wakes else Place.UNSCHEDULABLE), what
+    assert world.place("p") is (QueueState.BACKOFF if wakes else QueueState.UNSCHEDULABLE), what
 
 
 def _shrunk(item: objects.Pod) -> objects.Pod:
@@ -343,7 +343,7 @@ def test_a_cluster_without_nodes_wakes_up_with_its_first() -> None:
     """Nobody rejected the pod, so every plugin's hint counts."""
     for items in ([pod("p", cpu=1)], gang("p", 2, cpu=1)):
         world = World(*items).drain()
-        assert world.place("p") is Place.UNSCHEDULABLE
+        assert world.place("p") is QueueState.UNSCHEDULABLE
         world.add(node("n"))
         assert not world.settle().pending
 
@@ -356,9 +356,9 @@ def test_one_members_hint_suffices() -> None:
         pod("big", group="crew", cpu=4),
         pod("picky", group="crew", selector={"zone": "a"}),
     ).drain()
-    assert world.place("crew") is Place.UNSCHEDULABLE
+    assert world.place("crew") is QueueState.UNSCHEDULABLE
     world.add(node("n2", cpu=8))
-    assert world.place("crew") is Place.BACKOFF
+    assert world.place("crew") is QueueState.BACKOFF
 
 
 def test_a_hint_that_raises_counts_as_yes() -> None:
@@ -368,7 +368,7 @@ def test_a_hint_that_raises_counts_as_yes() -> None:
     world = World(node("n"), pod("p"), profiles={"default-scheduler": BadHint().profile()}).drain()
     assert world.entity("p").rejected_by == {"BadHint"}
     world.add(node("n2"))
-    assert world.place("p") is Place.BACKOFF
+    assert world.place("p") is QueueState.BACKOFF
 
 
 # -- events that come at a bad time --------------------------------------------------------------------------------
@@ -376,15 +376,15 @@ def test_a_hint_that_raises_counts_as_yes() -> None:
 
 def test_events_during_a_cycle_are_replayed() -> None:
     """scheduling.md 1: "Events that arrive during an entity's own cycle are kept and replayed to it at the end"."""
-    for kind, place in ((EventKind.POD_GONE, Place.BACKOFF), (EventKind.NODE_REMOVED, Place.UNSCHEDULABLE)):
+    for kind, place in ((EventKind.POD_GONE, QueueState.BACKOFF), (EventKind.NODE_REMOVED, QueueState.UNSCHEDULABLE)):
         world = World(*FULL, pod("p", cpu=1))
         queue = world.engine.queue
         entity = queue.pop(world.now)
         assert entity is not None
         queue.on_event(ClusterEvent(kind, row=world.row("n")), world.now)
-        assert entity.place is Place.IN_CYCLE
+        assert entity.state is QueueState.IN_CYCLE
         queue.requeue(entity, world.now, {"NodeResourcesFit"})
-        assert entity.place is place
+        assert entity.state is place
         check_queue(world.engine)
 
 
@@ -393,7 +393,7 @@ def test_events_before_the_cycle_are_not_replayed() -> None:
     world = World(*FULL, pod("p", cpu=1))
     _wake(world)
     world.drain()
-    assert world.place("p") is Place.UNSCHEDULABLE
+    assert world.place("p") is QueueState.UNSCHEDULABLE
 
 
 def test_new_members_wait_for_the_cycle_to_end() -> None:
@@ -403,10 +403,10 @@ def test_new_members_wait_for_the_cycle_to_end() -> None:
     entity = queue.pop(world.now)
     assert entity is not None
     world.add(pod("crew-2", group="crew", cpu=1))
-    assert world.place("crew") is Place.IN_CYCLE
+    assert world.place("crew") is QueueState.IN_CYCLE
     assert set(entity.ready) == {"uid-crew-0", "uid-crew-1", "uid-crew-2"}
     queue.requeue(entity, world.now, {"GangScheduling"})
-    assert entity.place is Place.BACKOFF
+    assert entity.state is QueueState.BACKOFF
 
 
 def _blocked() -> World:
@@ -419,11 +419,11 @@ def _blocked() -> World:
 def test_a_preemptor_stays_gated_while_its_calls_run() -> None:
     """preemption.md 7.3: until the calls are done the preemptor is gated; no event may lose it."""
     world = _blocked()
-    assert world.place("p") is Place.GATED
+    assert world.place("p") is QueueState.GATED
     world.gone("r")
-    assert world.place("p") is Place.GATED
+    assert world.place("p") is QueueState.GATED
     world.engine.preemption_done(world.entity("p").key, world.now)
-    assert world.place("p") is Place.BACKOFF
+    assert world.place("p") is QueueState.BACKOFF
     assert world.settle().where == {"p": "n"}
 
 
@@ -431,7 +431,7 @@ def test_without_an_event_it_waits_on_after_the_calls() -> None:
     """Unblocked, it is woken by its victims' going."""
     world = _blocked()
     world.engine.preemption_done(world.entity("p").key, world.now)
-    assert world.place("p") is Place.UNSCHEDULABLE
+    assert world.place("p") is QueueState.UNSCHEDULABLE
     world.gone("r")
     assert world.settle().where == {"p": "n"}
 
@@ -441,7 +441,7 @@ def test_a_failed_call_lets_it_try_at_once() -> None:
     world = _blocked()
     reverted = world.engine.preemption_failed(world.entity("p").key, world.now)
     assert [p.name for p in reverted] == ["p"]
-    assert world.place("p") is Place.ACTIVE
+    assert world.place("p") is QueueState.ACTIVE
     assert world.nominated == {}
 
 
@@ -475,7 +475,7 @@ def test_a_large_gang_that_does_not_fit_blocks_nobody() -> None:
     world = World(node("n", cpu=4), *gang("big", 9, cpu=1, priority=9), *[pod(f"s{i}", cpu=1) for i in range(4)])
     world.settle()
     assert sorted(world.where) == ["s0", "s1", "s2", "s3"]
-    assert world.place("big") is Place.UNSCHEDULABLE
+    assert world.place("big") is QueueState.UNSCHEDULABLE
 
 
 def test_a_stream_of_small_pods_does_not_keep_a_gang_from_its_cycle() -> None:
@@ -504,8 +504,8 @@ def test_counts_by_place() -> None:
     world = World(*FULL, pod("gated", gates=["g"]), pod("waits", cpu=1)).drain()
     world.add(pod("ready", cpu=1))
     counts = world.engine.queue.counts()
-    assert (counts[Place.GATED], counts[Place.UNSCHEDULABLE], counts[Place.ACTIVE]) == (1, 1, 1)
-    assert counts[Place.BACKOFF] == 0
+    assert (counts[QueueState.GATED], counts[QueueState.UNSCHEDULABLE], counts[QueueState.ACTIVE]) == (1, 1, 1)
+    assert counts[QueueState.BACKOFF] == 0
     assert world.engine.queue.has_active
 
 

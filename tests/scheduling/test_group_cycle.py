@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprieve.framework.gates import FeatureGates
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, history, node, pod
 
@@ -75,7 +75,7 @@ def test_3_leaving_members_do_not_count() -> None:
     )
     world.add(pod("r", cpu=1, node="n", group="crew"), pod("p", cpu=1, group="crew")).settle()
     assert world.pending == ["p"]
-    assert world.place("crew") is Place.GATED
+    assert world.place("crew") is QueueState.GATED
 
 
 def test_3_first_attempt_binds_the_minimum_and_retries_the_rest_at_once() -> None:
@@ -85,7 +85,7 @@ def test_3_first_attempt_binds_the_minimum_and_retries_the_rest_at_once() -> Non
     first = world.step()
     assert sorted(b.pod.name for b in first.bindings) == ["crew-0", "crew-1"]
     assert first.preemption is None
-    assert world.place("crew") is Place.ACTIVE
+    assert world.place("crew") is QueueState.ACTIVE
     assert world.entity("crew").timestamp == world.record("crew-0").created
     second = world.step()
     assert second.preemption is not None
@@ -150,7 +150,7 @@ def test_6_a_failed_bind_of_a_gang_is_retried_in_sight() -> None:
     world.engine.bound("uid-crew-0")
     world.add(pod("thief", cpu=1, priority=9, node="n"))  # over-committed by somebody else
     world.engine.bind_failed("uid-crew-1", world.now)
-    assert world.place("crew") is Place.BACKOFF
+    assert world.place("crew") is QueueState.BACKOFF
     world.settle()
     assert world.pending == ["crew-1"]
     assert world.rejection("crew-1") == ("Unschedulable", f"0/1 nodes are available: 1 Insufficient cpu. {MEMBER}")

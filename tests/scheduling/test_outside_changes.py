@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.framework.plugin import CycleState, ReservePlugin
 from reprieve.framework.status import SUCCESS, Status
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, node, pod, profile_with
 
@@ -67,7 +67,7 @@ def test_a_failed_preemption_ends_its_nominations() -> None:
     world = waiting()
     world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
     assert taken(world) == ["p"]
-    assert world.place("p") is Place.ACTIVE
+    assert world.place("p") is QueueState.ACTIVE
 
 
 def test_a_preemptor_on_its_way_out_holds_no_room() -> None:
@@ -219,7 +219,7 @@ def test_a_group_object_that_lowers_a_unit_wakes_preemptors() -> None:
     world = World(node("n1"), pod("a", cpu=4, node="n1", priority=100, group="late"), pod("p", cpu=4, priority=50))
     assert world.step().result is Result.UNSCHEDULABLE
     world.add(group("late", priority=10))
-    assert world.place("p") in (Place.BACKOFF, Place.ACTIVE), "not left to the flush after five minutes"
+    assert world.place("p") in (QueueState.BACKOFF, QueueState.ACTIVE), "not left to the flush after five minutes"
     world.settle()
     assert world.evicted == ["a"]
     assert world.where == {"p": "n1"}
@@ -229,7 +229,7 @@ def test_a_group_object_that_raises_a_unit_wakes_nobody() -> None:
     world = World(node("n1"), pod("a", cpu=4, node="n1", priority=100, group="late"), pod("p", cpu=4, priority=50))
     world.step()
     world.add(group("late", priority=100))
-    assert world.place("p") is Place.UNSCHEDULABLE
+    assert world.place("p") is QueueState.UNSCHEDULABLE
 
 
 def test_after_a_restart_victims_that_leave_are_waited_for() -> None:

@@ -19,7 +19,7 @@ from reprieve.framework.plugin import (
     PlacementGeneratePlugin,
     PlacementScorePlugin,
 )
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.profiles import profiles_of
 from tests.building import World, group, history, node, pod, profile_with
@@ -150,7 +150,7 @@ def test_members_in_two_domains_are_an_error_until_they_are_not() -> None:
     world.add(pod("p", cpu=1, group="crew")).settle()
     why = "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: r0, r1"
     assert world.rejection("p") == ("SchedulerError", why)
-    assert world.place("crew") is Place.UNSCHEDULABLE
+    assert world.place("crew") is QueueState.UNSCHEDULABLE
     world.gone("b").settle()
     assert world.where == {"a": "r0n0", "p": "r0n0"}
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.framework.gates import FeatureGates
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, bound_to, gang, group, node, pod, profile_with, without_gates
 from tests.scheduling.plugins_for_tests import Fragile, OnlyNamed, Prefers
@@ -180,7 +180,7 @@ def test_a_nomination_is_cleared_when_nothing_helps_any_more() -> None:
     world = World(node("n", cpu=2), pod("r", cpu=1, node="n", priority=9))
     world.add(pod("small", cpu=1, priority=5), pod("big", cpu=2, priority=5, nominated="n"))
     assert world.step().key == "pod/uid-small"
-    assert world.place("small") is Place.UNSCHEDULABLE
+    assert world.place("small") is QueueState.UNSCHEDULABLE
     world.settle()
     assert world.nominated == {}
     assert world.where["small"] == "n"
@@ -191,10 +191,10 @@ def test_a_nomination_that_moves_wakes_who_waited_for_its_room() -> None:
     """A preemptor that chooses another node gives the first one up (scheduling.md 7)."""
     world = World(node("n1", cpu=1), node("n2", cpu=2), pod("victim", cpu=2, node="n2"))
     world.add(pod("high", cpu=2, priority=9, nominated="n1", gates=["g"]), pod("small", cpu=1)).drain()
-    assert world.place("small") is Place.UNSCHEDULABLE
+    assert world.place("small") is QueueState.UNSCHEDULABLE
     world.change_pod("high", without_gates).step()
     assert world.nominated == {"high": "n2"}
-    assert world.place("small") is Place.BACKOFF, "before the victim has left"
+    assert world.place("small") is QueueState.BACKOFF, "before the victim has left"
 
 
 def test_nominations_to_a_removed_node_are_void() -> None:
@@ -225,8 +225,8 @@ def test_a_binding_that_fails_gives_the_room_back() -> None:
     world.step()
     world.engine.bind_failed("uid-p", world.now)
     assert world.record("p").row < 0
-    assert world.place("p") is Place.BACKOFF
-    assert world.place("q") is Place.BACKOFF
+    assert world.place("p") is QueueState.BACKOFF
+    assert world.place("q") is QueueState.BACKOFF
     world.engine.bind_failed("uid-p", world.now)  # the second report of the same failure changes nothing
     assert len(world.settle().where) == 1
 
@@ -239,7 +239,7 @@ def test_a_binding_that_keeps_failing_backs_off_further_and_further() -> None:
         assert world.step().result is Result.SCHEDULED
         world.engine.bind_failed("uid-p", world.now)
         entity = world.entity("p")
-        assert entity.place is Place.BACKOFF
+        assert entity.state is QueueState.BACKOFF
         waits.append(entity.wake - world.now)
         world.virtual.now = entity.wake
     assert waits == [1, 2, 4, 8, 10]

@@ -10,7 +10,7 @@ from reprieve.cli.sections import Section, Tone
 
 if TYPE_CHECKING:
     from reprieve.client.transport import ApiClient
-    from reprieve.live.stage import Stage
+    from reprieve.live.demo_cluster import DemoCluster
     from reprieve.observability.records import Unit
     from reprieve.simulation.demo import Act, Json
     from reprieve.simulation.report import PreemptionAccount
@@ -46,8 +46,8 @@ async def _play(log: int) -> list[str]:
     from reprieve.client.transport import ApiClient, Limits
     from reprieve.controlplane.kubelet import KubeletOptions
     from reprieve.controlplane.server.serving import ServeOptions
+    from reprieve.live.demo_cluster import LateError, demo_cluster
     from reprieve.live.local import LocalOptions, local_cluster
-    from reprieve.live.stage import LateError, stage
     from reprieve.live.supervising import ChildRefusedError
     from reprieve.simulation.demo import ACTS, DIRECTORY, nodes
 
@@ -58,7 +58,7 @@ async def _play(log: int) -> list[str]:
     try:
         async with local_cluster(options) as cluster:
             connection = connect(str(cluster.kubeconfig))
-            async with ApiClient(connection, limits=Limits(qps=0.0)) as client, stage(client) as scene:
+            async with ApiClient(connection, limits=Limits(qps=0.0)) as client, demo_cluster(client) as scene:
                 show_sections([await _fill(scene)])
                 for act in ACTS:
                     show("\n")
@@ -75,7 +75,7 @@ async def _play(log: int) -> list[str]:
     return told
 
 
-async def _fill(scene: "Stage") -> Section:
+async def _fill(scene: "DemoCluster") -> Section:
     """Fill the cluster: everything is placed by the scheduler and runs."""
     from reprieve.simulation.demo import furniture, nodes, waves
 
@@ -96,7 +96,7 @@ async def _fill(scene: "Stage") -> Section:
 
 
 async def _perform(
-    act: "Act", scene: "Stage", client: "ApiClient", scheduler_url: str
+    act: "Act", scene: "DemoCluster", client: "ApiClient", scheduler_url: str
 ) -> tuple[list[Section], list[str]]:
     """Let the gang of an act arrive, wait for what must come, and tell what came; also what was not expected."""
     from reprieve.cli.render import count, decision_sections

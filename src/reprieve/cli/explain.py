@@ -61,7 +61,7 @@ def command(
         )
     for warning in evidence.warnings:
         note(f"warning: {warning}")
-    from reprieve.cli.story import document, story_of
+    from reprieve.cli.explain_text import document, explanation_of
 
     if output is Format.JSON:
         import msgspec
@@ -70,7 +70,7 @@ def command(
         return
     from reprieve.cli.terminal import show_sections
 
-    show_sections(story_of(evidence))
+    show_sections(explanation_of(evidence))
 
 
 def _gather(

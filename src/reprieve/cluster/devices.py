@@ -285,7 +285,7 @@ class DeviceBook:
         if claim.allocation is not was:
             self._count(was, -1)
             self._count(claim.allocation, 1)
-        self._cluster.note_undo(self._change, claim, before)
+        self._cluster.record_undo(self._change, claim, before)
 
     def _count(self, allocation: Allocation | None, by: int) -> None:
         if allocation is None:

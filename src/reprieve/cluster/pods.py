@@ -15,7 +15,7 @@ from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 from reprieve.cluster.volumes import PodVolumes, volumes_of
 
 if TYPE_CHECKING:
-    from reprieve.cluster.kinship import Kin
+    from reprieve.cluster.pod_affinity_index import LabelClass
 
 NO_ROW = -1
 _EMPTY: Mapping[str, str] = {}
@@ -57,7 +57,7 @@ class PodRecord:
         "grace",
         "group",
         "key",
-        "kin",
+        "label_class",
         "labels",
         "name",
         "namespace",
@@ -121,8 +121,8 @@ class PodRecord:
         """The device claims it names; changed only by `ClusterState.set_claims`."""
         self.volumes = volumes
         """Claims and disks that matter for placement; None for most pods."""
-        self.kin: Kin | None = None
-        """What other pods' selectors see of it, once somebody asked; changed only by `reprieve.cluster.kinship`."""
+        self.label_class: LabelClass | None = None
+        """What other pods' selectors see of it, once somebody asked; changed only by the pod affinity index."""
         self.row = NO_ROW
         self.bound = False
         """The API says it is bound; an assumed pod has a row and is not bound."""

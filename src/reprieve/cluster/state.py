@@ -23,13 +23,13 @@ import numpy as np
 
 from reprieve.api import objects
 from reprieve.cluster.budgets import Budget, budget_of
+from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.groups import GroupState, spec_of
-from reprieve.cluster.kinship import NAMESPACE_NAME, Kinship
 from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.pod_affinity_index import NAMESPACE_NAME, PodAffinityIndex
 from reprieve.cluster.pods import NO_ROW, PodClaim, PodRecord
 from reprieve.cluster.resources import ResourceTable
-from reprieve.cluster.selecting import SelectingObjects
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 from reprieve.cluster.volumes import VolumeObjects
 
@@ -74,11 +74,11 @@ class ClusterState:
         """Grows when a group object changes: unit membership and priorities may differ."""
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels of namespaces that are known."""
-        self.selecting = SelectingObjects()
+        self.default_selectors = DefaultSelectors()
         """Services, controllers: what default spread constraints take their selectors from."""
         self.volumes = VolumeObjects()
         self.devices = DeviceBook(self)
-        self.kinship = Kinship(self)
+        self.pod_affinity = PodAffinityIndex(self)
         self._undo: list[_Step] = []
         self._depth = 0
         self._holder: int | None = None
@@ -112,7 +112,7 @@ class ClusterState:
             raise ValueError(f"pod {pod.key} (uid {pod.uid}) is already known")
         self._fit()
         self.pods[pod.uid] = pod
-        self.kinship.join(pod)
+        self.pod_affinity.join(pod)
         if pod.claims:
             self.devices.join(pod)
         if pod.group is not None:
@@ -132,7 +132,7 @@ class ClusterState:
             row = pod.row
             self.displace(pod)
             self.nodes.release(row)
-        self.kinship.leave(pod)
+        self.pod_affinity.leave(pod)
         if pod.claims:
             self.devices.leave(pod)
         self.volumes.give_back(pod.uid)
@@ -152,14 +152,14 @@ class ClusterState:
                 group = self.groups[pod.group]
                 group.existing -= 1
                 group.scheduled -= pod.row >= 0
-            kinship, row = self.kinship, pod.row
-            if kinship.active and row >= 0:
-                kinship.moved(pod, row, -1)
-            kinship.leave(pod)
+            pod_affinity, row = self.pod_affinity, pod.row
+            if pod_affinity.active and row >= 0:
+                pod_affinity.moved(pod, row, -1)
+            pod_affinity.leave(pod)
             pod.terminating = True
-            kinship.join(pod)
-            if kinship.active and row >= 0:
-                kinship.moved(pod, row, 1)
+            pod_affinity.join(pod)
+            if pod_affinity.active and row >= 0:
+                pod_affinity.moved(pod, row, 1)
             if row >= 0:
                 self._touch(row)
 
@@ -174,9 +174,9 @@ class ClusterState:
         if pod.signature is not signature or pod.labels != labels:
             if row >= 0:
                 self._take(pod)  # its devices stay its own
-            self.kinship.leave(pod)
+            self.pod_affinity.leave(pod)
             pod.labels, pod.signature = labels, signature
-            self.kinship.join(pod)
+            self.pod_affinity.join(pod)
             if row >= 0:
                 self._put(pod, row)
         for touched in (row, pod.nominated):
@@ -269,8 +269,8 @@ class ClusterState:
             self.groups[pod.group].scheduled += 1
         if pod.volumes is not None:
             self.volumes.placed(pod, row, tentative=self._depth > 0 and not self._overlaid)
-        if self.kinship.active:
-            self.kinship.moved(pod, row, 1)
+        if self.pod_affinity.active:
+            self.pod_affinity.moved(pod, row, 1)
         self.touched.rows.append(row)
         if self._depth:
             self._undo.append((self._take, (pod,)))
@@ -293,8 +293,8 @@ class ClusterState:
             self.groups[pod.group].scheduled -= 1
         if pod.volumes is not None:
             self.volumes.displaced(pod)
-        if self.kinship.active:
-            self.kinship.moved(pod, row, -1)
+        if self.pod_affinity.active:
+            self.pod_affinity.moved(pod, row, -1)
         self.touched.rows.append(row)
         if self._depth:
             self._undo.append((self._put, (pod, row)))
@@ -332,7 +332,7 @@ class ClusterState:
         if self._depth:
             self._undo.append((self._take_all, (pods,)))
 
-    def note_undo(self, change: Callable[..., None], *arguments: object) -> None:
+    def record_undo(self, change: Callable[..., None], *arguments: object) -> None:
         """Have a step undone at the end of the trial, by a call that notes its own undoing; nothing outside of one."""
         if self._depth:
             self._undo.append((change, arguments))
@@ -397,7 +397,7 @@ class ClusterState:
         self.devices.trim()
 
     @contextmanager
-    def overlay(self, placed: Sequence[tuple[PodRecord, int]]) -> Iterator[None]:
+    def assume_silently(self, placed: Sequence[tuple[PodRecord, int]]) -> Iterator[None]:
         """Pretend that pods without a row run on the given rows, without telling the touch log.
 
         For looking at exactly these rows and nothing else.
@@ -417,13 +417,13 @@ class ClusterState:
             self._depth -= 1
             del self.touched.rows[position:]
 
-    def likeness(self, pod: PodRecord) -> int:
+    def equivalence_key(self, pod: PodRecord) -> int:
         """Equal for pods that hints cannot tell apart: by signature, and by labels where anything selects on them."""
         if pod.claims:
             return hash((pod.uid, pod.claims))
-        if not self.kinship.active and not self.selecting:
+        if not self.pod_affinity.active and not self.default_selectors:
             return pod.signature.id if pod.volumes is None else hash((pod.signature.id, pod.volumes))
-        return hash((pod.signature.id, self.kinship.kin(pod).id, pod.owner, pod.volumes))
+        return hash((pod.signature.id, self.pod_affinity.label_class(pod).id, pod.owner, pod.volumes))
 
     @property
     def in_trial(self) -> bool:
@@ -484,7 +484,7 @@ class ClusterState:
             assert existing == group.existing, f"{group} has {existing} members"
         for pod in self.pods.values():
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
-        self.kinship.check()
+        self.pod_affinity.check()
         self.volumes.check(self.pods.values())
         self.devices.check()
 
@@ -511,9 +511,9 @@ class ClusterState:
                     self.volumes.placed(pod, row, tentative=self._depth > 0)
                 else:
                     self.volumes.displaced(pod)
-        if self.kinship.active:
+        if self.pod_affinity.active:
             for pod, row in zip(pods, rows, strict=True):
-                self.kinship.moved(pod, row, by)
+                self.pod_affinity.moved(pod, row, by)
         n = len(self.nodes)
         for signature, there in by_signature.items():
             counts = np.bincount(there, minlength=n) * by
@@ -543,9 +543,9 @@ class ClusterState:
         else:
             self.namespaces[name] = {**labels, NAMESPACE_NAME: name}
         changed = self.namespace_labels(name) != before
-        if changed and self.kinship.active:
+        if changed and self.pod_affinity.active:
             self._outside_trials()
-            self.kinship.reset()
+            self.pod_affinity.reset()
         return changed
 
     def _touch_members(self, group: GroupState) -> None:

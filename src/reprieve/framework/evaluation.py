@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnosing import Diagnoser, nominated_pods, overlaid
+from reprieve.framework.diagnoser import Diagnoser, nominated_pods, overlaid
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
 from reprieve.framework.profile import Profile, Weighted
@@ -337,7 +337,7 @@ class Evaluator:
         ]
         if crowded and view.filters:
             there = np.array([row for row, _ in crowded], dtype=np.int64)
-            with self._cluster.overlay(overlaid(crowded)):
+            with self._cluster.assume_silently(overlaid(crowded)):
                 mask = np.ones(len(there), dtype=np.bool_)
                 for plugin in view.filters:
                     mask &= self._fits(plugin, state, there)
@@ -420,7 +420,7 @@ class Evaluator:
         self, state: CycleState, active: Sequence[FilterPlugin], row: int, pods: Sequence[PodRecord]
     ) -> Iterator[None]:
         """Nominated pods as running on the row: in the view, and for plugins that go by what they were told."""
-        with self._cluster.overlay([(pod, row) for pod in pods]):
+        with self._cluster.assume_silently([(pod, row) for pod in pods]):
             for plugin in active:
                 for pod in pods:
                     plugin.add_pod(state, pod, row)

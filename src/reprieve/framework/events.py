@@ -35,7 +35,9 @@ class EventKind(Enum):
     GROUP_REMOVED = auto()
     GATES_REMOVED = auto()
     NAMESPACE_CHANGED = auto()
-    """Labels of a namespace, or what a service or controller selects."""
+    """Labels of a namespace."""
+    SELECTOR_CHANGED = auto()
+    """A service or controller whose selector default spread constraints use (`cluster.default_selectors`)."""
     VOLUME_CHANGED = auto()
     """A PersistentVolume came, changed or went; so for the other resources."""
     CLAIM_CHANGED = auto()

@@ -184,7 +184,7 @@ class FilterPlugin(Plugin):
         """PreFilterExtensions: a pod was taken off a row since `pre_filter`; returns what `add_pod` does."""
         return True
 
-    def standing(self, states: Sequence[CycleState], rows: Sequence[int]) -> "Standing | None":
+    def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> "IncrementalFilter | None":
         """The rules of many pods of one kind, each on its row and prepared by `pre_filter`, to be kept up together.
 
         None: each is told by itself with `add_pod` and `remove_pod`.
@@ -208,7 +208,7 @@ class FilterPlugin(Plugin):
         raise NotImplementedError
 
 
-class Standing:
+class IncrementalFilter:
     """What an incremental filter has counted for pods of one kind that are to stay where they are.
 
     A pod's *position* is its place in the states it was made from.  All of them pass when it is made, and again after
@@ -395,7 +395,7 @@ class PostFilterResult:
     proposal: object | None = None
     clear_nomination: bool = False
     """Nothing helps: whatever was nominated before no longer holds."""
-    errands: tuple[Instruction, ...] = ()
+    deferred_writes: tuple[Instruction, ...] = ()
     """What may make the pod fit a later time, to be carried out; no other PostFilter runs then."""
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from reprieve.framework.containment import Watch, contained
 from reprieve.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -23,6 +22,7 @@ from reprieve.framework.plugin import (
     Scope,
     ScorePlugin,
 )
+from reprieve.framework.plugin_guard import CallPolicy, contained
 
 P = TypeVar("P", bound=Plugin)
 
@@ -60,7 +60,7 @@ class Profile:
     placement_weights: dict[str, int] = field(default_factory=dict)
     order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By extension point class name: the plugins of that point in their order, where it is not that of `plugins`."""
-    watch: Watch = field(default_factory=Watch)
+    watch: CallPolicy = field(default_factory=CallPolicy)
     """How plugins are called that do not come with the product; they are put behind a guard."""
     filters: list[FilterPlugin] = field(init=False)
     scores: list[Weighted] = field(init=False)

@@ -25,8 +25,8 @@ from reprieve.client.kubeconfig import connect
 from reprieve.client.leading import DeposedError, Election
 from reprieve.client.transport import ApiClient, Limits
 from reprieve.client.writing import WriterPool
-from reprieve.live.acting import Shell
-from reprieve.live.feeding import Feed
+from reprieve.live.decision_executor import DecisionExecutor
+from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.serving import DelegatedAuth, Health, Server
 from reprieve.live.settings import Settings, environment_of
@@ -79,8 +79,8 @@ class Scheduler:
         self.pool = WriterPool(client, fence)
         self.events = WriterPool(client, fence, workers=_EVENT_WORKERS, attempts=2)
         self.writes = Writes(client, served, self.pool, events=self.events)
-        self.shell = Shell(engine, client, served, self.writes, observer, extenders=settings.extenders)
-        self.feed = Feed(
+        self.shell = DecisionExecutor(engine, client, served, self.writes, observer, extenders=settings.extenders)
+        self.feed = ClusterFeed(
             client,
             engine,
             wake=lambda: self.loop.wake(),

@@ -29,7 +29,7 @@ from reprieve.client.leading import DeposedError
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
 from reprieve.live.writes import Writes, superseded
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import UNSCHEDULABLE, Decision, GroupCondition, Rejection
 from reprieve.scheduling.engine import Engine
 
@@ -244,7 +244,7 @@ class Conditions:
         for key, subject in again.items():
             self._touched(key, subject)
         for entity in engine.queue.entities():
-            if entity.place is not Place.GATED or now - entity.since < _KEPT_BACK:
+            if entity.state is not QueueState.GATED or now - entity.since < _KEPT_BACK:
                 continue
             why = entity.blocked or entity.gate.reason
             if why:

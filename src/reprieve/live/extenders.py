@@ -34,8 +34,8 @@ from reprieve.client.errors import ClientError, ConfigError, UnreachableError
 from reprieve.client.tls import TlsContexts
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.configuration import ConfigurationError, Extender
-from reprieve.framework.containment import Trouble
 from reprieve.framework.instructions import CallExtender
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.plugins.extender import ExtenderError, Extenders, HttpExtender, address
 
 MAX_ANSWER: Final = 64 * 1024 * 1024
@@ -230,7 +230,10 @@ class ExtenderCalls:
     """The extenders of a configuration: the plugin that asks them, and the binds they carry out."""
 
     def __init__(
-        self, settings: Sequence[Extender], bodies: Bodies, note: Callable[[Trouble], None] = lambda trouble: None
+        self,
+        settings: Sequence[Extender],
+        bodies: Bodies,
+        note: Callable[[PluginIncident], None] = lambda _: None,
     ) -> None:
         self.bodies = bodies
         self._doors = [HttpDoor(each, bodies, where=f"extenders[{index}]") for index, each in enumerate(settings)]

@@ -93,7 +93,7 @@ def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[st
     kubeconfig = server.directory / "scheduler.kubeconfig"
     write_kubeconfig(kubeconfig, server=server.url, ca=server.ca, token=server.keys.admin_token, name="scheduler")
     command = [
-        *(sys.executable, "-m", "reprieve.cli.tied", "scheduler"),
+        *(sys.executable, "-m", "reprieve.cli.child_process", "scheduler"),
         f"--kubeconfig={kubeconfig}",
         "--no-leader-elect",
         f"--bind-address={_LOOPBACK}",

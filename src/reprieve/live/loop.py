@@ -6,8 +6,9 @@ leases are renewed and answers are read however much there is to decide.
 
 Invariants: the engine is touched by this loop alone, and never while a cycle runs: whoever wants to tell it something
 uses `tell`, which runs at the next turn. A decision is handed on before the next cycle begins. Nothing is decided
-before everything is known (`Feed.fed`) or without the right to act (`allowed`). While too many bindings are under way
-no cycle runs: deciding further ahead of a slow API server helps nobody. Nothing here waits by asking again and again.
+before everything is known (`ClusterFeed.fed`) or without the right to act (`allowed`). While too many bindings are
+under way no cycle runs: deciding further ahead of a slow API server helps nobody. Nothing here waits by asking
+again and again.
 
 With plugins that block (`Plugin.blocking`: HTTP extenders, third parties') a cycle runs in a worker thread and the
 event loop goes on meanwhile (scheduling.md 5).
@@ -25,7 +26,7 @@ from typing import Final, Protocol, TypeVar
 from reprieve.client.clock import Clock
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
-from reprieve.live.feeding import Feed
+from reprieve.live.event_handlers import ClusterFeed
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.engine import Engine
@@ -61,7 +62,7 @@ class Pace:
     """Bindings under way beyond which nothing more is decided."""
 
 
-class Acting(Protocol):
+class Executor(Protocol):
     """Who acts on decisions."""
 
     @property
@@ -77,8 +78,8 @@ class Acting(Protocol):
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         """Nominations that ended without a decision."""
 
-    def errands(self, instructions: Iterable[Instruction]) -> None:
-        """Writes that belong to no binding (`Engine.take_errands`)."""
+    def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
+        """Writes that belong to no binding (`Engine.take_deferred_writes`)."""
 
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         """What Permit plugins have decided about pods they had let wait."""
@@ -93,8 +94,8 @@ class SchedulingLoop:
     def __init__(
         self,
         engine: Engine,
-        feed: Feed,
-        acting: Acting,
+        feed: ClusterFeed,
+        acting: Executor,
         clock: Clock,
         *,
         allowed: Callable[[], bool] = lambda: True,
@@ -104,7 +105,7 @@ class SchedulingLoop:
         self.engine = engine
         self.time = SteadyTime(clock)
         self._feed = feed
-        self._acting = acting
+        self._executor = acting
         self._clock = clock
         self._allowed = allowed
         self._pace = pace
@@ -144,7 +145,7 @@ class SchedulingLoop:
                 looked = now
                 if self._feed.fed and self._allowed():
                     await self._ask_permission()
-                    self._acting.look_around(self.time())
+                    self._executor.look_around(self.time())
             if busy:
                 await asyncio.sleep(0)
             else:
@@ -161,9 +162,9 @@ class SchedulingLoop:
             return True
         if not self._begun:
             self._begun = True
-            self._acting.look_around(self.time())
+            self._executor.look_around(self.time())
         ends = time.perf_counter() + self._pace.slice
-        while self._acting.bindings_under_way < self._pace.bindings:
+        while self._executor.bindings_under_way < self._pace.bindings:
             began = time.perf_counter()
             if self._threaded:
                 if not self._ready():
@@ -199,8 +200,8 @@ class SchedulingLoop:
             self._inbox.popleft()(self.time())
         void = self.engine.take_unnominated()
         if void and self._allowed():
-            self._acting.unnominated(void)
-        self._run_errands()
+            self._executor.unnominated(void)
+        self._send_deferred_writes()
 
     async def _in_thread(self, act: Callable[[float], _T]) -> _T:
         """Do something with the engine in a worker thread; it gets the engine's time."""
@@ -239,19 +240,19 @@ class SchedulingLoop:
             allowed, refused = await self._in_thread(engine.ask_permission)
         else:
             allowed, refused = engine.ask_permission(self.time())
-        self._acting.permitted(allowed, refused)
+        self._executor.permitted(allowed, refused)
 
-    def _run_errands(self) -> None:
-        errands = self.engine.take_errands()
-        if errands and self._allowed():
-            self._acting.errands(errands)
+    def _send_deferred_writes(self) -> None:
+        deferred_writes = self.engine.take_deferred_writes()
+        if deferred_writes and self._allowed():
+            self._executor.deferred_writes(deferred_writes)
 
     async def _act(self, decision: Decision, seconds: float) -> None:
-        self._acting.decided(decision, seconds=seconds, now=self.time())
-        self._run_errands()
+        self._executor.decided(decision, seconds=seconds, now=self.time())
+        self._send_deferred_writes()
         preemption = decision.preemption
         if preemption is not None and preemption.victims and not self.engine.gates.scheduler_async_preemption:
-            carried_out = asyncio.ensure_future(self._acting.preempt(preemption))
+            carried_out = asyncio.ensure_future(self._executor.preempt(preemption))
             carried_out.add_done_callback(lambda _: self._due.set())
             try:
                 while not carried_out.done():
@@ -265,7 +266,7 @@ class SchedulingLoop:
     async def _wait(self, look_around: float) -> None:
         """Until something is due."""
         ends = min(look_around, self._clock.monotonic() + LONGEST_WAIT)
-        if self._feed.fed and self._allowed() and self._acting.bindings_under_way < self._pace.bindings:
+        if self._feed.fed and self._allowed() and self._executor.bindings_under_way < self._pace.bindings:
             wakeup = self.engine.queue.next_wakeup()
             if wakeup is not None:
                 ends = min(ends, self._clock.monotonic() + max(wakeup - self.time(), 0.0))

@@ -31,7 +31,7 @@ from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.live.conditions import Conditions
-from reprieve.live.sharing import SharedCalls
+from reprieve.live.single_flight import SingleFlight
 from reprieve.live.writes import Writes, superseded
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import PreemptionUnit, effective_priority
@@ -104,7 +104,7 @@ class Preemptor:
         self._wanted = wanted
         self._parallel = parallel
         self._tasks: set[asyncio.Task[None]] = set()
-        self._shared = SharedCalls(clock)
+        self._shared = SingleFlight(clock)
         self._unmarked: dict[str, PodRecord] = {}
         """Pods by UID whose condition was taken back, which their records may not know yet."""
 

@@ -28,8 +28,8 @@ from reprieve.framework.configuration import (
 )
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
+from reprieve.live.event_handlers import ClusterFeedOptions
 from reprieve.live.extenders import ExtenderCalls
-from reprieve.live.feeding import FeedOptions
 from reprieve.live.loop import Pace
 from reprieve.live.serving import ServingOptions
 from reprieve.queueing.queue import Timing
@@ -63,7 +63,7 @@ class Settings:
     """The file decision records are kept in; None: in memory."""
     verbosity: int = 2
     log_format: str = "text"
-    feed: FeedOptions = field(default_factory=FeedOptions)
+    feed: ClusterFeedOptions = field(default_factory=ClusterFeedOptions)
     pace: Pace = field(default_factory=Pace)
     environment: Mapping[str, str] | None = field(default=None, repr=False)
 

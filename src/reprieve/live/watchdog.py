@@ -19,8 +19,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, TypeVar, cast
 
-from reprieve.framework.containment import Trouble, Watch
 from reprieve.framework.plugin import Plugin
+from reprieve.framework.plugin_guard import CallPolicy, PluginIncident
 
 R = TypeVar("R")
 DEFAULT_LIMIT = 10.0
@@ -29,7 +29,7 @@ DEFAULT_BUDGET = 1.0
 """Seconds a call may take without being noted as slow; also the limit where no attempt waits for the answer."""
 
 
-class Watchdog(Watch):
+class Watchdog(CallPolicy):
     """See the module docstring; times in seconds. `clock` has to run on by itself: it measures threads."""
 
     waits: ClassVar[bool] = True
@@ -48,7 +48,7 @@ class Watchdog(Watch):
         self._workers: dict[int, _Worker] = {}
 
     def call(self, who: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
-        """See `Watch.call`. Raises TimeoutError if the call is given up, or an earlier one has not returned yet."""
+        """See `CallPolicy.call`. Raises TimeoutError if the call is given up, or an earlier one has not returned."""
         worker = self._workers.get(id(who))
         if worker is None:
             worker = self._workers[id(who)] = _Worker(who)
@@ -63,7 +63,7 @@ class Watchdog(Watch):
         answer = self._wait(worker, call, limit)
         took = self._clock() - began - call.elsewhere
         if took > self._budget:
-            self.report(Trouble(who.name, point, "slow", f"{point} plugin {who.name!r} took {took:.1f} s"))
+            self.report(PluginIncident(who.name, point, "slow", f"{point} plugin {who.name!r} took {took:.1f} s"))
         return cast(R, answer())
 
     def _wait(self, worker: _Worker, call: _Call, limit: float) -> Callable[[], Any]:
@@ -88,7 +88,7 @@ class Watchdog(Watch):
             call.elsewhere += self._clock() - began
 
     def back(self, function: Callable[[], R]) -> R:
-        """See `Watch.back`. Raises TimeoutError if the call that wants it has been given up."""
+        """See `CallPolicy.back`. Raises TimeoutError if the call that wants it has been given up."""
         call = getattr(_current, "call", None)
         return function() if call is None else cast(R, call.ask(function))
 
@@ -107,7 +107,7 @@ class Watchdog(Watch):
             worker.stuck = None
             who, took = worker.who.name, self._clock() - call.began
             text = f"{call.point} plugin {who!r} returned after {took:.1f} s: it is called again"
-            self.report(Trouble(who, call.point, "recovered", text))
+            self.report(PluginIncident(who, call.point, "recovered", text))
 
 
 _current = threading.local()
@@ -204,7 +204,7 @@ class _Worker:
             call.run()
 
 
-def _stuck(worker: _Worker, call: _Call, limit: float) -> Trouble:
+def _stuck(worker: _Worker, call: _Call, limit: float) -> PluginIncident:
     """What to log: with where in its code the plugin is."""
     name = worker.who.name
     text = (
@@ -212,4 +212,4 @@ def _stuck(worker: _Worker, call: _Call, limit: float) -> Trouble:
         "it counts as stuck, and its attempts fail until it returns"
     )
     frame = sys._current_frames().get(worker.thread.ident or 0)
-    return Trouble(name, call.point, "stuck", text, "".join(traceback.format_stack(frame)) if frame else "")
+    return PluginIncident(name, call.point, "stuck", text, "".join(traceback.format_stack(frame)) if frame else "")

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from reprieve.framework.events import EventKind
-from reprieve.queueing.entity import Entity, Place
+from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import BACKOFF_COMPLETE, POD_UPDATED, SCHEDULE_ATTEMPT_FAILURE, Cause
 from reprieve.scheduling.engine import Engine
 
@@ -321,11 +321,11 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
     reasons: dict[tuple[str, str], int] = {}
     for entity in entities:
         # An entity in its cycle is about to be somewhere else; who reads meanwhile sees it where it came from.
-        queue = "active" if entity.place is Place.IN_CYCLE else entity.place.value
+        queue = "active" if entity.state is QueueState.IN_CYCLE else entity.state.value
         count["podgroup" if entity.is_group else "pod", queue] += 1
         pods[queue] += len(entity.ready)
         pods["gated"] += len(entity.held)
-        if entity.place is Place.UNSCHEDULABLE:
+        if entity.state is QueueState.UNSCHEDULABLE:
             for plugin in entity.rejected_by:
                 key = (plugin, entity.profile)
                 reasons[key] = reasons.get(key, 0) + len(entity.ready)

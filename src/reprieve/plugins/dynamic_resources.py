@@ -213,8 +213,10 @@ class DynamicResources(
         alive = np.flatnonzero(state.cluster.nodes.alive[: len(state.cluster.nodes)])
         for claim in asked.allocated:
             if claim.pods_only and _in_the_way(state.cluster, claim, {state.pod.uid}, alive):
-                errands = (give_back(claim),)
-                return PostFilterResult(Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name), errands=errands)
+                deferred_writes = (give_back(claim),)
+                return PostFilterResult(
+                    Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name), deferred_writes=deferred_writes
+                )
         said = ", ".join(filter(None, (NOT_SCHEDULABLE, limit)))
         return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name))
 
@@ -230,8 +232,8 @@ class DynamicResources(
         found = [claim for claim in claims.values() if _in_the_way(cluster, claim, waiting, alive, group.uid)]
         limits = (served_by_classes(cluster, pod) for pod in attempt.pods)
         said = DEALLOCATED if found else next(filter(None, limits), "")
-        errands = tuple(give_back(claim) for claim in found)
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name), errands=errands)
+        deferred_writes = tuple(give_back(claim) for claim in found)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name), deferred_writes=deferred_writes)
 
     # -- score --------------------------------------------------------------------------------------------------------
 

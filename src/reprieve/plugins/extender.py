@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.configuration import Extender
-from reprieve.framework.containment import Trouble
 from reprieve.framework.extending import CandidatePlugin, VictimsOn
 from reprieve.framework.instructions import CallExtender
 from reprieve.framework.plugin import (
@@ -38,6 +37,7 @@ from reprieve.framework.plugin import (
     Scores,
     row_numbers,
 )
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, PluginError, Status
 
 R = TypeVar("R")
@@ -92,7 +92,7 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
     blocking: ClassVar[bool] = True
 
     def __init__(
-        self, extenders: Sequence[HttpExtender], note: Callable[[Trouble], None] = lambda trouble: None
+        self, extenders: Sequence[HttpExtender], note: Callable[[PluginIncident], None] = lambda _: None
     ) -> None:
         self._extenders = sorted(extenders, key=lambda extender: extender.settings.ignorable)
         self._note = note
@@ -318,7 +318,7 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
             return None
 
     def _passed_over(self, extender: HttpExtender, point: str, error: ExtenderError) -> None:
-        self._note(Trouble(self.name, point, "error", f"extender {extender.name} is passed over: {error}"))
+        self._note(PluginIncident(self.name, point, "error", f"extender {extender.name} is passed over: {error}"))
 
 
 def address(settings: Extender, verb: str) -> str:

@@ -23,9 +23,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.kinship import Kinship, StatedTerm
+from reprieve.cluster.affinity_terms import TermKind, TermSpec
+from reprieve.cluster.pod_affinity_index import ExistingTerm, PodAffinityIndex
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.relations import TermKind, TermSpec
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
 from reprieve.framework.plugin import (
@@ -33,12 +33,12 @@ from reprieve.framework.plugin import (
     Codes,
     CycleState,
     FilterPlugin,
+    IncrementalFilter,
     Mask,
     Rows,
     Scope,
     ScorePlugin,
     Scores,
-    Standing,
     row_count,
 )
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
@@ -100,29 +100,29 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
 
     def concerns(self, state: CycleState) -> bool:
         """The pod has required terms, or known pods have required anti-affinity against it."""
-        kinship = state.cluster.kinship
-        if not kinship.active:
+        index = state.cluster.pod_affinity
+        if not index.active:
             return False
-        if any(spec.kind in _REQUIRED for spec in kinship.terms(state.pod).specs):
+        if any(spec.kind in _REQUIRED for spec in index.terms(state.pod).specs):
             return True
-        return kinship.repelled(state.pod)
+        return index.has_anti_affinity_terms(state.pod)
 
     def pre_filter(self, state: CycleState) -> Status:
         """Count by domain what the pod's rules ask for, in the present view."""
         if not self.concerns(state):
             return _SKIP
-        kinship, pod = state.cluster.kinship, state.pod
-        terms = kinship.terms(pod)
+        index, pod = state.cluster.pod_affinity, state.pod
+        terms = index.terms(pod)
         wanted, shunned = terms.of(TermKind.REQUIRED_AFFINITY), terms.of(TermKind.REQUIRED_ANTI_AFFINITY)
         matchers = tuple(spec.matcher for spec in wanted)
-        counted = _Counted(wanted, shunned, kinship.accepted(matchers, pod), {}, {}, {})
+        counted = _Counted(wanted, shunned, index.accepted(matchers, pod), {}, {}, {})
         for spec in wanted:
             if spec.topology_key not in counted.affinity:
-                counted.affinity[spec.topology_key] = by_domain(kinship, spec.topology_key, kinship.counts(matchers))
+                counted.affinity[spec.topology_key] = by_domain(index, spec.topology_key, index.counts(matchers))
         for spec in shunned:
-            _sum_into(counted.anti, spec, by_domain(kinship, spec.topology_key, kinship.counts((spec.matcher,))))
-        for stated in kinship.repelling(pod):
-            _sum_into(counted.existing, stated.spec, _stated_by_domain(kinship, stated))
+            _sum_into(counted.anti, spec, by_domain(index, spec.topology_key, index.counts((spec.matcher,))))
+        for existing in index.anti_affinity_terms(pod):
+            _sum_into(counted.existing, existing.spec, _stated_by_domain(index, existing))
         state.data[self.name] = counted
         return SUCCESS
 
@@ -134,9 +134,9 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         """See `FilterPlugin.remove_pod`."""
         return self._count(state, pod, row, -1)
 
-    def standing(self, states: Sequence[CycleState], rows: Sequence[int]) -> Standing:
-        """See `FilterPlugin.standing`."""
-        return _Standing(self.name, states, rows)
+    def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter:
+        """See `FilterPlugin.incremental_filter`."""
+        return _Incremental(self.name, states, rows)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`."""
@@ -157,57 +157,57 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     def _count(self, state: CycleState, pod: PodRecord, row: int, by: int) -> bool:
         counted = state.data[self.name]
         assert isinstance(counted, _Counted)
-        kinship = state.cluster.kinship
+        index = state.cluster.pod_affinity
         effects = _effects(state, counted, pod)
         for table, key in effects:
-            by_value = counted.tables[table].setdefault(key, _nothing(kinship, key))
-            _at(kinship, key, row, by_value, by)
+            by_value = counted.tables[table].setdefault(key, _nothing(index, key))
+            _at(index, key, row, by_value, by)
         return bool(effects)
 
     def _broken(self, state: CycleState, rows: Rows) -> tuple[Mask, Mask, Mask]:
         """`bool[len(rows)]` each: affinity, anti-affinity and existing pods' anti-affinity fail."""
         counted = state.data[self.name]
         assert isinstance(counted, _Counted)
-        kinship = state.cluster.kinship
+        index = state.cluster.pod_affinity
         count = row_count(state.cluster, rows)
         labelled, present = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
         for key, by_value in counted.affinity.items():
-            here = kinship.domains(key)[0][rows]
+            here = index.domains(key)[0][rows]
             labelled &= here > 0
             present &= by_value[here] > 0
         if not present.all() and counted.of_series and counted.nobody:
             present[:] = True
         shunned, repelled = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         for key, by_value in counted.anti.items():
-            shunned |= by_value[kinship.domains(key)[0][rows]] > 0
+            shunned |= by_value[index.domains(key)[0][rows]] > 0
         for key, by_value in counted.existing.items():
-            repelled |= by_value[kinship.domains(key)[0][rows]] > 0
+            repelled |= by_value[index.domains(key)[0][rows]] > 0
         return ~(labelled & present), shunned, repelled
 
     # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState) -> bool:
         """Preferred terms on either side."""
-        kinship, pod = state.cluster.kinship, state.pod
-        if not kinship.active:
+        index, pod = state.cluster.pod_affinity, state.pod
+        if not index.active:
             return False
-        if any(spec.kind not in _REQUIRED for spec in kinship.terms(pod).specs):
+        if any(spec.kind not in _REQUIRED for spec in index.terms(pod).specs):
             return True
-        return not self._ignore_preferred and any(self._weight(stated.spec) for stated in kinship.weighing(pod))
+        return not self._ignore_preferred and any(self._weight(existing.spec) for existing in index.scoring_terms(pod))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
         """Sum of the weights that speak for each node, before normalizing; may be negative."""
-        kinship, pod = state.cluster.kinship, state.pod
+        index, pod = state.cluster.pod_affinity, state.pod
         total = np.zeros(row_count(state.cluster, rows), dtype=np.int64)
-        for spec in kinship.terms(pod).specs:
+        for spec in index.terms(pod).specs:
             if spec.kind not in _REQUIRED:
-                by_value = by_domain(kinship, spec.topology_key, kinship.counts((spec.matcher,)))
-                total += self._weight(spec) * by_value[kinship.domains(spec.topology_key)[0][rows]]
-        for stated in kinship.weighing(pod):
-            weight = self._weight(stated.spec)
+                by_value = by_domain(index, spec.topology_key, index.counts((spec.matcher,)))
+                total += self._weight(spec) * by_value[index.domains(spec.topology_key)[0][rows]]
+        for existing in index.scoring_terms(pod):
+            weight = self._weight(existing.spec)
             if weight:
-                by_value = _stated_by_domain(kinship, stated)
-                total += weight * by_value[kinship.domains(stated.spec.topology_key)[0][rows]]
+                by_value = _stated_by_domain(index, existing)
+                total += weight * by_value[index.domains(existing.spec.topology_key)[0][rows]]
         return total
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
@@ -243,52 +243,52 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
 _HIGH = 1 << 62
 
 
-def by_domain(kinship: Kinship, key: str, by_row: Counts) -> Counts:
+def by_domain(index: PodAffinityIndex, key: str, by_row: Counts) -> Counts:
     """Sum counts by row up by domain of a topology label; entry 0 is 0."""
-    domains, highest = kinship.domains(key)
+    domains, highest = index.domains(key)
     counts: Counts = np.bincount(domains, weights=by_row, minlength=highest + 1).astype(np.int64)
     counts[0] = 0
     return counts
 
 
-def _stated_by_domain(kinship: Kinship, stated: StatedTerm) -> Counts:
-    domains, highest = kinship.domains(stated.spec.topology_key)
-    count = len(stated.rows)
-    rows = np.fromiter(stated.rows, dtype=np.int64, count=count)
-    pods = np.fromiter(stated.rows.values(), dtype=np.int64, count=count)
+def _stated_by_domain(index: PodAffinityIndex, existing: ExistingTerm) -> Counts:
+    domains, highest = index.domains(existing.spec.topology_key)
+    count = len(existing.rows)
+    rows = np.fromiter(existing.rows, dtype=np.int64, count=count)
+    pods = np.fromiter(existing.rows.values(), dtype=np.int64, count=count)
     counts: Counts = np.bincount(domains[rows], weights=pods, minlength=highest + 1).astype(np.int64)
     counts[0] = 0
     return counts
 
 
-def _nothing(kinship: Kinship, key: str) -> Counts:
-    return np.zeros(kinship.domains(key)[1] + 1, dtype=np.int64)
+def _nothing(index: PodAffinityIndex, key: str) -> Counts:
+    return np.zeros(index.domains(key)[1] + 1, dtype=np.int64)
 
 
 def _effects(state: CycleState, counted: _Counted, pod: PodRecord) -> list[tuple[int, str]]:
     """(table, topology label) for everything that counts the pod, as often as it does."""
-    kinship = state.cluster.kinship
+    index = state.cluster.pod_affinity
     found: list[tuple[int, str]] = []
     matchers = tuple(spec.matcher for spec in counted.affinity_terms)
-    if matchers and kinship.accepted(matchers, pod):
+    if matchers and index.accepted(matchers, pod):
         found += [(_AFFINITY, key) for key in counted.affinity]
     for spec in counted.anti_terms:
-        if kinship.accepted((spec.matcher,), pod):
+        if index.accepted((spec.matcher,), pod):
             found.append((_ANTI, spec.topology_key))
-    for spec in kinship.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY):
-        if kinship.accepted((spec.matcher,), state.pod):
+    for spec in index.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY):
+        if index.accepted((spec.matcher,), state.pod):
             found.append((_EXISTING, spec.topology_key))
     return found
 
 
-class _Standing(Standing):
+class _Incremental(IncrementalFilter):
     """What each pod of a kind counted at first is kept; what has happened since is the same for all of them."""
 
     def __init__(self, name: str, states: Sequence[CycleState], rows: Sequence[int]) -> None:
         self._name = name
         self._states = states
         self._rows = np.array(rows, dtype=np.int64)
-        self._kinship = states[0].cluster.kinship
+        self._pod_affinity = states[0].cluster.pod_affinity
         self._first: list[_Counted] = []
         for state in states:
             counted = state.data[name]
@@ -299,21 +299,21 @@ class _Standing(Standing):
         self._own: dict[tuple[int, str], Counts] = {}
         """By table and topology label: int64[pods], what each counted at first in its own domain."""
         self._effects: dict[tuple[int, int], list[tuple[int, str]]] = {}
-        """By kin and signature of a pod that comes or goes."""
+        """By label_class and signature of a pod that comes or goes."""
         self._touched: dict[tuple[int, str], set[int]] = {}
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
-        """See `Standing.count`."""
-        kinship = self._kinship
-        kind = (kinship.kin(pod).id, pod.signature.id)
+        """See `IncrementalFilter.count`."""
+        index = self._pod_affinity
+        kind = (index.label_class(pod).id, pod.signature.id)
         effects = self._effects.get(kind)
         if effects is None:
             effects = self._effects[kind] = _effects(self._states[0], self._first[0], pod)
         for effect in effects:
             since = self._since.get(effect)
             if since is None:
-                since = self._since[effect] = _nothing(kinship, effect[1])
-            domain = int(kinship.domains(effect[1])[0][row])
+                since = self._since[effect] = _nothing(index, effect[1])
+            domain = int(index.domains(effect[1])[0][row])
             if domain:
                 since[domain] += by
                 self._touched.setdefault(effect, set()).add(domain)
@@ -323,7 +323,7 @@ class _Standing(Standing):
         """Those who now share a domain with pods they must not, or lack company now that there is some elsewhere."""
         found: set[int] = set()
         for effect, touched in self._touched.items():
-            here = self._kinship.domains(effect[1])[0][self._rows]
+            here = self._pod_affinity.domains(effect[1])[0][self._rows]
             there = self._first_counts(effect, here) + self._since[effect][here]
             lacking = effect[0] == _AFFINITY
             failing = there <= 0 if lacking else (there > 0) & np.isin(here, list(touched))
@@ -332,7 +332,7 @@ class _Standing(Standing):
         return found
 
     def tell(self, position: int) -> None:
-        """See `Standing.tell`."""
+        """See `IncrementalFilter.tell`."""
         first = self._first[position]
         told = replace(first, affinity={}, anti={}, existing={})
         for table, (before, after) in enumerate(zip(first.tables, told.tables, strict=True)):
@@ -358,23 +358,23 @@ def _sum_into(table: dict[str, Counts], spec: TermSpec, counts: Counts) -> None:
     table[spec.topology_key] = counts if known is None else known + counts
 
 
-def _at(kinship: Kinship, key: str, row: int, by_value: Counts, by: int) -> None:
-    domain = int(kinship.domains(key)[0][row])
+def _at(index: PodAffinityIndex, key: str, row: int, by_value: Counts, by: int) -> None:
+    domain = int(index.domains(key)[0][row])
     if domain:
         by_value[domain] += by
 
 
 def _own(cluster: ClusterState, pod: PodRecord, kind: TermKind) -> tuple[TermSpec, ...]:
-    return cluster.kinship.terms(pod).of(kind)
+    return cluster.pod_affinity.terms(pod).of(kind)
 
 
 def _wants(cluster: ClusterState, pod: PodRecord, other: PodRecord) -> bool:
     matchers = tuple(spec.matcher for spec in _own(cluster, pod, TermKind.REQUIRED_AFFINITY))
-    return bool(matchers) and cluster.kinship.accepted(matchers, other)
+    return bool(matchers) and cluster.pod_affinity.accepted(matchers, other)
 
 
 def _excludes(cluster: ClusterState, terms: Iterable[TermSpec], other: PodRecord) -> bool:
-    return any(cluster.kinship.accepted((spec.matcher,), other) for spec in terms)
+    return any(cluster.pod_affinity.accepted((spec.matcher,), other) for spec in terms)
 
 
 def _wanted_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
@@ -394,8 +394,8 @@ def _unwanted_left(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -
 
 
 def _may_matter(cluster: ClusterState, pod: PodRecord, _event: ClusterEvent) -> bool:
-    kinship = cluster.kinship
-    return any(spec.kind in _REQUIRED for spec in kinship.terms(pod).specs) or kinship.active
+    index = cluster.pod_affinity
+    return any(spec.kind in _REQUIRED for spec in index.terms(pod).specs) or index.active
 
 
 def _has_the_labels(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

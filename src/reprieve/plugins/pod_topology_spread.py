@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from reprieve.api import objects
 from reprieve.api.selectors import NOTHING, Selector, compile_label_selector
-from reprieve.cluster.kinship import Kinship
+from reprieve.cluster.affinity_terms import Matcher, merged_with_keys
 from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.pod_affinity_index import PodAffinityIndex
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.relations import Matcher, merged_with_keys
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints, always
@@ -36,12 +36,12 @@ from reprieve.framework.plugin import (
     Codes,
     CycleState,
     FilterPlugin,
+    IncrementalFilter,
     Mask,
     Rows,
     Scope,
     ScorePlugin,
     Scores,
-    Standing,
     row_count,
 )
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
@@ -120,7 +120,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
 
     def concerns(self, state: CycleState) -> bool:
         """The pod has constraints that filter."""
-        if not state.signature.spread and not (self._filtering_defaults and state.cluster.selecting):
+        if not state.signature.spread and not (self._filtering_defaults and state.cluster.default_selectors):
             return False
         return bool(self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE))
 
@@ -141,15 +141,15 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         """See `FilterPlugin.remove_pod`."""
         return self._count(state, pod, row, -1)
 
-    def standing(self, states: Sequence[CycleState], rows: Sequence[int]) -> Standing:
-        """See `FilterPlugin.standing`."""
-        return _Standing(self.name, states, rows, [constraint for constraint, _ in self._counted(states[0])])
+    def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter:
+        """See `FilterPlugin.incremental_filter`."""
+        return _Incremental(self.name, states, rows, [constraint for constraint, _ in self._counted(states[0])])
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`. The first constraint that fails decides whether it is curable."""
         codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
         for constraint, counted in self._counted(state):
-            here = state.cluster.kinship.domains(constraint.key)[0][rows]
+            here = state.cluster.pod_affinity.domains(constraint.key)[0][rows]
             open_ = codes == 0
             codes[open_ & (here == 0)] = UNRESOLVABLE
             least = counted.least(constraint.min_domains)
@@ -170,11 +170,11 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return list(zip(constraints, counted, strict=True))
 
     def _count(self, state: CycleState, pod: PodRecord, row: int, by: int) -> bool:
-        kinship = state.cluster.kinship
+        index = state.cluster.pod_affinity
         counts = False
         for constraint, counted in self._counted(state):
-            if counted.eligible[row] and kinship.accepted((constraint.matcher,), pod):
-                counted.counts[kinship.domains(constraint.key)[0][row]] += by
+            if counted.eligible[row] and index.accepted((constraint.matcher,), pod):
+                counted.counts[index.domains(constraint.key)[0][row]] += by
                 counts = True
         return counts
 
@@ -182,13 +182,13 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
 
     def pre_score(self, state: CycleState) -> bool:
         """The pod has constraints that score."""
-        if not state.signature.spread and not (self._defaults and state.cluster.selecting):
+        if not state.signature.spread and not (self._defaults and state.cluster.default_selectors):
             return False
         return bool(self._constraints(state.cluster, state.pod, SCHEDULE_ANYWAY))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
         """How full the domains of each node are, weighted, before normalizing; `rows` are all the candidates."""
-        cluster, kinship = state.cluster, state.cluster.kinship
+        cluster, index = state.cluster, state.cluster.pod_affinity
         constraints = self._constraints(cluster, state.pod, SCHEDULE_ANYWAY)
         all_keys = bool(state.signature.spread) or not self._system
         labelled = _labelled(cluster, constraints) if all_keys else cluster.nodes.alive[: len(cluster.nodes)]
@@ -196,9 +196,9 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         count = int(np.count_nonzero(candidates))
         total = np.zeros(len(candidates), dtype=np.float64)
         for constraint in constraints:
-            domains = _or_empty(cluster, constraint.key, kinship.domains(constraint.key)[0])
+            domains = _or_empty(cluster, constraint.key, index.domains(constraint.key)[0])
             here = domains[rows]
-            pods = kinship.counts((constraint.matcher,))
+            pods = index.counts((constraint.matcher,))
             if constraint.key == HOSTNAME:
                 size, inside = count, pods[rows]
             else:
@@ -206,7 +206,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
                 sums = np.bincount(domains, weights=np.where(eligible, pods, 0))
                 size, inside = len(np.unique(here[candidates])), sums[here].astype(np.int64)
             part = inside * math.log(size + 2) + (constraint.max_skew - 1)
-            total += np.where(kinship.domains(constraint.key)[0][rows] > 0, part, 0.0)
+            total += np.where(index.domains(constraint.key)[0][rows] > 0, part, 0.0)
         floor = np.floor(total)
         rounded: Scores = (floor + (total - floor >= 0.5)).astype(np.int64)
         rounded[~candidates] = _IGNORED
@@ -227,12 +227,12 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     # -- constraints -------------------------------------------------------------------------------
 
     def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[Constraint, ...]:
-        """The pod's constraints of one kind, compiled once per kin, signature and owner."""
-        kin = cluster.kinship.kin(pod)
+        """The pod's constraints of one kind, compiled once per label_class, signature and owner."""
+        label_class = cluster.pod_affinity.label_class(pod)
         stated = pod.signature.spread
-        version = -1 if stated else cluster.selecting.version
+        version = -1 if stated else cluster.default_selectors.version
         key = (self.name, pod.signature.id if stated else id(self), action, None if stated else pod.owner)
-        known = kin.memo.get(key)
+        known = label_class.memo.get(key)
         if known is not None and isinstance(known, tuple) and known[0] == version:
             found: tuple[Constraint, ...] = known[1]
             return found
@@ -241,10 +241,12 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         else:
             found = ()
             wanted = [c for c in self._defaults if c.when_unsatisfiable == action]
-            selector = cluster.selecting.default_selector(pod.namespace, pod.labels, pod.owner) if wanted else None
+            selector = (
+                cluster.default_selectors.default_selector(pod.namespace, pod.labels, pod.owner) if wanted else None
+            )
             if selector is not None:
                 found = tuple(_compiled(c, pod, selector) for c in wanted)
-        kin.memo[key] = (version, found)
+        label_class.memo[key] = (version, found)
         return found
 
     # -- events ------------------------------------------------------------------------------------
@@ -260,7 +262,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             EventKind.NODE_ADDED: self._has_the_labels(),
             EventKind.NODE_CHANGED: always,
             EventKind.NODE_REMOVED: always,
-            EventKind.NAMESPACE_CHANGED: always,
+            EventKind.SELECTOR_CHANGED: always,
         }
 
     def _is_counted(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
@@ -280,7 +282,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return hint
 
 
-class _Standing(Standing):
+class _Incremental(IncrementalFilter):
     """What each pod of a kind counted at first is kept; what has happened since is the same for all of them."""
 
     def __init__(
@@ -288,7 +290,7 @@ class _Standing(Standing):
     ) -> None:
         self._name = name
         self._states = states
-        self._kinship = states[0].cluster.kinship
+        self._pod_affinity = states[0].cluster.pod_affinity
         self._constraints = constraints
         self._rows = np.array(rows, dtype=np.int64)
         self._first: list[list[_Domains]] = []
@@ -300,20 +302,20 @@ class _Standing(Standing):
         """For each constraint int64[pods, highest domain + 1]."""
         self._since: list[Counts] = [np.zeros(counts.shape[1], dtype=np.int64) for counts in self._counts]
         self._counting: dict[int, list[int]] = {}
-        """By kin of a pod that comes or goes: turns of the constraints that select it."""
+        """By label_class of a pod that comes or goes: turns of the constraints that select it."""
         self._touched: list[set[int]] = [set() for _ in constraints]
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
-        """See `Standing.count`."""
-        kin = self._kinship.kin(pod).id
-        turns = self._counting.get(kin)
+        """See `IncrementalFilter.count`."""
+        label_class = self._pod_affinity.label_class(pod).id
+        turns = self._counting.get(label_class)
         if turns is None:
-            turns = [t for t, c in enumerate(self._constraints) if self._kinship.accepted((c.matcher,), pod)]
-            self._counting[kin] = turns
+            turns = [t for t, c in enumerate(self._constraints) if self._pod_affinity.accepted((c.matcher,), pod)]
+            self._counting[label_class] = turns
         counts = False
         for turn in turns:
             if self._first[0][turn].eligible[row]:
-                domain = int(self._kinship.domains(self._constraints[turn].key)[0][row])
+                domain = int(self._pod_affinity.domains(self._constraints[turn].key)[0][row])
                 self._since[turn][domain] += by
                 self._touched[turn].add(domain)
                 counts = True
@@ -325,7 +327,7 @@ class _Standing(Standing):
         for turn, (constraint, touched) in enumerate(zip(self._constraints, self._touched, strict=True)):
             if not touched:
                 continue
-            here = self._kinship.domains(constraint.key)[0][self._rows]
+            here = self._pod_affinity.domains(constraint.key)[0][self._rows]
             there = np.flatnonzero(np.isin(here, list(touched)))
             if len(there):
                 counted = self._first[0][turn]
@@ -340,7 +342,7 @@ class _Standing(Standing):
         return found
 
     def tell(self, position: int) -> None:
-        """See `Standing.tell`."""
+        """See `IncrementalFilter.tell`."""
         self._states[position].data[self._name] = [
             _Domains(counts[position] + since, first.there, first.eligible)
             for first, counts, since in zip(self._first[position], self._counts, self._since, strict=True)
@@ -373,16 +375,16 @@ def _labelled(cluster: ClusterState, constraints: Sequence[Constraint]) -> Mask:
     """`bool[rows]`: live nodes with the topology keys of all constraints."""
     mask = cluster.nodes.alive[: len(cluster.nodes)].copy()
     for constraint in constraints:
-        mask &= cluster.kinship.domains(constraint.key)[0] > 0
+        mask &= cluster.pod_affinity.domains(constraint.key)[0] > 0
     return mask
 
 
 def _domains(state: CycleState, constraint: Constraint, labelled: Mask) -> _Domains:
-    kinship: Kinship = state.cluster.kinship
+    index: PodAffinityIndex = state.cluster.pod_affinity
     eligible = labelled & _eligible(state.cluster.nodes, state.signature, constraint)
-    counts = by_domain(kinship, constraint.key, np.where(eligible, kinship.counts((constraint.matcher,)), 0))
+    counts = by_domain(index, constraint.key, np.where(eligible, index.counts((constraint.matcher,)), 0))
     there = np.zeros(len(counts), dtype=np.bool_)
-    there[kinship.domains(constraint.key)[0][eligible]] = True
+    there[index.domains(constraint.key)[0][eligible]] = True
     return _Domains(counts, there, eligible)
 
 

@@ -12,7 +12,6 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, CRITERIA, Cost, cost_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
-from reprieve.preemption.guide import sparing_guide
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import (
     CLUSTER_DOMAIN,
@@ -26,6 +25,7 @@ from reprieve.preemption.outcome import (
     Verdict,
 )
 from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
+from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
 from reprieve.preemption.units import PreemptionUnit, scheduled_pods, units_below
 
 UNSCHEDULABLE = "pod group is unschedulable"
@@ -123,19 +123,19 @@ class _Search:
         """What placing the group there costs; None if it does not fit or nothing is gained.
 
         Where nodes tie in score the algorithm leaves a choice: the first by name is compared with the one that spares
-        the important units (`reprieve.preemption.guide`), and the cheaper eviction is taken.
+        the important units (`reprieve.preemption.tie_breaking`), and the cheaper eviction is taken.
         """
         attempt = self.attempt
         assignment = attempt.run(within=placement)
         if not self._helps(assignment):
             return None
         found = self._judged(placement, assignment)
-        guide = sparing_guide(
+        ties = victim_sparing_tie_breaker(
             self.cluster, self.profile, self.evaluator, attempt.pods, self.priority, self.ranking, placement
         )
-        if guide is None:
+        if ties is None:
             return found
-        other = attempt.run(guide, placement)
+        other = attempt.run(ties, placement)
         if len(other.placed) != len(assignment.placed):
             return found
         instead = self._judged(placement, other)

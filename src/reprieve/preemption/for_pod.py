@@ -21,9 +21,9 @@ from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, CRITERIA, cost_of
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.extended import NO_CANDIDATE, judged, judges_of
+from reprieve.preemption.free_resources import FreeResources, only_resources
 from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Compared, Cost, Preemption, Verdict
 from reprieve.preemption.reprieving import judge, judge_by_numbers
-from reprieve.preemption.room import Room, only_resources
 from reprieve.preemption.units import PreemptionUnit, effective_priority, units_below
 
 Misfit = tuple[str, ...]
@@ -227,12 +227,12 @@ class PodPreemption:
         key = self._evaluator.identity(state.pod) if self._share and not self._evaluator.ruled(state) else None
         known = self._memory.get(key) if key is not None else None
         if key is not None:
-            kin = (key[0], *key[2:])
-            latest = self._memory.get(self._latest.get(kin, ()))
+            like = (key[0], *key[2:])
+            latest = self._memory.get(self._latest.get(like, ()))
             if known is None and latest is not None and latest.versions == versions:
                 known = latest.for_priority(state.pod.priority)
                 self._remember(key, known)
-            self._latest[kin] = key
+            self._latest[like] = key
         if known is None or known.versions != versions:
             known = _Remembered(versions, len(log.rows), rows)
             if key is not None:
@@ -291,7 +291,7 @@ class PodPreemption:
     def _by_numbers(self, pod: PodRecord, row: int, units: list[PreemptionUnit]) -> Candidate | Misfit:
         """The same where only resources are in play: nothing has to be moved to find out."""
         cluster = self._cluster
-        room = Room.after(cluster, [(pod, row)], priority=pod.priority)
+        room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
         for unit in units:
             room.free(unit.pods, unit.rows)
         short = room.short_columns()

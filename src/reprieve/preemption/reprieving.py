@@ -14,10 +14,10 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, FilterPlugin
 from reprieve.framework.profile import Profile
+from reprieve.preemption.free_resources import RESOURCES_PLUGIN, FreeResources, only_resources
+from reprieve.preemption.incremental_filters import IncrementalFilters
 from reprieve.preemption.order import Ranking, by_importance
 from reprieve.preemption.outcome import Reason, Verdict
-from reprieve.preemption.room import RESOURCES_PLUGIN, Room, only_resources
-from reprieve.preemption.standing import StandingRules
 from reprieve.preemption.units import PreemptionUnit
 
 
@@ -40,11 +40,11 @@ def reasons_to_go(
     ordered, order = ranking.ordered, ranking.order
     if not plain and only_resources(profile, states):
         # A unit with no pod on an assigned row takes nobody's room.
-        room = Room.after(cluster, assigned, priority=priority)
+        room = FreeResources.after(cluster, assigned, priority=priority)
         order = ranking.on(room.left)
         reasons = _by_numbers(cluster, ordered, order, assigned, room)
     else:
-        rules = None if plain else StandingRules.counted(cluster, evaluator, states, assigned)
+        rules = None if plain else IncrementalFilters.counted(cluster, evaluator, states, assigned)
         if rules is not None:
             reasons = _by_rules(cluster, evaluator, ordered, order, states, assigned, rules)
         else:
@@ -86,7 +86,7 @@ def judge_by_numbers(
     cluster: ClusterState,
     units: Sequence[PreemptionUnit],
     assigned: Sequence[tuple[PodRecord, int]],
-    room: Room,
+    room: FreeResources,
 ) -> tuple[Verdict, ...]:
     """`judge` where only resources are in play; `room` is what is left with all units gone and all assigned placed."""
     ordered, violations, order = by_importance(cluster, units)
@@ -104,7 +104,7 @@ def _by_numbers(
     units: Sequence[PreemptionUnit],
     order: Sequence[int],
     assigned: Sequence[tuple[PodRecord, int]],
-    room: Room,
+    room: FreeResources,
 ) -> list[Reason | None]:
     last_asking = _last_asking(assigned)
     reasons: list[Reason | None] = [None] * len(units)
@@ -136,7 +136,7 @@ def _by_rules(
     order: Sequence[int],
     states: Sequence[CycleState],
     assigned: Sequence[tuple[PodRecord, int]],
-    rules: StandingRules,
+    rules: IncrementalFilters,
 ) -> list[Reason | None]:
     """Asks only about rows the unit is on and about pods whose rules it may break."""
     reasons: list[Reason | None] = [None] * len(units)

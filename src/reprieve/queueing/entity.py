@@ -10,7 +10,7 @@ from reprieve.framework.events import ClusterEvent
 from reprieve.framework.status import SUCCESS, Status
 
 
-class Place(Enum):
+class QueueState(Enum):
     """Where an entity is; every pending entity is in exactly one place (scheduling.md 7)."""
 
     ACTIVE = "active"
@@ -36,7 +36,6 @@ class Entity:
         "held",
         "key",
         "last_attempt",
-        "place",
         "priority",
         "profile",
         "queued",
@@ -44,6 +43,7 @@ class Entity:
         "rejected_by",
         "rejected_by_indexed",
         "since",
+        "state",
         "timestamp",
         "wake",
     )
@@ -59,7 +59,7 @@ class Entity:
         self.held: dict[str, Status] = {}
         self.attempts = 0
         self.last_attempt = float("-inf")
-        self.place = Place.GATED
+        self.state = QueueState.GATED
         self.since = timestamp
         """When it came to its present place."""
         self.queued: float | None = None
@@ -77,7 +77,7 @@ class Entity:
         """Events that came while it was in its cycle or blocked; replayed to it afterwards."""
 
     def __repr__(self) -> str:
-        return f"<{self.key} {self.place.value} priority={self.priority} ready={len(self.ready)}>"
+        return f"<{self.key} {self.state.value} priority={self.priority} ready={len(self.ready)}>"
 
     @property
     def is_group(self) -> bool:

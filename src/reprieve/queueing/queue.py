@@ -2,7 +2,7 @@
 
 Time comes in as an argument (seconds), so the same queue runs under a real and under a virtual clock.
 
-Invariants: every pending entity is in exactly one place; an event that could help an entity is never lost, whether it
+Invariants: every pending entity is in exactly one state; an event that could help an entity is never lost, whether it
 comes while the entity waits, is in its cycle, or is blocked by its own preemption; entities leave the active queue by
 (priority descending, first arrival), so neither a large gang nor a stream of small pods can starve the other.
 """
@@ -17,7 +17,7 @@ from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import PreEnqueuePlugin
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.queueing.entity import Entity, Place
+from reprieve.queueing.entity import Entity, QueueState
 
 _REGATING = frozenset(
     {
@@ -33,7 +33,7 @@ _REGATING = frozenset(
 )
 
 Cause = EventKind | str
-"""What brought an entity to its place: an event, or one of the following."""
+"""What brought an entity to its state: an event, or one of the following."""
 SCHEDULE_ATTEMPT_FAILURE = "schedule_attempt_failure"
 BACKOFF_COMPLETE = "backoff_complete"
 POD_UPDATED = "pod_updated"
@@ -71,8 +71,8 @@ class SchedulingQueue:
         """Entities in their cycle or blocked: events are kept for them."""
         self._doubtful: dict[str, float] = {}
         """Entities kept back by a PreEnqueue plugin that failed, and when it is asked again; soonest first."""
-        self.incoming: dict[tuple[Place, Cause], int] = {}
-        """Pods that came to a place, and what brought them there (`scheduler_queue_incoming_pods_total`)."""
+        self.incoming: dict[tuple[QueueState, Cause], int] = {}
+        """Pods that came to a state, and what brought them there (`scheduler_queue_incoming_pods_total`)."""
         self._cause: Cause = EventKind.POD_ADDED
         self._first_profile, first = next(iter(profiles.items()))
         self._sort_key = first.queue_sort.sort_key
@@ -108,11 +108,11 @@ class SchedulingQueue:
         """The entity of that key, if it is pending."""
         return self._entities.get(key)
 
-    def counts(self) -> dict[Place, int]:
-        """How many entities are in each place."""
-        counts = dict.fromkeys(Place, 0)
+    def counts(self) -> dict[QueueState, int]:
+        """How many entities are in each state."""
+        counts = dict.fromkeys(QueueState, 0)
         for entity in self._entities.values():
-            counts[entity.place] += 1
+            counts[entity.state] += 1
         return counts
 
     # -- pods come and go --------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class SchedulingQueue:
             entity.since = now
         if pod.created < entity.timestamp:
             entity.timestamp = pod.created
-            if entity.place is Place.ACTIVE:
+            if entity.state is QueueState.ACTIVE:
                 heapq.heappush(self._active, (self._order(entity), key))
         if attempts:
             entity.attempts = max(entity.attempts, attempts)
@@ -145,9 +145,9 @@ class SchedulingQueue:
             entity.held[pod.uid] = status
             self._doubt(entity, status, now)
         self._refresh_priority(entity)
-        if entity.place is Place.GATED:
+        if entity.state is QueueState.GATED:
             self._regate(entity, now)
-        elif entity.place is Place.UNSCHEDULABLE:
+        elif entity.state is QueueState.UNSCHEDULABLE:
             # Whoever is new in a group has not been rejected by anything yet.
             self._reactivate(entity, now)
         return entity
@@ -168,7 +168,7 @@ class SchedulingQueue:
         entity.held.pop(pod.uid, None)
         if not entity.ready and not entity.held:
             self._drop(entity)
-        elif entity.place in (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE):
+        elif entity.state in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
             gate = self._gate(entity)
             if not gate.ok:
                 self._to_gated(entity, gate, now)
@@ -181,9 +181,9 @@ class SchedulingQueue:
         while self._active:
             order, key = heapq.heappop(self._active)
             entity = self._entities.get(key)
-            if entity is None or entity.place is not Place.ACTIVE or order != self._order(entity):
+            if entity is None or entity.state is not QueueState.ACTIVE or order != self._order(entity):
                 continue
-            self._move(entity, Place.IN_CYCLE, now)
+            self._move(entity, QueueState.IN_CYCLE, now)
             entity.attempts += 1
             entity.last_attempt = now
             entity.events.clear()
@@ -205,7 +205,7 @@ class SchedulingQueue:
         if not gate.ok or entity.blocked is not None:
             self._to_gated(entity, gate, now)
         else:
-            self._move(entity, Place.UNSCHEDULABLE, now)
+            self._move(entity, QueueState.UNSCHEDULABLE, now)
             self._replay(entity, now)
 
     def requeue_now(self, entity: Entity, now: float) -> None:
@@ -241,9 +241,9 @@ class SchedulingQueue:
             return
         self._cause = EventKind.PREEMPTION_FINISHED
         entity.blocked = None
-        if entity.place is not Place.IN_CYCLE:
+        if entity.state is not QueueState.IN_CYCLE:
             self._listening.pop(key, None)
-        if entity.place is not Place.GATED:
+        if entity.state is not QueueState.GATED:
             return
         gate = self._gate(entity)
         if not gate.ok:
@@ -251,7 +251,7 @@ class SchedulingQueue:
         elif retry:
             self._to_active(entity, now)
         else:
-            self._move(entity, Place.UNSCHEDULABLE, now)
+            self._move(entity, QueueState.UNSCHEDULABLE, now)
             self._replay(entity, now)
 
     # -- events and time ---------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class SchedulingQueue:
             entity = self._entities.get(f"group/{event.group}")
             if entity is not None:
                 self._refresh_priority(entity)
-                if entity.place is not Place.IN_CYCLE:
+                if entity.state is not QueueState.IN_CYCLE:
                     self._recheck_gate(entity, now)
         for entity in self._listening.values():
             if entity.key != but:
@@ -290,7 +290,7 @@ class SchedulingQueue:
         while self._backoff and self._backoff[0][0] <= now:
             wake, key = heapq.heappop(self._backoff)
             entity = self._entities.get(key)
-            if entity is not None and entity.place is Place.BACKOFF and entity.wake == wake:
+            if entity is not None and entity.state is QueueState.BACKOFF and entity.wake == wake:
                 self._to_active(entity, now)
         while self._doubtful:
             key, when = next(iter(self._doubtful.items()))
@@ -333,7 +333,7 @@ class SchedulingQueue:
         """Whether `pop` would answer now."""
         while self._active:
             entity = self._entities.get(self._active[0][1])
-            if entity is not None and entity.place is Place.ACTIVE:
+            if entity is not None and entity.state is QueueState.ACTIVE:
                 return True
             heapq.heappop(self._active)
         return False
@@ -349,7 +349,7 @@ class SchedulingQueue:
                 continue
             seen: set[int] = set()
             for pod in entity.ready.values():
-                number = self._cluster.likeness(pod)
+                number = self._cluster.equivalence_key(pod)
                 if number in seen:
                     continue
                 seen.add(number)
@@ -378,21 +378,21 @@ class SchedulingQueue:
             wait = min(timing.initial_backoff * 2.0 ** min(entity.attempts - 1, 32), timing.max_backoff)
             wake = entity.last_attempt + wait
             if wake > now:
-                self._move(entity, Place.BACKOFF, now)
+                self._move(entity, QueueState.BACKOFF, now)
                 entity.wake = wake
                 heapq.heappush(self._backoff, (wake, entity.key))
                 return
         self._to_active(entity, now)
 
     def _to_active(self, entity: Entity, now: float) -> None:
-        self._move(entity, Place.ACTIVE, now)
+        self._move(entity, QueueState.ACTIVE, now)
         if entity.queued is None:
             entity.queued = now
         entity.gate = SUCCESS
         heapq.heappush(self._active, (self._order(entity), entity.key))
 
     def _to_gated(self, entity: Entity, gate: Status, now: float) -> None:
-        self._move(entity, Place.GATED, now)
+        self._move(entity, QueueState.GATED, now)
         entity.gate = gate
         self._doubt(entity, gate, now)
 
@@ -407,28 +407,28 @@ class SchedulingQueue:
             pod = self._cluster.pods.get(uid)
             if status.code is Code.ERROR and pod is not None:
                 self._take(pod, now, 0)
-        if entity.place is Place.GATED:
+        if entity.state is QueueState.GATED:
             self._regate(entity, now)
 
-    def _move(self, entity: Entity, place: Place, now: float) -> None:
+    def _move(self, entity: Entity, state: QueueState, now: float) -> None:
         key = entity.key
-        if entity.place is Place.UNSCHEDULABLE:
+        if entity.state is QueueState.UNSCHEDULABLE:
             del self._waiting[key]
             for plugin in entity.rejected_by_indexed:
                 self._rejected[plugin].pop(key, None)
-        elif entity.place is Place.IN_CYCLE and entity.blocked is None:
+        elif entity.state is QueueState.IN_CYCLE and entity.blocked is None:
             self._listening.pop(key, None)
-        entity.place = place
+        entity.state = state
         entity.since = now
-        if place is Place.UNSCHEDULABLE:
+        if state is QueueState.UNSCHEDULABLE:
             self._waiting[key] = entity
             entity.rejected_by_indexed = tuple(entity.rejected_by)
             for plugin in entity.rejected_by_indexed:
                 self._rejected.setdefault(plugin, {})[key] = entity
-        elif place is Place.IN_CYCLE:
+        elif state is QueueState.IN_CYCLE:
             self._listening[key] = entity
             return
-        arrived = (place, self._cause)
+        arrived = (state, self._cause)
         self.incoming[arrived] = self.incoming.get(arrived, 0) + len(entity.ready) + len(entity.held)
 
     def _order(self, entity: Entity) -> tuple[float, ...]:
@@ -442,7 +442,7 @@ class SchedulingQueue:
             self._reactivate(entity, now)
 
     def _recheck_gate(self, entity: Entity, now: float) -> None:
-        if entity.place is Place.GATED:
+        if entity.state is QueueState.GATED:
             self._regate(entity, now)
             return
         gate = self._gate(entity)
@@ -482,17 +482,17 @@ class SchedulingQueue:
             priority = next((pod.priority for pod in entity.ready.values()), entity.priority)
         if priority != entity.priority:
             entity.priority = priority
-            if entity.place is Place.ACTIVE:
+            if entity.state is QueueState.ACTIVE:
                 heapq.heappush(self._active, (self._order(entity), entity.key))
 
     def _drop(self, entity: Entity) -> None:
-        self._move(entity, Place.GATED, entity.since)
+        self._move(entity, QueueState.GATED, entity.since)
         self._listening.pop(entity.key, None)
         self._entities.pop(entity.key, None)
 
     def _waits_until(self, key: str, wake: float) -> bool:
         entity = self._entities.get(key)
-        return entity is not None and entity.place is Place.BACKOFF and entity.wake == wake
+        return entity is not None and entity.state is QueueState.BACKOFF and entity.wake == wake
 
 
 def _entity_key(pod: PodRecord) -> str:

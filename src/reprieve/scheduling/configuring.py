@@ -21,7 +21,6 @@ from reprieve.framework.configuration import (
     PluginSet,
     ProfileConfiguration,
 )
-from reprieve.framework.containment import Watch, contained
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import (
     MAX_NODE_SCORE,
@@ -41,6 +40,7 @@ from reprieve.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
+from reprieve.framework.plugin_guard import CallPolicy, contained
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import PluginError
 
@@ -102,7 +102,7 @@ class Registry:
     """Enabled only if a configuration says so, or `named`."""
     named: tuple[str, ...] = ()
     """Third-party plugins to enable in every profile that does not mention them."""
-    watch: Watch = field(default_factory=Watch)
+    watch: CallPolicy = field(default_factory=CallPolicy)
     """How third-party plugins are called."""
     extenders: Plugin | None = None
     """Stands for the extenders of the configuration in every profile."""

@@ -78,8 +78,8 @@ class Decision:
     """`status.nominatedNodeName` to clear."""
     diagnosis: Diagnosis | None = None
     """Why (the first member) did not fit."""
-    errands: tuple[Instruction, ...] = ()
-    """What a PostFilter wants done so that the pod may fit later; see `Engine.take_errands`."""
+    deferred_writes: tuple[Instruction, ...] = ()
+    """What a PostFilter wants done so that the pod may fit later; see `Engine.take_deferred_writes`."""
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
     attempt: int = 1

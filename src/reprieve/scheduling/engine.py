@@ -14,22 +14,22 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
+from reprieve.cluster.default_selectors import SelectorOwner
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, record_of, was_preempted
-from reprieve.cluster.selecting import SelectingObject
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.containment import Trouble, unguarded
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import Plugin
+from reprieve.framework.plugin_guard import PluginIncident, unguarded
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, PluginError, Status
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import effective_priority
-from reprieve.queueing.entity import Entity, Place
+from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue, Timing
 from reprieve.scheduling.decision import (
     SCHEDULER_ERROR,
@@ -42,12 +42,12 @@ from reprieve.scheduling.decision import (
     stamped,
 )
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
-from reprieve.scheduling.nominations import SaidNominations
+from reprieve.scheduling.nominations import NominationEchoes
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.profiles import default_profile
 from reprieve.scheduling.reserving import given_up, instructed, permitted, reserve, told_bound, unreserve
-from reprieve.scheduling.resources import Resources
 from reprieve.scheduling.running import RunningProfile
+from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
@@ -81,7 +81,7 @@ class Engine:
                 if isinstance(plugin, DefaultPreemption):
                     plugin.attach(self.cluster, profile, evaluator)
         self.queue = SchedulingQueue(self.cluster, chosen, timing)
-        self._resources = Resources(self.cluster, self.queue, self._left)
+        self._resources = StorageAndDeviceEvents(self.cluster, self.queue, self._left)
         self.attempts = 0
         self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None
         """Put around every attempt, with the profile's name and plugins: whoever measures how long they take."""
@@ -92,14 +92,14 @@ class Engine:
         """Preemptor key -> UIDs of its victims that are still there."""
         self._preemptors_of: dict[str, set[str]] = {}
         """The same by victim: two preemptors may have decided on the same one."""
-        self._errands: list[Instruction] = []
+        self._deferred_writes: list[Instruction] = []
         self._assumed_after: dict[str, int] = {}
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
         self._permitted_later: dict[str, tuple[Binding, float]] = {}
         """Assumed pods whose Permit plugin asked to wait, by UID, and since when."""
         self._unnominated: dict[str, PodRecord] = {}
         """Pods whose nomination ended outside a decision, by UID, until somebody asks."""
-        self._said_nominated = SaidNominations()
+        self._said_nominated = NominationEchoes()
         self._has_reservers = any(
             profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
             for profile in chosen.values()
@@ -162,7 +162,7 @@ class Engine:
         lingers = uid in self._preemptors_of and self._resources.linger(pod)
         if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
             void = Binding(pod, self.cluster.nodes.names[row], row)
-            self._errands += given_up(self._running_for(pod), void)
+            self._deferred_writes += given_up(self._running_for(pod), void)
             unreserve(self._running_for(pod), void)
         self.cluster.remove_pod(pod)
         if row < 0:
@@ -222,16 +222,16 @@ class Engine:
         if self.cluster.remove_namespace(name):
             self.queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
 
-    def set_selecting(self, item: SelectingObject, now: float) -> None:
+    def set_selector_owner(self, item: SelectorOwner, now: float) -> None:
         """A service or controller appeared or changed: default spread constraints take their selectors from it."""
-        self.cluster.selecting.set(item)
-        self.queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
+        self.cluster.default_selectors.set(item)
+        self.queue.on_event(ClusterEvent(EventKind.SELECTOR_CHANGED), now)
 
-    def remove_selecting(self, kind: str, namespace: str, name: str, now: float) -> bool:
+    def remove_selector_owner(self, kind: str, namespace: str, name: str, now: float) -> bool:
         """A service or controller is gone; returns whether it was known."""
-        known = self.cluster.selecting.remove(kind, namespace, name)
+        known = self.cluster.default_selectors.remove(kind, namespace, name)
         if known:
-            self.queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
+            self.queue.on_event(ClusterEvent(EventKind.SELECTOR_CHANGED), now)
         return known
 
     def set_resource(self, item: objects.KubernetesObject, now: float) -> None:
@@ -308,7 +308,7 @@ class Engine:
     def _apply(self, entity: Entity, decision: Decision, now: float) -> Decision:
         """Assume the outcome; returns the decision with what Reserve, Permit and displaced nominations changed."""
         cluster, queue = self.cluster, self.queue
-        self._errands += decision.errands
+        self._deferred_writes += decision.deferred_writes
         freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
         for pod in decision.cleared:
             cluster.clear_nomination(pod)
@@ -413,17 +413,17 @@ class Engine:
         """Whether a step may wait for something outside (an extender, a third-party plugin in its own thread)."""
         return any(running.profile.blocking for running in self.running.values())
 
-    def take_errands(self) -> list[Instruction]:
+    def take_deferred_writes(self) -> list[Instruction]:
         """Writes that belong to no binding, since the last time: claims to be given back. If one fails, so be it."""
-        found, self._errands = self._errands, []
+        found, self._deferred_writes = self._deferred_writes, []
         return found
 
-    def take_troubles(self) -> list[Trouble]:
+    def take_plugin_incidents(self) -> list[PluginIncident]:
         """What went wrong in plugins since the last time, with tracebacks: for the log and the counters."""
-        found: list[Trouble] = []
+        found: list[PluginIncident] = []
         watches = {id(running.profile.watch): running.profile.watch for running in self.running.values()}
         for running in self.running.values():
-            found += [Trouble.of(error) for error in running.complaints]
+            found += [PluginIncident.of(error) for error in running.complaints]
             running.complaints.clear()
         for watch in watches.values():
             found += watch.take()
@@ -498,7 +498,7 @@ class Engine:
         row = pod.row
         if self._has_reservers:
             failed = Binding(pod, self.cluster.nodes.names[row], row)
-            self._errands += given_up(self._running_for(pod), failed)
+            self._deferred_writes += given_up(self._running_for(pod), failed)
             unreserve(self._running_for(pod), failed)
         self._permitted_later.pop(uid, None)
         self.cluster.displace(pod)
@@ -615,7 +615,7 @@ class Engine:
         if relabelled and known.row >= 0:
             event = ClusterEvent(EventKind.POD_RELABELED, row=known.row, pod=known, group=known.group)
             self.queue.on_event(event, now)
-        elif relabelled and self.cluster.kinship.active:
+        elif relabelled and self.cluster.pod_affinity.active:
             self.queue.update_pod(known, now)
         if not reads_otherwise:
             return
@@ -645,7 +645,7 @@ class Engine:
     def _give_up_if_gated(self, group: str | None, now: float) -> None:
         """A group that may not be tried any more (too few members) holds no room for later."""
         entity = self.queue.get(f"group/{group}") if group is not None else None
-        if entity is None or entity.place is not Place.GATED or entity.gate.ok:
+        if entity is None or entity.state is not QueueState.GATED or entity.gate.ok:
             return
         for pod in entity.ready.values():
             row = pod.nominated

@@ -18,7 +18,7 @@ from reprieve.framework.status import SUCCESS, Code, Status
 
 
 @dataclass(slots=True)
-class GroupPlacement:
+class GroupAssignment:
     """Where members can go. `placed` is in scheduling order; `failed` says why for those that were tried in vain."""
 
     placed: list[tuple[PodRecord, int]] = field(default_factory=list)
@@ -56,13 +56,13 @@ def place_group(
     diagnose: bool = True,
     ties: TieBreaker | None = None,
     within: Placement | None = None,
-) -> GroupPlacement:
+) -> GroupAssignment:
     """Find a place for every pod of the group, in the cluster's present view, which is left as it was.
 
     `nominated` gives the rows members were nominated to, by UID; their nominations have been lifted in this view.
     Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may be used.
     """
-    result = GroupPlacement()
+    result = GroupAssignment()
     rows = within.rows if within is not None else None
     before = group.scheduled
     hopeless: dict[tuple[object, ...], Diagnosis | None] = {}
@@ -105,7 +105,7 @@ def _fail_identical(
     evaluator: Evaluator,
     untried: Sequence[PodRecord],
     hopeless: dict[tuple[object, ...], Diagnosis | None],
-    result: GroupPlacement,
+    result: GroupAssignment,
 ) -> None:
     """Pods that were not tried any more but are identical to one that failed fail for the same reason."""
     for pod in untried:

@@ -27,10 +27,10 @@ from reprieve.scheduling.decision import (
     Rejection,
     Result,
 )
-from reprieve.scheduling.group_algorithm import GroupPlacement, place_group, scheduling_order
+from reprieve.scheduling.group_algorithm import GroupAssignment, place_group, scheduling_order
 from reprieve.scheduling.group_placements import hopeful, place_in_one, placement_scores, proposed
-from reprieve.scheduling.group_reach import within_reach
 from reprieve.scheduling.running import RunningProfile
+from reprieve.scheduling.shared_device_placement import within_reach
 
 _POST_FILTER_OF_MEMBERS = f"preemption: {GROUP_MEMBER}"
 
@@ -168,8 +168,8 @@ def schedule_group(
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
         return _bind(running, key, group, pods, found, retry_now=True)
     clear = outcome is None or outcome.clear_nomination
-    errands = outcome.errands if outcome is not None else ()
-    return replace(_reject(key, group, pods, found, texts, clear=clear), errands=errands)
+    deferred_writes = outcome.deferred_writes if outcome is not None else ()
+    return replace(_reject(key, group, pods, found, texts, clear=clear), deferred_writes=deferred_writes)
 
 
 def _post_filters(
@@ -177,7 +177,7 @@ def _post_filters(
 ) -> tuple[PostFilterResult | None, list[str]]:
     """Run PodGroupPostFilter plugins in order; the first Success ends it.
 
-    So do errands, unless the group is `feasible`: what its members have is about to be used.
+    So do deferred_writes, unless the group is `feasible`: what its members have is about to be used.
     """
     texts: list[str] = []
     last = None
@@ -187,7 +187,7 @@ def _post_filters(
             return last, texts
         if last.status.reason:
             texts.append(last.status.reason)
-        if last.errands and not feasible:
+        if last.deferred_writes and not feasible:
             break
     return last, texts
 
@@ -197,7 +197,7 @@ def _bind(
     key: str,
     group: GroupState,
     pods: Sequence[PodRecord],
-    found: GroupPlacement,
+    found: GroupAssignment,
     *,
     retry_now: bool,
 ) -> Decision:
@@ -219,7 +219,7 @@ def _wait(
     key: str,
     group: GroupState,
     pods: Sequence[PodRecord],
-    found: GroupPlacement,
+    found: GroupAssignment,
     preemption: Preemption,
 ) -> Decision:
     names = running.cluster.nodes.names
@@ -247,7 +247,7 @@ def _reject(
     key: str,
     group: GroupState,
     pods: Sequence[PodRecord],
-    found: GroupPlacement,
+    found: GroupAssignment,
     texts: Sequence[str],
     *,
     clear: bool,
@@ -278,7 +278,7 @@ def failed_group(key: str, group: GroupState, pods: Sequence[PodRecord], error: 
     )
 
 
-def _rejections(pods: Sequence[PodRecord], found: GroupPlacement, *, group_failed: bool) -> tuple[Rejection, ...]:
+def _rejections(pods: Sequence[PodRecord], found: GroupAssignment, *, group_failed: bool) -> tuple[Rejection, ...]:
     placed = {pod.uid for pod, _ in found.placed}
     messages: dict[int, str] = {}
     rejections = []

@@ -17,14 +17,14 @@ import numpy.typing as npt
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnosing import nominated_pods
+from reprieve.framework.diagnoser import nominated_pods
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Assigned, CycleState, Placement, PlacementError
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, PluginError, Status
-from reprieve.preemption.room import RESOURCES_PLUGIN, only_resources
+from reprieve.preemption.free_resources import RESOURCES_PLUGIN, only_resources
 from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
-from reprieve.scheduling.group_algorithm import GroupPlacement, place_group, progress
+from reprieve.scheduling.group_algorithm import GroupAssignment, place_group, progress
 from reprieve.scheduling.running import RunningProfile
 
 Counts = npt.NDArray[np.int64]
@@ -66,18 +66,18 @@ def place_in_one(
     pods: Sequence[PodRecord],
     nominated: dict[str, int],
     placements: Sequence[Placement],
-) -> GroupPlacement:
+) -> GroupAssignment:
     """Find a place for the group within one of the placements, in the present view, which is left as it was.
 
     Where none works, the answer is that of the first one tried, with a `why` that counts them.
     """
     cluster, profile, evaluator = running.cluster, running.profile, running.evaluator
 
-    def tried(placement: Placement, *, diagnose: bool) -> GroupPlacement:
+    def tried(placement: Placement, *, diagnose: bool) -> GroupAssignment:
         return place_group(cluster, profile, evaluator, group, pods, nominated, diagnose=diagnose, within=placement)
 
     if not placements:
-        return GroupPlacement(
+        return GroupAssignment(
             status=Status(Code.UNSCHEDULABLE),
             rejected_by={plugin.name for plugin in profile.placement_generators},
             why="0/0 placements are available",
@@ -225,8 +225,8 @@ def placement_scores(
 
 
 def _nowhere(
-    running: RunningProfile, pods: Sequence[PodRecord], reported: GroupPlacement, count: int
-) -> GroupPlacement:
+    running: RunningProfile, pods: Sequence[PodRecord], reported: GroupAssignment, count: int
+) -> GroupAssignment:
     """No placement works: whatever might have rejected a member in any of them may help when it changes."""
     reported.why = f"0/{count} placements are available, first placement status: {GROUP_UNSCHEDULABLE}"
     reported.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}

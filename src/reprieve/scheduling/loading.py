@@ -13,9 +13,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from reprieve.framework import plugin as framework
-from reprieve.framework.containment import Watch
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
+from reprieve.framework.plugin_guard import CallPolicy
 from reprieve.scheduling.configuring import POINTS, Args, Factory
 
 GROUP = "reprieve.plugins"
@@ -33,10 +33,10 @@ class ThirdParty:
     factories: Mapping[str, Factory] = field(default_factory=dict)
     named: tuple[str, ...] = ()
     """Those that were named on the command line."""
-    watch: Watch | None = None
+    watch: CallPolicy | None = None
     """How they are called; None: directly."""
 
-    def watched(self, watch: Watch) -> "ThirdParty":
+    def watched(self, watch: CallPolicy) -> "ThirdParty":
         """The same, called in another way."""
         return replace(self, watch=watch)
 

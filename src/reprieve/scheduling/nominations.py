@@ -14,7 +14,7 @@ _ECHOES: Final = 8
 """Nominations of one pod that may be on their way to the API and back at one time."""
 
 
-class SaidNominations:
+class NominationEchoes:
     """See the module docstring. Pods go by their UIDs; an empty node name is no nomination."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way
         nominations=((pod, preemption.domain),) if preemption is not None else (),
         cleared=(pod,) if clears and pod.nominated >= 0 else (),
         diagnosis=diagnosis,
-        errands=outcome.errands if outcome is not None else (),
+        deferred_writes=outcome.deferred_writes if outcome is not None else (),
         rejected_by=frozenset(diagnosis.plugins),
     )
 
@@ -57,7 +57,7 @@ def _post_filters(
             return last, []
         if last.status.reason:
             texts.append(last.status.reason)
-        if last.errands:
+        if last.deferred_writes:
             break
     return last, texts
 

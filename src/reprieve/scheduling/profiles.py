@@ -7,9 +7,9 @@ Order and score weights are kube-scheduler's (scheduling.md 5).  How a configura
 from collections.abc import Callable
 
 from reprieve.framework.configuration import ConfigurationError, ProfileConfiguration, SchedulerConfiguration
-from reprieve.framework.containment import Watch
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
+from reprieve.framework.plugin_guard import CallPolicy
 from reprieve.framework.profile import Profile
 from reprieve.plugins.default_binder import DefaultBinder
 from reprieve.plugins.gang_scheduling import GangScheduling
@@ -123,7 +123,7 @@ def profiles_of(
         later=LATER,
         third_party=third_party.factories,
         named=third_party.named,
-        watch=third_party.watch or Watch(),
+        watch=third_party.watch or CallPolicy(),
         extenders=extenders,
         ignored_resources=tuple(
             resource.name

@@ -24,7 +24,7 @@ class RunningProfile:
     evaluator: Evaluator
     gates: FeatureGates
     complaints: deque[PluginError] = field(default_factory=lambda: deque(maxlen=1000))
-    """Errors of plugins, for whoever keeps the log (`Engine.take_troubles`)."""
+    """Errors of plugins, for whoever keeps the log (`Engine.take_plugin_incidents`)."""
 
     @staticmethod
     def contained(plugin: str, point: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

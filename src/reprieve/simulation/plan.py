@@ -17,7 +17,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
 from reprieve.preemption.outcome import Verdict
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE
 from reprieve.scheduling.engine import Engine
@@ -105,7 +105,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
 
 def _troubles(engine: Engine) -> list[str]:
     """What went wrong in plugins, each thing once."""
-    counts = Counter(trouble.text for trouble in engine.take_troubles())
+    counts = Counter(trouble.text for trouble in engine.take_plugin_incidents())
     return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
 
 
@@ -251,7 +251,7 @@ def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None
         held = entity.held.get(pod.uid)
         if held is not None:
             return "Gated", SCHEDULING_GATED if pod.gates else UNSCHEDULABLE, held.reason
-        if entity.place is Place.GATED and entity.blocked is None and not entity.gate.ok:
+        if entity.state is QueueState.GATED and entity.blocked is None and not entity.gate.ok:
             return "Gated", UNSCHEDULABLE, entity.gate.reason
     rejection = world.rejections.get(pod.uid)
     if rejection is None:
@@ -274,7 +274,7 @@ def _group_outcome(world: VirtualCluster, key: str) -> PodGroupOutcome:
     condition = world.conditions.get(key)
     entity = engine.queue.get(f"group/{key}")
     outcome, reason, message = "Scheduled", None, None
-    gate = entity.gate if entity is not None and entity.place is Place.GATED and entity.blocked is None else None
+    gate = entity.gate if entity is not None and entity.state is QueueState.GATED and entity.blocked is None else None
     if condition is not None and condition.scheduled:
         pass
     elif gate is not None and not gate.ok:

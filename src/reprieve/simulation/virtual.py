@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.selecting import SELECTING_KINDS
 from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result
@@ -34,7 +34,7 @@ from reprieve.simulation.storage import Storage
 
 _ORPHANED = 40.0
 _VOLUMES = tuple(kind.KIND for kind in VOLUME_KINDS)
-_SELECTING = tuple(kind.KIND for kind in SELECTING_KINDS)
+_SELECTING = tuple(kind.KIND for kind in SELECTOR_OWNER_KINDS)
 _HOPELESS = 3
 """An entity that ended in SchedulerError this often in a row is not waited for any more."""
 
@@ -98,8 +98,8 @@ class VirtualCluster:
                 engine.set_budget(item)
         elif isinstance(item, objects.Namespace):
             engine.set_namespace(item, now)
-        elif isinstance(item, SELECTING_KINDS):
-            engine.set_selecting(item, now)
+        elif isinstance(item, SELECTOR_OWNER_KINDS):
+            engine.set_selector_owner(item, now)
         elif isinstance(item, VOLUME_KINDS):
             self._storage.set(item, now)
         elif isinstance(item, objects.ResourceClaim):
@@ -158,7 +158,7 @@ class VirtualCluster:
         elif kind == "Namespace":
             self.engine.remove_namespace(name, self.now)
         elif kind in _SELECTING:
-            return self.engine.remove_selecting(kind, namespace, name, self.now)
+            return self.engine.remove_selector_owner(kind, namespace, name, self.now)
         elif kind in _VOLUMES:
             return self._storage.remove(kind, namespace, name, self.now)
         elif kind in ("ResourceClaim", "ResourceClaimTemplate"):
@@ -234,7 +234,7 @@ class VirtualCluster:
         for rejection in decision.rejections:
             self.rejections[rejection.pod.uid] = rejection
         self._note_condition(decision.condition)
-        self._claims.carry_out(engine.take_errands(), self.now)
+        self._claims.carry_out(engine.take_deferred_writes(), self.now)
         self._errors[decision.key] = self._errors.get(decision.key, 0) + 1 if failed else 0
         if decision.preemption is not None and decision.preemption.victims:
             made = Preempted(self.now, decision, decision.preemption)

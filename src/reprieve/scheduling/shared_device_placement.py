@@ -16,7 +16,7 @@ from reprieve.cluster.device_allocation import DeviceError
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement
-from reprieve.scheduling.group_algorithm import GroupPlacement, place_group
+from reprieve.scheduling.group_algorithm import GroupAssignment, place_group
 from reprieve.scheduling.group_placements import hopeful
 from reprieve.scheduling.running import RunningProfile
 
@@ -25,7 +25,7 @@ MOST_TRIED = 64
 
 def within_reach(
     running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], nominated: dict[str, int]
-) -> GroupPlacement | None:
+) -> GroupAssignment | None:
     """A place for the group in the reach of one allocation of what its members share; None if there is none."""
     cluster = running.cluster
     shared = set.intersection(*(set(pod.claim_keys) for pod in pods))

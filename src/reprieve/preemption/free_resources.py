@@ -41,7 +41,7 @@ def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
 
 
 @dataclass(slots=True)
-class Room:
+class FreeResources:
     """What is left on the rows that matter. `left[row]` has an amount per entry of `columns[row]`."""
 
     columns: dict[int, tuple[int, ...]]
@@ -54,7 +54,7 @@ class Room:
         assigned: Sequence[tuple[PodRecord, int]],
         *,
         priority: int | None,
-    ) -> "Room":
+    ) -> "FreeResources":
         """Room once the assigned pods run on their rows, in the cluster's present view.
 
         Nominated pods of equal or higher priority count as running (preemption.md 3.4), but not the

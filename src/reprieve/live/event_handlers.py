@@ -39,7 +39,7 @@ from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
 from reprieve.client.reading import OPTIONAL, REQUIRED
 from reprieve.client.transport import ApiClient
-from reprieve.cluster.selecting import SELECTING_KINDS
+from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.live.classes import VictimClasses
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.virtual import in_order
@@ -59,7 +59,7 @@ DISCOVERY: Final = "discovery"
 
 
 @dataclass(frozen=True, slots=True)
-class FeedOptions:
+class ClusterFeedOptions:
     """Times in seconds."""
 
     rediscover: float = 30.0
@@ -92,7 +92,7 @@ class _Source:
         return self.informer.synced or self.refused
 
 
-class Feed:
+class ClusterFeed:
     """See the module docstring. `wake` is called when there is something to apply; `listener` hears of all of it.
 
     `refused(group, reason)` hears of groups with an annotation that does not count.
@@ -107,7 +107,7 @@ class Feed:
         listener: Listener = lambda change, resource: None,
         trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
         refused: Callable[[o.PodGroup, str], None] = lambda group, why: None,
-        options: FeedOptions = FeedOptions(),
+        options: ClusterFeedOptions = ClusterFeedOptions(),
     ) -> None:
         self._client = client
         self._engine = engine
@@ -282,7 +282,7 @@ class Feed:
             self._said.add(text)
             self._trouble(WATCH, text)
 
-    # -- feeding ---------------------------------------------------------------------------------------
+    # -- applying --------------------------------------------------------------------------------------
 
     def apply(self, now: float, *, seconds: float = float("inf"), clock: Clock | None = None) -> bool:
         """Bring what has changed to the engine, for at most `seconds`; whether all of it is there now.
@@ -354,8 +354,8 @@ class Feed:
                 self._set_group_again(key, now)
         elif isinstance(item, o.Namespace):
             engine.set_namespace(item, now)
-        elif isinstance(item, SELECTING_KINDS):
-            engine.set_selecting(item, now)
+        elif isinstance(item, SELECTOR_OWNER_KINDS):
+            engine.set_selector_owner(item, now)
         else:
             engine.set_resource(item, now)
 
@@ -378,8 +378,8 @@ class Feed:
             self._victims.remove_class(item.name)
         elif isinstance(item, o.Namespace):
             engine.remove_namespace(item.name, now)
-        elif isinstance(item, SELECTING_KINDS):
-            engine.remove_selecting(item.KIND, item.namespace, item.name, now)
+        elif isinstance(item, SELECTOR_OWNER_KINDS):
+            engine.remove_selector_owner(item.KIND, item.namespace, item.name, now)
         else:
             engine.remove_resource(item.KIND, item.namespace, item.name, now)
 

@@ -30,7 +30,7 @@ _OF_VOLUMES = frozenset(kind.KIND for kind in VOLUME_KINDS)
 Item = objects.KubernetesObject
 
 
-class Resources:
+class StorageAndDeviceEvents:
     """See the module docstring. `left` is told the UID of a victim that gave everything back."""
 
     def __init__(self, cluster: ClusterState, queue: SchedulingQueue, left: Callable[[str], None]) -> None:

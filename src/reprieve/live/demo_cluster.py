@@ -28,7 +28,7 @@ class LateError(Exception):
     """Something did not happen in time; the text says what."""
 
 
-class Stage:
+class DemoCluster:
     """Pods and groups as the API has them, kept up to date."""
 
     def __init__(self, client: ApiClient, served: Served) -> None:
@@ -151,9 +151,9 @@ def _unschedulable(pod: o.Pod) -> str | None:
 
 
 @asynccontextmanager
-async def stage(client: ApiClient) -> AsyncIterator[Stage]:
+async def demo_cluster(client: ApiClient) -> AsyncIterator[DemoCluster]:
     """A stage that is kept up to date while the context lasts."""
-    found = Stage(client, await discover(client))
+    found = DemoCluster(client, await discover(client))
     watching = asyncio.create_task(found.watch())
     try:
         await found.synced()

@@ -11,14 +11,14 @@ from reprieve.api import objects
 from reprieve.api.selectors import IN, Requirement, Selector, compile_label_selector, compile_match_labels
 from reprieve.cluster.pods import Owner
 
-SelectingObject = objects.Service | objects.ReplicationController | objects.ReplicaSet | objects.StatefulSet
-SELECTING_KINDS = (objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)
+SelectorOwner = objects.Service | objects.ReplicationController | objects.ReplicaSet | objects.StatefulSet
+SELECTOR_OWNER_KINDS = (objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)
 
 _Key = tuple[str, str, str]
 """(kind, namespace, name)."""
 
 
-class SelectingObjects:
+class DefaultSelectors:
     """The selectors that are known. `version` grows with every change."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class SelectingObjects:
     def __bool__(self) -> bool:
         return bool(self._services) or bool(self._controllers)
 
-    def set(self, item: SelectingObject) -> None:
+    def set(self, item: SelectorOwner) -> None:
         """Learn of an object or its change."""
         namespace, name = item.metadata.namespace or "default", item.metadata.name
         self.remove(type(item).__name__, namespace, name)

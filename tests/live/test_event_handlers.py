@@ -15,7 +15,7 @@ from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.controlplane.server.serving import ServeOptions, serving
-from reprieve.live.feeding import Feed, FeedOptions
+from reprieve.live.event_handlers import ClusterFeed, ClusterFeedOptions
 from reprieve.scheduling.engine import Engine
 
 from ..client.clock import until
@@ -46,12 +46,12 @@ class Stage:
         self.engine = Engine(validate=True)
         self.told: list[tuple[ChangeKind, str, str]] = []
         self.troubles: list[str] = []
-        self.feed = Feed(
+        self.feed = ClusterFeed(
             client,
             self.engine,
             listener=self._listen,
             trouble=lambda where, text: self.troubles.append(text),
-            options=FeedOptions(rediscover=0.05),
+            options=ClusterFeedOptions(rediscover=0.05),
         )
 
     def _listen(self, change: Change[Any], resource: object) -> None:
@@ -297,12 +297,12 @@ def test_what_a_group_counts_as_when_it_is_a_victim() -> None:
 
     async def act(stage: Stage) -> None:
         refused: list[str] = []
-        stage.feed = Feed(
+        stage.feed = ClusterFeed(
             stage.client,
             stage.engine,
             trouble=lambda where, text: stage.troubles.append(text),
             refused=lambda group, why: refused.append(f"{group.name}: {why}"),
-            options=FeedOptions(rediscover=0.05),
+            options=ClusterFeedOptions(rediscover=0.05),
         )
 
         async def guarded(name: str, by: str, **spec: Any) -> None:

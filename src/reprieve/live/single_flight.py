@@ -24,7 +24,7 @@ class _Call(NamedTuple):
     future: asyncio.Future[None]
 
 
-class SharedCalls:
+class SingleFlight:
     """See the module docstring. Used in one event loop; `key` is a pod's UID or a name of its group."""
 
     def __init__(self, clock: Clock) -> None:

@@ -36,7 +36,7 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, Rej
 from reprieve.scheduling.engine import Engine
 
 
-class Shell:
+class DecisionExecutor:
     """See the module docstring. Made and used in one event loop; `attach` the loop before it runs, `aclose` it."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Shell:
         await self.preemptor.aclose()
         await self.binder.aclose()
 
-    # -- decisions (live.loop.Acting) ------------------------------------------------------------------
+    # -- decisions (live.loop.Executor) ------------------------------------------------------------------
 
     @property
     def bindings_under_way(self) -> int:
@@ -117,13 +117,13 @@ class Shell:
         for pod in pods:
             self.conditions.cleared(pod)
 
-    def errands(self, instructions: Iterable[Instruction]) -> None:
+    def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         """Writes that belong to no binding. One that fails is left at that: who waits for it asks again."""
         for instruction in instructions:
             if isinstance(instruction, PatchObject):
-                self._writes.patch_object(instruction).add_done_callback(self._errand_done)
+                self._writes.patch_object(instruction).add_done_callback(self._deferred_write_done)
 
-    def _errand_done(self, written: asyncio.Future[None]) -> None:
+    def _deferred_write_done(self, written: asyncio.Future[None]) -> None:
         error = None if written.cancelled() else written.exception()
         if error is not None:
             self._observer.trouble("write", str(error))
@@ -195,7 +195,7 @@ class Shell:
     def _preemption_failed(self, key: str, now: float) -> None:
         self._engine.preemption_failed(key, now)
 
-    # -- what the API says (live.feeding.Listener) -----------------------------------------------------
+    # -- what the API says (live.event_handlers.Listener) -----------------------------------------------------
 
     def heard(self, change: Change[Any], resource: Resource) -> None:
         """A change has been brought to the engine."""
@@ -218,7 +218,7 @@ class Shell:
 
     def _report_troubles(self) -> None:
         """What went wrong in plugins, to the log and the counters."""
-        for trouble in self._engine.take_troubles():
+        for trouble in self._engine.take_plugin_incidents():
             where = "extender" if trouble.plugin == Extenders.name else "plugin"
             self._observer.trouble(where, f"{trouble.text}\n{trouble.detail}" if trouble.detail else trouble.text)
 

@@ -1,4 +1,4 @@
-"""`python -m reprieve.cli.tied ARGUMENTS`: the command `reprieve`, ending when its standard input does.
+"""`python -m reprieve.cli.child_process ARGUMENTS`: the command `reprieve`, ending when its standard input does.
 
 For programs that start it and must not leave it behind (`live.supervising`).
 """

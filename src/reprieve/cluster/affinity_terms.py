@@ -2,7 +2,7 @@
 
 A *matcher* says which pods are meant: a namespace (by name, or by its labels) and labels.  A *term* adds where: nodes
 with the same value of a label, the topology key.  Both are plain values; equal ones are one object in
-`reprieve.cluster.kinship`.
+`reprieve.cluster.pod_affinity_index`.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework GetAffinityTerms): no namespaces and no namespace selector mean the
 pod's own namespace; an empty namespace selector means every namespace; an absent label selector matches no pod.

@@ -2,12 +2,12 @@
 
 The placement of a preempting group is what its scheduling algorithm gives with all potential victims gone
 (preemption.md 4.2-4.3); where scores tie, that leaves a choice, and taking the first node by name would evict whoever
-happens to run there.  The guide walks the units as a reprieve does - budget violators first, then by importance - and
-keeps each one that leaves enough room *somewhere* for all the pods that can be placed at all.  Nodes with room beside
-the kept units are preferred among ties.
+happens to run there.  The tie breaker walks the units as a reprieve does - budget violators first, then by importance -
+and keeps each one that leaves enough room *somewhere* for all the pods that can be placed at all.  Nodes with room
+beside the kept units are preferred among ties.
 
 It is worked out by counting how many of the group's pods each node holds, which needs identical pods and nothing but
-resources in play; otherwise there is no guide and names decide.
+resources in play; otherwise there is none and names decide.
 """
 
 from collections import Counter
@@ -21,12 +21,12 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Mask, Placement, TieBreaker
 from reprieve.framework.profile import Profile
+from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.room import only_resources
 from reprieve.preemption.units import PreemptionUnit
 
 
-class SparingGuide(TieBreaker):
+class VictimSparingTieBreaker(TieBreaker):
     """`spare`: int64[rows], how many more pods of the group each node takes beside the units worth keeping."""
 
     def __init__(self, spare: npt.NDArray[np.int64]) -> None:
@@ -42,7 +42,7 @@ class SparingGuide(TieBreaker):
         self._spare[row] -= 1
 
 
-def sparing_guide(
+def victim_sparing_tie_breaker(
     cluster: ClusterState,
     profile: Profile,
     evaluator: Evaluator,
@@ -50,8 +50,8 @@ def sparing_guide(
     priority: int,
     ranking: Ranking,
     within: Placement | None = None,
-) -> SparingGuide | None:
-    """The guide for a group of identical pods, in a view where all the units are displaced; None if there is none.
+) -> VictimSparingTieBreaker | None:
+    """The tie breaker for a group of identical pods, in a view where all units are displaced; None if there is none.
 
     `within`: the only nodes the group may use.
     """
@@ -76,7 +76,7 @@ def sparing_guide(
         return None
     for index in ranking.order if within is None else ranking.on(within.rows.tolist()):
         surplus = _keep(ranking.ordered[index], room, spare, wanted, surplus)
-    return SparingGuide(np.array(spare, dtype=np.int64))
+    return VictimSparingTieBreaker(np.array(spare, dtype=np.int64))
 
 
 def _left(cluster: ClusterState, usable: Mask, columns: Sequence[int], priority: int) -> npt.NDArray[np.int64]:

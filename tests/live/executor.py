@@ -1,4 +1,4 @@
-"""The live scheduler in a test: the real shell and engine, on an embedded API server, with its calls under control.
+"""The live scheduler in a test: the real executor and engine, on an embedded API server, with its calls under control.
 
 Time runs a hundred times as fast for the scheduler, so that backoffs and retries are over soon; nothing waits for a
 time to pass, only for conditions. There are no kubelets: `leave` plays them for pods that are to go.
@@ -21,7 +21,7 @@ from reprieve.client.transport import Answer, ApiClient
 from reprieve.controlplane.server.serving import Serving
 from reprieve.framework.gates import FeatureGates
 from reprieve.live.app import Scheduler
-from reprieve.live.feeding import KINDS_READ, FeedOptions
+from reprieve.live.event_handlers import KINDS_READ, ClusterFeedOptions
 from reprieve.live.settings import Settings
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
@@ -118,7 +118,7 @@ async def running(
     """A scheduler, from its start to its end. Leaving the context kills it: nothing is finished or given back."""
     gates = FeatureGates(scheduler_async_preemption=asynchronous)
     profile = default_profile(gates)
-    settings = Settings({profile.name: profile}, gates=gates, feed=FeedOptions(rediscover=1e6, informers=_QUICK))
+    settings = Settings({profile.name: profile}, gates=gates, feed=ClusterFeedOptions(rediscover=1e6, informers=_QUICK))
     async with client_of(server, FaultyClient, clock=FastClock()) as client:
         if script is not None:
             client.script = script

@@ -4,8 +4,8 @@ A plugin that does not come with the product is put behind a guard: an object of
 every call on, and takes nothing on trust.  What the plugin raises becomes a `PluginError`, which fails the attempt it
 happened in and nothing else; so does an answer of the wrong type, shape or range.  Where no attempt is there to fail
 (queueing hints, QueueSort, PreEnqueue, Unreserve, PostBind) the guard falls back to what is safe and reports a
-`Trouble`.  How the calls are made is up to a `Watch`: here directly, in the live scheduler in a thread with a deadline
-(`reprieve.live.watchdog`).
+`PluginIncident`.  How the calls are made is up to a `CallPolicy`: here directly, in the live scheduler in a thread with
+a deadline (`reprieve.live.watchdog`).
 
 In-tree plugins are not guarded and pay nothing.
 """
@@ -32,6 +32,7 @@ from reprieve.framework.plugin import (
     Codes,
     CycleState,
     FilterPlugin,
+    IncrementalFilter,
     Mask,
     PermitPlugin,
     Placement,
@@ -54,7 +55,6 @@ from reprieve.framework.plugin import (
     ScorePlugin,
     Scores,
     SignPlugin,
-    Standing,
     TieBreaker,
     row_count,
     row_numbers,
@@ -66,7 +66,7 @@ _KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class PluginIncident:
     """Something to log and count about a plugin: `kind` is `error`, `slow`, `stuck` or `recovered`."""
 
     plugin: str
@@ -78,20 +78,20 @@ class Trouble:
     """The traceback of an error."""
 
     @classmethod
-    def of(cls, error: PluginError) -> "Trouble":
+    def of(cls, error: PluginError) -> "PluginIncident":
         """A plugin's error with its traceback."""
         cause = error.__cause__ or error
         return cls(error.plugin, error.point, "error", str(error), "".join(traceback.format_exception(cause)))
 
 
-class Watch:
+class CallPolicy:
     """How calls of guarded plugins are made, and where trouble is noted. This one calls directly, with no deadline."""
 
     waits: ClassVar[bool] = False
     """Calls may wait for something other than this thread."""
 
     def __init__(self) -> None:
-        self._troubles: deque[Trouble] = deque(maxlen=_KEPT)
+        self._plugin_incidents: deque[PluginIncident] = deque(maxlen=_KEPT)
 
     def call(self, who: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
         """What the function returns or raises. `in_cycle`: an attempt waits for it, and nobody else does."""
@@ -101,15 +101,15 @@ class Watch:
         """Called by a plugin's call: run the function where the call was made from."""
         return function()
 
-    def report(self, trouble: Trouble) -> None:
+    def report(self, trouble: PluginIncident) -> None:
         """Note something; the last 1000 are kept until they are taken."""
-        self._troubles.append(trouble)
+        self._plugin_incidents.append(trouble)
 
-    def take(self) -> list[Trouble]:
+    def take(self) -> list[PluginIncident]:
         """What was noted since the last time."""
         taken = []
-        while self._troubles:
-            taken.append(self._troubles.popleft())
+        while self._plugin_incidents:
+            taken.append(self._plugin_incidents.popleft())
         return taken
 
 
@@ -118,14 +118,14 @@ def is_in_tree(plugin: Plugin) -> bool:
     return type(plugin).__module__.startswith("reprieve.")
 
 
-def contained(plugin: Plugin, watch: Watch) -> Plugin:
+def contained(plugin: Plugin, watch: CallPolicy) -> Plugin:
     """The plugin behind a guard, or the plugin itself if it is in-tree or guarded already.
 
     Raises PluginError if its `events` raises.
     """
-    if isinstance(plugin, Guard) or is_in_tree(plugin):
+    if isinstance(plugin, PluginGuard) or is_in_tree(plugin):
         return plugin
-    parts = tuple(guard for point, guard in _GUARDS.items() if isinstance(plugin, point)) or (Guard,)
+    parts = tuple(guard for point, guard in _GUARDS.items() if isinstance(plugin, point)) or (PluginGuard,)
     shown = {name: getattr(plugin, name) for name in _SHOWN if hasattr(plugin, name)}
     kind = type(f"Guarded{type(plugin).__name__}", parts, {**shown, "blocking": watch.waits or plugin.blocking})
     return cast(Plugin, kind(plugin, watch))
@@ -133,17 +133,17 @@ def contained(plugin: Plugin, watch: Watch) -> Plugin:
 
 def unguarded(plugin: Plugin) -> Plugin:
     """The plugin itself."""
-    return plugin.inner if isinstance(plugin, Guard) else plugin
+    return plugin.inner if isinstance(plugin, PluginGuard) else plugin
 
 
 _SHOWN = ("name", "scope", "incremental", "normalizes", "concerns_group")
 """What others read of a plugin besides calling it."""
 
 
-class Guard(Plugin):
+class PluginGuard(Plugin):
     """Passes calls on to `inner`; see the module docstring."""
 
-    def __init__(self, inner: Plugin, watch: Watch) -> None:
+    def __init__(self, inner: Plugin, watch: CallPolicy) -> None:
         self.inner: Any = inner
         self.watch = watch
         self._hints = self._asked_events()
@@ -172,7 +172,7 @@ class Guard(Plugin):
         return found
 
     def _note(self, error: PluginError) -> None:
-        self.watch.report(Trouble.of(error))
+        self.watch.report(PluginIncident.of(error))
 
     def _asked_events(self) -> Hints:
         found = self._ask("EventsToRegister", self.inner.events)
@@ -196,7 +196,7 @@ class Guard(Plugin):
         return self._hints
 
 
-class _PreEnqueue(Guard, PreEnqueuePlugin):
+class _PreEnqueue(PluginGuard, PreEnqueuePlugin):
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
         """An error keeps the pod waiting; the queue asks again later."""
         try:
@@ -206,7 +206,7 @@ class _PreEnqueue(Guard, PreEnqueuePlugin):
             return Status(Code.ERROR, str(error), self.name)
 
 
-class _QueueSort(Guard, QueueSortPlugin):
+class _QueueSort(PluginGuard, QueueSortPlugin):
     def sort_key(self, priority: int, timestamp: float, key: str) -> tuple[float, ...]:
         """An error falls back to the order of PrioritySort."""
         try:
@@ -221,7 +221,7 @@ class _QueueSort(Guard, QueueSortPlugin):
             return (float(-priority), timestamp)
 
 
-class _Filter(Guard, FilterPlugin):
+class _Filter(PluginGuard, FilterPlugin):
     def pre_filter(self, state: CycleState) -> Status:
         return self._want("PreFilter", Status, lambda: self.inner.pre_filter(state))
 
@@ -244,7 +244,7 @@ class _Filter(Guard, FilterPlugin):
     def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         return self._want("RemovePod", bool, lambda: self.inner.remove_pod(state, pod, row))
 
-    def standing(self, states: Sequence[CycleState], rows: Sequence[int]) -> Standing | None:
+    def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter | None:
         """Not passed on: what it gives would be asked past the guard. Each pod is told by itself."""
         return None
 
@@ -271,12 +271,12 @@ class _Filter(Guard, FilterPlugin):
         return list(found)
 
 
-class _PostFilter(Guard, PostFilterPlugin):
+class _PostFilter(PluginGuard, PostFilterPlugin):
     def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
         return self._want("PostFilter", PostFilterResult, lambda: self.inner.post_filter(state, diagnosis))
 
 
-class _PodGroupPostFilter(Guard, PodGroupPostFilterPlugin):
+class _PodGroupPostFilter(PluginGuard, PodGroupPostFilterPlugin):
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
         handed = _HandedAttempt(attempt, self.watch)
         call = self.inner.pod_group_post_filter
@@ -286,7 +286,7 @@ class _PodGroupPostFilter(Guard, PodGroupPostFilterPlugin):
 class _HandedAttempt(PodGroupAttempt):
     """The attempt as a guarded plugin gets it: the algorithm runs where the picture may be changed."""
 
-    def __init__(self, attempt: PodGroupAttempt, watch: Watch) -> None:
+    def __init__(self, attempt: PodGroupAttempt, watch: CallPolicy) -> None:
         self.cluster, self.group, self.pods = attempt.cluster, attempt.group, attempt.pods
         self.placements, self.preemption_under_way = attempt.placements, attempt.preemption_under_way
         self._attempt = attempt
@@ -310,7 +310,7 @@ class _HandedAttempt(PodGroupAttempt):
         return self._attempt.nominated_rows
 
 
-class _Score(Guard, ScorePlugin):
+class _Score(PluginGuard, ScorePlugin):
     def pre_score(self, state: CycleState) -> bool:
         return self._want("PreScore", bool, lambda: self.inner.pre_score(state))
 
@@ -340,7 +340,7 @@ class _Score(Guard, ScorePlugin):
             raise PluginError(self.name, point, ValueError(text))
 
 
-class _Reserve(Guard, ReservePlugin):
+class _Reserve(PluginGuard, ReservePlugin):
     def reserve(self, state: CycleState, row: int) -> Status:
         return self._want("Reserve", Status, lambda: self.inner.reserve(state, row))
 
@@ -351,17 +351,17 @@ class _Reserve(Guard, ReservePlugin):
         return self._instructions("Unreserve", lambda: self.inner.give_up(state, row), in_cycle=False)
 
 
-class _Permit(Guard, PermitPlugin):
+class _Permit(PluginGuard, PermitPlugin):
     def permit(self, state: CycleState, row: int) -> Status:
         return self._want("Permit", Status, lambda: self.inner.permit(state, row))
 
 
-class _PreBind(Guard, PreBindPlugin):
+class _PreBind(PluginGuard, PreBindPlugin):
     def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
         return self._instructions("PreBind", lambda: self.inner.pre_bind(state, row))
 
 
-class _Bind(Guard, BindPlugin):
+class _Bind(PluginGuard, BindPlugin):
     def bind(self, state: CycleState, row: int) -> object | None:
         found = self._ask("Bind", lambda: self.inner.bind(state, row))
         if found is not None and not isinstance(found, get_args(Instruction)):
@@ -369,12 +369,12 @@ class _Bind(Guard, BindPlugin):
         return cast(object, found)
 
 
-class _PostBind(Guard, PostBindPlugin):
+class _PostBind(PluginGuard, PostBindPlugin):
     def post_bind(self, state: CycleState, row: int) -> None:
         self._ask("PostBind", lambda: self.inner.post_bind(state, row), in_cycle=False)
 
 
-class _PlacementGenerate(Guard, PlacementGeneratePlugin):
+class _PlacementGenerate(PluginGuard, PlacementGeneratePlugin):
     def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Placement] | None:
         found = self._ask("PlacementGenerate", lambda: self.inner.generate(cluster, group))
         if found is None:
@@ -384,7 +384,7 @@ class _PlacementGenerate(Guard, PlacementGeneratePlugin):
         return found
 
 
-class _PlacementScore(Guard, PlacementScorePlugin):
+class _PlacementScore(PluginGuard, PlacementScorePlugin):
     def score_placement(
         self, cluster: ClusterState, group: GroupState, placement: Placement, assigned: Assigned
     ) -> int:
@@ -399,13 +399,13 @@ class _PlacementScore(Guard, PlacementScorePlugin):
         return cast(Sequence[int], found)
 
 
-class _PlacementFeasible(Guard, PlacementFeasiblePlugin):
+class _PlacementFeasible(PluginGuard, PlacementFeasiblePlugin):
     def feasible(self, group: GroupState, *, scheduled: int, remaining: int) -> Status:
         call = self.inner.feasible
         return self._want("PlacementFeasible", Status, lambda: call(group, scheduled=scheduled, remaining=remaining))
 
 
-class _Sign(Guard, SignPlugin):
+class _Sign(PluginGuard, SignPlugin):
     def sign(self, pod: PodRecord) -> bytes | None:
         found = self._ask("Sign", lambda: self.inner.sign(pod))
         if found is not None and not isinstance(found, bytes):
@@ -413,7 +413,7 @@ class _Sign(Guard, SignPlugin):
         return found
 
 
-_GUARDS: dict[type[Plugin], type[Guard]] = {
+_GUARDS: dict[type[Plugin], type[PluginGuard]] = {
     PreEnqueuePlugin: _PreEnqueue,
     QueueSortPlugin: _QueueSort,
     FilterPlugin: _Filter,

@@ -12,25 +12,25 @@ import numpy as np
 import pytest
 
 import reprieve as r
-from reprieve.framework import containment
-from reprieve.framework.containment import Guard, Trouble, Watch, contained, unguarded
+from reprieve.framework import plugin_guard
 from reprieve.framework.events import ClusterEvent
+from reprieve.framework.plugin_guard import CallPolicy, PluginGuard, PluginIncident, contained, unguarded
 from reprieve.framework.profile import Profile
 from reprieve.live.watchdog import Watchdog
-from reprieve.queueing.entity import Place
+from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import SCHEDULER_ERROR
 from reprieve.scheduling.profiles import default_profile
 from tests.building import World, gang, node, pod
 from tests.scheduling.third_party_plugins import Meddler, Sleeper, Spinner, Vectorised, behaving
 
 
-def profile(plugin: r.Plugin, watch: Watch | None = None, name: str = "default-scheduler") -> Profile:
+def profile(plugin: r.Plugin, watch: CallPolicy | None = None, name: str = "default-scheduler") -> Profile:
     base = default_profile(r.FeatureGates())
     weights = {**base.score_weights, plugin.name: 1}
-    return Profile(name, [plugin, *base.plugins], weights, watch=watch or Watch())
+    return Profile(name, [plugin, *base.plugins], weights, watch=watch or CallPolicy())
 
 
-def world(plugin: r.Plugin, *more: Any, watch: Watch | None = None) -> World:
+def world(plugin: r.Plugin, *more: Any, watch: CallPolicy | None = None) -> World:
     chosen = profile(plugin, watch)
     return World(node("n1", cpu=4), node("n2", cpu=4), *more, profiles={chosen.name: chosen})
 
@@ -113,9 +113,11 @@ ATTEMPT: dict[str, tuple[str, str, Callable[..., Any], list[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("guarded_by", [Watch, Watchdog], ids=["directly", "in a thread"])
+@pytest.mark.parametrize("guarded_by", [CallPolicy, Watchdog], ids=["directly", "in a thread"])
 @pytest.mark.parametrize("case", ATTEMPT)
-def test_whatever_a_plugin_does_the_attempt_fails_and_nothing_else(case: str, guarded_by: Callable[[], Watch]) -> None:
+def test_whatever_a_plugin_does_the_attempt_fails_and_nothing_else(
+    case: str, guarded_by: Callable[[], CallPolicy]
+) -> None:
     """SchedulerError with the plugin, the point and the reason; the room is given back; a traceback for the log."""
     method, point, does, objects, expected = ATTEMPT[case]
     watch = guarded_by()
@@ -126,11 +128,11 @@ def test_whatever_a_plugin_does_the_attempt_fails_and_nothing_else(case: str, gu
     assert f"running {point} plugin 'Everything': " in decision.rejections[0].message
     assert expected in decision.rejections[0].message
     assert found.record(name).row < 0
-    assert found.place(name) in (Place.BACKOFF, Place.UNSCHEDULABLE)
-    troubles = found.engine.take_troubles()
+    assert found.place(name) in (QueueState.BACKOFF, QueueState.UNSCHEDULABLE)
+    troubles = found.engine.take_plugin_incidents()
     assert [(t.plugin, t.point, t.kind) for t in troubles] == [("Everything", point, "error")]
     assert "Traceback" in troubles[0].detail or "Error: " in troubles[0].detail
-    assert found.engine.take_troubles() == []
+    assert found.engine.take_plugin_incidents() == []
     if isinstance(watch, Watchdog):
         watch.close()
 
@@ -138,7 +140,7 @@ def test_whatever_a_plugin_does_the_attempt_fails_and_nothing_else(case: str, gu
 def test_the_traceback_leads_to_the_line_in_the_plugin() -> None:
     found = world(behaving("filter", raises), pod("p"))
     found.step()
-    [trouble] = found.engine.take_troubles()
+    [trouble] = found.engine.take_plugin_incidents()
     assert 'raise ZeroDivisionError("by design")' in trouble.detail
 
 
@@ -174,7 +176,7 @@ def test_a_queue_sort_that_fails_falls_back_to_priority(does: Callable[..., Any]
         profiles={base.name: Profile(base.name, plugins, base.score_weights)},
     ).settle()
     assert found.where == {"b": "n1"}
-    assert {t.point for t in found.engine.take_troubles()} == {"QueueSort"}
+    assert {t.point for t in found.engine.take_plugin_incidents()} == {"QueueSort"}
 
 
 def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
@@ -188,18 +190,18 @@ def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
         return answer
 
     found = world(behaving("pre_enqueue", asked), pod("p"))
-    assert found.place("p") is Place.GATED
+    assert found.place("p") is QueueState.GATED
     assert "running PreEnqueue plugin 'Everything': ZeroDivisionError" in found.entity("p").gate.reason
     engine = found.engine
     assert engine.queue.next_wakeup() == found.now + 10
     engine.queue.tick(found.now + 9)
-    assert found.place("p") is Place.GATED
+    assert found.place("p") is QueueState.GATED
     engine.queue.tick(found.now + 10)
     assert "want a Status, found NoneType" in found.entity("p").gate.reason
     decision = engine.step(found.now + 20)
     assert decision is not None
     assert [b.pod.name for b in decision.bindings] == ["p"]
-    assert [t.kind for t in engine.take_troubles()] == ["error", "error"]
+    assert [t.kind for t in engine.take_plugin_incidents()] == ["error", "error"]
 
 
 def test_a_hint_that_fails_wakes_the_pod() -> None:
@@ -217,10 +219,10 @@ def test_a_hint_that_fails_wakes_the_pod() -> None:
     )
     found = world(plugin, pod("p"))
     found.step()
-    assert (len(full), found.place("p")) == (2, Place.UNSCHEDULABLE)
+    assert (len(full), found.place("p")) == (2, QueueState.UNSCHEDULABLE)
     found.add(node("n3"))
-    assert found.place("p") in (Place.ACTIVE, Place.BACKOFF)
-    [trouble] = found.engine.take_troubles()
+    assert found.place("p") in (QueueState.ACTIVE, QueueState.BACKOFF)
+    [trouble] = found.engine.take_plugin_incidents()
     assert (trouble.point, trouble.kind) == ("QueueingHint", "error")
 
 
@@ -235,7 +237,7 @@ def test_where_nothing_can_fail_it_is_noted(method: str) -> None:
     else:
         found.engine.bound("uid-p")
         assert found.record("p").row >= 0
-    [trouble] = found.engine.take_troubles()
+    [trouble] = found.engine.take_plugin_incidents()
     assert (trouble.point.lower(), trouble.kind) == (method.replace("_", ""), "error")
 
 
@@ -245,32 +247,32 @@ def test_what_a_guarded_plugin_gives_up_is_written() -> None:
     found = world(behaving("give_up", gives([back])), pod("p"))
     found.step()
     found.engine.bind_failed("uid-p", found.now)
-    assert found.engine.take_errands() == [back]
+    assert found.engine.take_deferred_writes() == [back]
     wrong = world(behaving("give_up", gives("x")), pod("p"))
     wrong.step()
     wrong.engine.bind_failed("uid-p", wrong.now)
-    assert wrong.engine.take_errands() == []
-    [trouble] = wrong.engine.take_troubles()
+    assert wrong.engine.take_deferred_writes() == []
+    [trouble] = wrong.engine.take_plugin_incidents()
     assert "want a sequence of instructions" in trouble.text
 
 
 def test_every_method_of_every_extension_point_has_its_guard() -> None:
     """A method added to an extension point has to be guarded as well."""
-    for point, guard in containment._GUARDS.items():
+    for point, guard in plugin_guard._GUARDS.items():
         methods = {n for n, m in vars(point).items() if inspect.isfunction(m) and not n.startswith("_")}
         assert methods <= set(vars(guard)), point
     here = r.Plugin.__module__
     points = {kind for kind in r.Plugin.__subclasses__() if kind.__module__ == here}
-    assert points == set(containment._GUARDS)
+    assert points == set(plugin_guard._GUARDS)
 
 
 def test_plugins_that_come_with_the_product_are_not_guarded() -> None:
     """They pay nothing."""
     found = profile(Vectorised())
-    guarded = [plugin for plugin in found.plugins if isinstance(plugin, Guard)]
+    guarded = [plugin for plugin in found.plugins if isinstance(plugin, PluginGuard)]
     assert [plugin.name for plugin in guarded] == ["Vectorised"]
     assert isinstance(unguarded(guarded[0]), Vectorised)
-    assert contained(guarded[0], Watch()) is guarded[0]
+    assert contained(guarded[0], CallPolicy()) is guarded[0]
 
 
 # -- slow and stuck -----------------------------------------------------------------------------------------------
@@ -291,7 +293,7 @@ def until(what: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def kinds(troubles: list[Trouble]) -> list[str]:
+def kinds(troubles: list[PluginIncident]) -> list[str]:
     return [trouble.kind for trouble in troubles]
 
 
@@ -306,7 +308,7 @@ def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watch
     )
     assert decision.rejections[0].reason == SCHEDULER_ERROR
     assert watchdog.stuck() == ["Sleeper"]
-    stuck = [trouble for trouble in found.engine.take_troubles() if trouble.kind == "stuck"]
+    stuck = [trouble for trouble in found.engine.take_plugin_incidents() if trouble.kind == "stuck"]
     assert len(stuck) == 1
     assert "let_go.wait" in stuck[0].detail  # where in the plugin
 
@@ -322,7 +324,7 @@ def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watch
     until(lambda: not watchdog.stuck())
     found.settle()
     assert found.where == {"theirs": "n1", "slow": "n1", "quick": "n1"}
-    assert "recovered" in kinds(found.engine.take_troubles())
+    assert "recovered" in kinds(found.engine.take_plugin_incidents())
 
 
 def test_a_loop_in_pure_python_does_not_stop_the_scheduler(watchdog: Watchdog) -> None:
@@ -342,7 +344,7 @@ def test_a_slow_call_is_noted_and_its_answer_counts(watchdog: Watchdog) -> None:
     watch = Watchdog(limit=10_000.0, budget=0.5, clock=lambda: float(next(times)))
     found = world(Vectorised(), pod("p"), watch=watch).settle()
     assert found.where == {"p": "n2"}
-    slow = [trouble.text for trouble in found.engine.take_troubles() if trouble.kind == "slow"]
+    slow = [trouble.text for trouble in found.engine.take_plugin_incidents() if trouble.kind == "slow"]
     assert "Score plugin 'Vectorised' took 2.0 s" in slow
     watch.close()
 
@@ -365,8 +367,8 @@ def test_a_hint_is_given_less_time_than_an_attempt() -> None:
     found = world(plugin, pod("p"), watch=watch)
     found.step()
     found.add(node("n3"))
-    assert found.place("p") in (Place.ACTIVE, Place.BACKOFF)
-    assert "stuck" in kinds(found.engine.take_troubles())
+    assert found.place("p") in (QueueState.ACTIVE, QueueState.BACKOFF)
+    assert "stuck" in kinds(found.engine.take_plugin_incidents())
     gate.let_go.set()
     until(lambda: not watch.stuck())
     watch.close()

@@ -97,7 +97,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
 # -- the story -------------------------------------------------------------------------------------
 
 
-def story_of(evidence: Evidence) -> list[Section]:
+def explanation_of(evidence: Evidence) -> list[Section]:
     """The story in sections, the answer first."""
     sections = [_state_section(evidence)]
     own = own_record(evidence)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.cli.evidence import Asked, Evidence, Occurrence
+from reprieve.cli.explain_text import document, explanation_of, helps, state_of
 from reprieve.cli.sections import plain
-from reprieve.cli.story import document, helps, state_of, story_of
 from reprieve.cli.whatif import Answered, ask
 from reprieve.observability.records import (
     Candidate,
@@ -178,7 +178,9 @@ def preempting(**changes: Any) -> PreemptionRecord:
 
 
 def test_a_preemption_is_told_with_costs_reasons_and_the_comparison() -> None:
-    text = plain(story_of(evidence(record(result="Preempting", preemption=preempting(state="Failed", error="503")))))
+    text = plain(
+        explanation_of(evidence(record(result="Preempting", preemption=preempting(state="Failed", error="503"))))
+    )
     for said in (
         "To make room: 1 workload (2 pods) evicted",
         "group default/old  2 pods  n1, n2  1         2 h",
@@ -197,7 +199,7 @@ def test_a_preemption_is_told_with_costs_reasons_and_the_comparison() -> None:
 def test_a_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
     made = record(entity=Ref(kind="Pod", namespace="default", name="a", priority=9), preemption=preempting())
     found = Evidence(Asked("Pod", "default", "old-1"), records=[made], source="http://s")
-    text = plain(story_of(found))
+    text = plain(explanation_of(found))
     assert "pod default/old-1 is gone: it was preempted." in text
     assert "It went with its whole group default/old (2 pods): disruptionMode all." in text
     assert helps(found) == ["With a priority of 9 or more it would not have been a potential victim."]
@@ -208,7 +210,7 @@ def test_a_record_of_an_earlier_pod_of_the_name_is_not_told_as_its_own() -> None
         record(entity=Ref(kind="Pod", namespace="default", name="a", uid="uid-before"), lack=lack(1, "n1"))
     )
     assert helps(found) == []
-    assert "Why" not in plain(story_of(found))
+    assert "Why" not in plain(explanation_of(found))
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_a_group_without_a_priority_has_that_of_its_pods() -> None:
     asked = Asked("PodGroup", "default", "g")
     for own, said in ((None, "Priority 7, minCount 2."), (3, "Priority 3, minCount 2.")):
         found = Evidence(asked, group=group("g", min_count=2, priority=own), members=members)
-        assert said in plain(story_of(found))
+        assert said in plain(explanation_of(found))
 
 
 def test_a_pod_of_another_scheduler_is_told_as_such() -> None:
@@ -265,10 +267,10 @@ def test_a_pod_of_another_scheduler_is_told_as_such() -> None:
     theirs = pod("a")
     theirs = replace(theirs, spec=replace(theirs.spec, scheduler_name="other"))
     sentence = "It waits for the scheduler other, by its schedulerName."
-    assert sentence in plain(story_of(evidence(item=theirs)))
-    assert "schedulerName" not in plain(story_of(evidence()))
+    assert sentence in plain(explanation_of(evidence(item=theirs)))
+    assert "schedulerName" not in plain(explanation_of(evidence()))
     placed = replace(theirs, spec=replace(theirs.spec, node_name="n1"))
-    assert sentence not in plain(story_of(evidence(item=placed)))
+    assert sentence not in plain(explanation_of(evidence(item=placed)))
 
 
 def test_events_and_messages_are_told() -> None:
@@ -276,7 +278,7 @@ def test_events_and_messages_are_told() -> None:
         record(repeated=2, pods=[Message(message="m", reason="Unschedulable", pods=1, names=["default/a"])]),
         events=[Occurrence(START, "Warning", "FailedScheduling", "no room", 3)],
     )
-    text = plain(story_of(found))
+    text = plain(explanation_of(found))
     assert "3 attempts ended like that." in text
     assert "at 2020-09-13 12:26:40 UTC  FailedScheduling  ×3  no room" in text
     assert document(found)["events"] == [

@@ -171,11 +171,11 @@ class Diagnoser:
         left = np.array([row for row, _ in crowded], dtype=np.int64)
         elsewhere = (at for at, plugin in enumerate(filters) if plugin.scope is Scope.CLUSTER)
         first = next(elsewhere, len(filters)) if apart else len(filters)
-        with self._cluster.overlay(overlaid(crowded)):
+        with self._cluster.assume_silently(overlaid(crowded)):
             left = self._ask_all(filters[:first], state, left, found)
         pods = dict(crowded)
         for row in left if first < len(filters) else ():
-            with self._cluster.overlay(overlaid([(int(row), pods[int(row)])])):
+            with self._cluster.assume_silently(overlaid([(int(row), pods[int(row)])])):
                 self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), found)
 
     def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
@@ -270,5 +270,5 @@ class Diagnoser:
 
 
 def overlaid(crowded: Sequence[tuple[int, list[PodRecord]]]) -> list[tuple[PodRecord, int]]:
-    """Pairs for `ClusterState.overlay`."""
+    """Pairs for `ClusterState.assume_silently`."""
     return [(pod, row) for row, pods in crowded for pod in pods]

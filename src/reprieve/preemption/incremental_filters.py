@@ -5,20 +5,21 @@ happens afterwards - a unit put back, or taken away again - is the same for all 
 by pod, so nothing is counted again; the plain path in `reprieve.preemption.reprieving` does count everything again,
 and property tests hold the two equal.
 
-Filters that can keep many like pods up together say which of them to look at (`Standing`); only those are asked about.
+Filters that can keep many like pods up together say which of them to look at (`IncrementalFilter`); only those are
+asked about.
 """
 
 from collections.abc import Collection, Sequence
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnosing import nominated_pods
+from reprieve.framework.diagnoser import nominated_pods
 from reprieve.framework.evaluation import Evaluator
-from reprieve.framework.plugin import CycleState, FilterPlugin, Standing
+from reprieve.framework.plugin import CycleState, FilterPlugin, IncrementalFilter
 from reprieve.preemption.units import PreemptionUnit
 
 
-class _Each(Standing):
+class _Each(IncrementalFilter):
     """For a filter that has to be told about every pod by itself."""
 
     def __init__(self, plugin: FilterPlugin, states: Sequence[CycleState]) -> None:
@@ -53,14 +54,14 @@ class _Kind:
         self.states: list[CycleState] = []
         self.rows: list[int] = []
         self.active: list[FilterPlugin] = []
-        self.standings: list[Standing] = []
+        self.filters: list[IncrementalFilter] = []
         self.crowded: list[int] = []
         """Positions on rows where nominated pods count as running: those are asked about whenever anything counts."""
 
     def stand(self, cluster: ClusterState) -> None:
         """Take up the rules; all of the kind are known."""
         for plugin in self.active:
-            self.standings.append(plugin.standing(self.states, self.rows) or _Each(plugin, self.states))
+            self.filters.append(plugin.incremental_filter(self.states, self.rows) or _Each(plugin, self.states))
         priority = self.states[0].pod.priority
         crowded = {row for row, _ in nominated_pods(cluster, priority, slice(0, len(cluster.nodes)))}
         self.crowded = [position for position, row in enumerate(self.rows) if row in crowded]
@@ -69,12 +70,12 @@ class _Kind:
         """The unit came back (1) or left again (-1); returns whether that counts for anything."""
         counts = False
         for pod, row in zip(unit.pods, unit.rows, strict=True):
-            for standing in self.standings:
-                counts = standing.count(pod, row, by) or counts
+            for kept in self.filters:
+                counts = kept.count(pod, row, by) or counts
         return counts
 
 
-class StandingRules:
+class IncrementalFilters:
     """The rules of all assigned pods that have any, in scheduling order."""
 
     def __init__(self, kinds: list[_Kind]) -> None:
@@ -88,7 +89,7 @@ class StandingRules:
         evaluator: Evaluator,
         states: Sequence[CycleState],
         assigned: Sequence[tuple[PodRecord, int]],
-    ) -> "StandingRules | None":
+    ) -> "IncrementalFilters | None":
         """Count for all assigned pods, in the present view; None if some filter cannot follow step by step."""
         kinds: dict[object, _Kind] = {}
         with cluster.trial():
@@ -98,7 +99,7 @@ class StandingRules:
                     return None
                 if active:
                     names = tuple(plugin.name for plugin in active)
-                    key = (pod.signature.id, cluster.kinship.kin(pod).id, pod.owner, pod.priority, names)
+                    key = (pod.signature.id, cluster.pod_affinity.label_class(pod).id, pod.owner, pod.priority, names)
                     kind = kinds.setdefault(key, _Kind())
                     kind.active = active
                     kind.indices.append(index)
@@ -115,8 +116,8 @@ class StandingRules:
         for kind in self._kinds:
             if kind.count(unit, 1):
                 positions = set(kind.crowded)
-                for standing in kind.standings:
-                    positions.update(standing.suspects())
+                for kept in kind.filters:
+                    positions.update(kept.suspects())
                 suspects.update(kind.indices[position] for position in positions)
         return suspects
 
@@ -124,12 +125,12 @@ class StandingRules:
         """The unit goes after all."""
         for kind in self._kinds:
             if kind.count(unit, -1):
-                for standing in kind.standings:
-                    standing.suspects()
+                for kept in kind.filters:
+                    kept.suspects()
 
     def of(self, index: int) -> Sequence[FilterPlugin]:
         """The filters with a rule for an assigned pod, told all that has happened."""
         kind, position = self._whose[index]
-        for standing in kind.standings:
-            standing.tell(position)
+        for kept in kind.filters:
+            kept.tell(position)
         return kind.active

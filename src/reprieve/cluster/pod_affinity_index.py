@@ -1,17 +1,17 @@
 """Pods as other pods' selectors see them, counted by row and kept up to date step by step.
 
 Terms of this module:
-- A *kin* is all pods of one namespace with the same labels (and all on their way out, or none): no selector can tell
-  them apart.
-- A *tally* counts, row by row, the placed pods that a set of matchers accepts: what a pod's own terms and constraints
-  ask for.  It is filled when first asked for and then follows every placement.
-- A *stated term* is an inter-pod term that some known pod has, with the rows on which such pods run: what others'
+- A *label class* is all pods of one namespace with the same labels (and all on their way out, or none): no selector can
+  tell them apart.
+- *Match counts* are, row by row, the placed pods that a set of matchers accepts: what a pod's own terms and constraints
+  ask for.  They are filled when first asked for and then follow every placement.
+- An *existing term* is an inter-pod term that some known pod has, with the rows on which such pods run: what others'
   terms say about a pod that comes.
 
-While no pod states a term and nobody asks for a tally, nothing is kept and a placement costs one comparison.
+While no pod states a term and nobody asks for match counts, nothing is kept and a placement costs one comparison.
 
-Invariants: `tally.counts[row]` and `stated.rows[row]` equal a recount of the placed pods, inside trials too (undo takes
-the same steps backwards); `stated.known` counts known pods, placed or not, so it does not change in a trial.
+Invariants: `matched.counts[row]` and `existing.rows[row]` equal a recount of the placed pods, inside trials too (undo
+takes the same steps backwards); `existing.known` counts known pods, placed or not, so it does not change in a trial.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.api.selectors import IN, Selector
+from reprieve.cluster.affinity_terms import AffinityTerms, Matcher, TermKind, TermSpec, affinity_terms
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.relations import AffinityTerms, Matcher, TermKind, TermSpec, affinity_terms
 from reprieve.cluster.signature import PodSpecSignature
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ T = TypeVar("T")
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label every namespace has, with its name (the API server sees to it)."""
 
-_TALLIES = 1024
+_MOST_MATCH_COUNTS = 1024
 _SLACK = 4096
 
 
-class Tally:
+class MatchCounts:
     """`counts`: int64[at least rows], placed pods that every matcher accepts."""
 
     __slots__ = ("counts", "matchers")
@@ -58,7 +58,7 @@ class Tally:
         self.counts[row] += by
 
 
-class StatedTerm:
+class ExistingTerm:
     """A term some pods state; `rows` has how many of them run where, `known` how many there are at all."""
 
     __slots__ = ("known", "rows", "spec")
@@ -77,21 +77,31 @@ class StatedTerm:
             del self.rows[row]
 
 
-class Kin:
+class LabelClass:
     """Pods no selector can tell apart; see the module docstring."""
 
-    __slots__ = ("id", "labels", "memo", "namespace", "repelled_by", "tallies", "terminating", "terms", "weighed_by")
+    __slots__ = (
+        "anti_affinity_terms",
+        "counted_by",
+        "id",
+        "labels",
+        "memo",
+        "namespace",
+        "scoring_terms",
+        "terminating",
+        "terms",
+    )
 
     def __init__(self, number: int, namespace: str, labels: Mapping[str, str], *, terminating: bool) -> None:
         self.id = number
         self.namespace = namespace
         self.labels = labels
         self.terminating = terminating
-        self.tallies: list[Tally] = []
+        self.counted_by: list[MatchCounts] = []
         """Those that count it."""
-        self.repelled_by: list[StatedTerm] = []
+        self.anti_affinity_terms: list[ExistingTerm] = []
         """Required anti-affinity terms that match it."""
-        self.weighed_by: list[StatedTerm] = []
+        self.scoring_terms: list[ExistingTerm] = []
         """Every other term that matches it: they count in scores."""
         self.terms: dict[int, AffinityTerms] = {}
         """Its pods' own terms, by signature."""
@@ -99,63 +109,69 @@ class Kin:
         """Where plugins keep what they compiled for these pods."""
 
 
-class Kinship:
+class PodAffinityIndex:
     """See the module docstring. One per cluster; changed only by `ClusterState`."""
 
     def __init__(self, cluster: "ClusterState") -> None:
         self._cluster = cluster
         self.active = False
         """Whether placements have to be reported at all."""
-        self._kins: dict[object, Kin] = {}
-        self._kin_index: _Index[Kin] = _Index()
-        self._tallies: dict[Matchers, Tally] = {}
-        self._tally_index: _Index[Tally] = _Index()
-        self._stated: dict[TermSpec, StatedTerm] = {}
-        self._stated_index: _Index[StatedTerm] = _Index()
+        self._label_classes: dict[object, LabelClass] = {}
+        self._label_class_index: _Index[LabelClass] = _Index()
+        self._match_counts: dict[Matchers, MatchCounts] = {}
+        self._match_counts_index: _Index[MatchCounts] = _Index()
+        self._existing: dict[TermSpec, ExistingTerm] = {}
+        self._existing_index: _Index[ExistingTerm] = _Index()
         self._domains: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
         self._domains_version: tuple[int, int] = (-1, 0)
         self._next = 0
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def kin(self, pod: PodRecord) -> Kin:
-        """The kin of a pod."""
-        found = pod.kin
+    def label_class(self, pod: PodRecord) -> LabelClass:
+        """The label_class of a pod."""
+        found = pod.label_class
         if found is None:
-            found = pod.kin = self._intern(pod)
+            found = pod.label_class = self._intern(pod)
         return found
 
     def terms(self, pod: PodRecord) -> AffinityTerms:
         """The pod's own inter-pod terms."""
         if not pod.signature.selects:
             return _NO_TERMS
-        return self._terms(self.kin(pod), pod.signature)
+        return self._terms(self.label_class(pod), pod.signature)
 
     def counts(self, matchers: Matchers) -> Counts:
         """`int64[rows]`: placed pods that every matcher accepts, by row. Not to be written to."""
         rows = len(self._cluster.nodes)
-        tally = self._tallies.get(matchers)
-        if tally is None:
-            tally = self._fill(matchers, rows)
-        if len(tally.counts) < rows:
-            tally.add(rows - 1, 0)
-        return tally.counts[:rows]
+        matched = self._match_counts.get(matchers)
+        if matched is None:
+            matched = self._fill(matchers, rows)
+        if len(matched.counts) < rows:
+            matched.add(rows - 1, 0)
+        return matched.counts[:rows]
 
     def accepted(self, matchers: Matchers, pod: PodRecord) -> bool:
         """Whether every matcher accepts the pod."""
-        return self._accepts(matchers, self.kin(pod))
+        return self._accepts(matchers, self.label_class(pod))
 
-    def repelling(self, pod: PodRecord) -> list[StatedTerm]:
+    def anti_affinity_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """Required anti-affinity terms that known pods state and that match this pod."""
-        return [term for term in self.kin(pod).repelled_by if term.known or term.rows] if self._stated else []
+        return (
+            [term for term in self.label_class(pod).anti_affinity_terms if term.known or term.rows]
+            if self._existing
+            else []
+        )
 
-    def repelled(self, pod: PodRecord) -> bool:
+    def has_anti_affinity_terms(self, pod: PodRecord) -> bool:
         """Whether there are any; the same before, in and after a trial."""
-        return bool(self._stated) and any(term.known or term.rows for term in self.kin(pod).repelled_by)
+        return bool(self._existing) and any(
+            term.known or term.rows for term in self.label_class(pod).anti_affinity_terms
+        )
 
-    def weighing(self, pod: PodRecord) -> list[StatedTerm]:
+    def scoring_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """All other terms that placed pods state and that match this pod."""
-        return [term for term in self.kin(pod).weighed_by if term.rows] if self._stated else []
+        return [term for term in self.label_class(pod).scoring_terms if term.rows] if self._existing else []
 
     def domains(self, key: str) -> tuple[npt.NDArray[np.int64], int]:
         """`int64[rows]`: 1 + the number of the value each live node has for a label, 0 for none; and the highest."""
@@ -173,39 +189,39 @@ class Kinship:
 
     def moved(self, pod: PodRecord, row: int, by: int) -> None:
         """A pod came to a row (1) or left it (-1)."""
-        kin = pod.kin
-        if kin is None:
-            kin = pod.kin = self._intern(pod)
-        for tally in kin.tallies:
-            tally.add(row, by)
+        label_class = pod.label_class
+        if label_class is None:
+            label_class = pod.label_class = self._intern(pod)
+        for matched in label_class.counted_by:
+            matched.add(row, by)
         if pod.signature.selects:
-            for spec in self._terms(kin, pod.signature).specs:
-                self._state(spec).add(row, by)
+            for spec in self._terms(label_class, pod.signature).specs:
+                self._existing_term(spec).add(row, by)
 
     def join(self, pod: PodRecord) -> None:
         """A pod without a row became known, or what selectors and terms see of it has changed."""
         if pod.signature.selects:
             self.active = True
             for spec in self.terms(pod).specs:
-                self._state(spec).known += 1
+                self._existing_term(spec).known += 1
 
     def leave(self, pod: PodRecord) -> None:
         """A pod without a row is forgotten, or is about to change; `join` it again then."""
         if pod.signature.selects:
             for spec in self.terms(pod).specs:
-                self._state(spec).known -= 1
-        pod.kin = None
+                self._existing_term(spec).known -= 1
+        pod.label_class = None
         self._trim()
 
     def reset(self) -> None:
         """Start over: what namespaces look like has changed, or too much of what was kept is not needed any more."""
         self.active = False
-        self._kins, self._kin_index = {}, _Index()
-        self._tallies, self._tally_index = {}, _Index()
-        self._stated, self._stated_index = {}, _Index()
+        self._label_classes, self._label_class_index = {}, _Index()
+        self._match_counts, self._match_counts_index = {}, _Index()
+        self._existing, self._existing_index = {}, _Index()
         pods = self._cluster.pods.values()
         for pod in pods:
-            pod.kin = None
+            pod.label_class = None
         for pod in pods:
             self.join(pod)
         if self.active:
@@ -215,95 +231,97 @@ class Kinship:
 
     def check(self) -> None:
         """Recount everything; raises AssertionError on a difference (tests turn this on after every step)."""
-        placed = [(self.kin(pod), pod) for pod in self._cluster.pods.values() if pod.row >= 0]
-        for matchers, tally in self._tallies.items():
-            counts = np.zeros_like(tally.counts)
-            for kin, pod in placed:
-                counts[pod.row] += self._accepts(matchers, kin)
-            assert np.array_equal(counts, tally.counts), f"the tally of {matchers} is off"
-        rows: dict[TermSpec, dict[int, int]] = {spec: {} for spec in self._stated}
-        known = dict.fromkeys(self._stated, 0)
+        placed = [(self.label_class(pod), pod) for pod in self._cluster.pods.values() if pod.row >= 0]
+        for matchers, matched in self._match_counts.items():
+            counts = np.zeros_like(matched.counts)
+            for label_class, pod in placed:
+                counts[pod.row] += self._accepts(matchers, label_class)
+            assert np.array_equal(counts, matched.counts), f"the match counts of {matchers} are off"
+        rows: dict[TermSpec, dict[int, int]] = {spec: {} for spec in self._existing}
+        known = dict.fromkeys(self._existing, 0)
         for pod in self._cluster.pods.values():
             for spec in self.terms(pod).specs:
                 known[spec] += 1
                 if pod.row >= 0:
                     rows[spec][pod.row] = rows[spec].get(pod.row, 0) + 1
-        for spec, stated in self._stated.items():
-            assert stated.rows == rows[spec], f"rows of {spec} are off"
-            assert stated.known == known[spec], f"{stated.known} pods state {spec}, really {known[spec]}"
+        for spec, existing in self._existing.items():
+            assert existing.rows == rows[spec], f"rows of {spec} are off"
+            assert existing.known == known[spec], f"{existing.known} pods state {spec}, really {known[spec]}"
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _intern(self, pod: PodRecord) -> Kin:
+    def _intern(self, pod: PodRecord) -> LabelClass:
         key = (pod.namespace, pod.terminating, frozenset(pod.labels.items()))
-        found = self._kins.get(key)
+        found = self._label_classes.get(key)
         if found is None:
-            found = Kin(self._next, pod.namespace, pod.labels, terminating=pod.terminating)
+            found = LabelClass(self._next, pod.namespace, pod.labels, terminating=pod.terminating)
             self._next += 1
-            self._kins[key] = found
-            self._kin_index.add_labelled(found, found.labels)
-            for tally in self._tally_index.for_labels(found.labels):
-                if self._accepts(tally.matchers, found):
-                    found.tallies.append(tally)
-            for stated in self._stated_index.for_labels(found.labels):
-                self._face(found, stated)
+            self._label_classes[key] = found
+            self._label_class_index.add_labelled(found, found.labels)
+            for matched in self._match_counts_index.for_labels(found.labels):
+                if self._accepts(matched.matchers, found):
+                    found.counted_by.append(matched)
+            for existing in self._existing_index.for_labels(found.labels):
+                self._match(found, existing)
         return found
 
-    def _terms(self, kin: Kin, signature: PodSpecSignature) -> AffinityTerms:
-        found = kin.terms.get(signature.id)
+    def _terms(self, label_class: LabelClass, signature: PodSpecSignature) -> AffinityTerms:
+        found = label_class.terms.get(signature.id)
         if found is None:
-            found = kin.terms[signature.id] = affinity_terms(signature.affinity, kin.namespace, kin.labels)
+            found = label_class.terms[signature.id] = affinity_terms(
+                signature.affinity, label_class.namespace, label_class.labels
+            )
         return found
 
-    def _state(self, spec: TermSpec) -> StatedTerm:
-        found = self._stated.get(spec)
+    def _existing_term(self, spec: TermSpec) -> ExistingTerm:
+        found = self._existing.get(spec)
         if found is None:
-            found = self._stated[spec] = StatedTerm(spec)
-            self._stated_index.add_selecting(found, spec.matcher.selector)
-            for kin in self._kin_index.for_selector(spec.matcher.selector):
-                self._face(kin, found)
+            found = self._existing[spec] = ExistingTerm(spec)
+            self._existing_index.add_selecting(found, spec.matcher.selector)
+            for label_class in self._label_class_index.for_selector(spec.matcher.selector):
+                self._match(label_class, found)
         return found
 
-    def _face(self, kin: Kin, stated: StatedTerm) -> None:
-        if self._accepts((stated.spec.matcher,), kin):
-            required = stated.spec.kind is TermKind.REQUIRED_ANTI_AFFINITY
-            (kin.repelled_by if required else kin.weighed_by).append(stated)
+    def _match(self, label_class: LabelClass, existing: ExistingTerm) -> None:
+        if self._accepts((existing.spec.matcher,), label_class):
+            required = existing.spec.kind is TermKind.REQUIRED_ANTI_AFFINITY
+            (label_class.anti_affinity_terms if required else label_class.scoring_terms).append(existing)
 
-    def _accepts(self, matchers: Matchers, kin: Kin) -> bool:
-        labels = self._cluster.namespace_labels(kin.namespace)
+    def _accepts(self, matchers: Matchers, pods: LabelClass) -> bool:
+        labels = self._cluster.namespace_labels(pods.namespace)
         return bool(matchers) and all(
-            matcher.accepts(kin.namespace, labels, kin.labels, terminating=kin.terminating) for matcher in matchers
+            matcher.accepts(pods.namespace, labels, pods.labels, terminating=pods.terminating) for matcher in matchers
         )
 
-    def _fill(self, matchers: Matchers, rows: int) -> Tally:
-        if len(self._tallies) >= _TALLIES:
-            self._tallies = {}
-            self._tally_index = _Index()
-            for kin in self._kins.values():
-                kin.tallies = []
-        tally = self._tallies[matchers] = Tally(matchers, rows)
+    def _fill(self, matchers: Matchers, rows: int) -> MatchCounts:
+        if len(self._match_counts) >= _MOST_MATCH_COUNTS:
+            self._match_counts = {}
+            self._match_counts_index = _Index()
+            for label_class in self._label_classes.values():
+                label_class.counted_by = []
+        matched = self._match_counts[matchers] = MatchCounts(matchers, rows)
         for row in range(rows):
             for pod in self._cluster.nodes.pods[row].values():
                 if self._accepts_known(matchers, pod):
-                    tally.add(row, 1)
-        # A kin that has no pod with a row now may get one.
+                    matched.add(row, 1)
+        # A label_class that has no pod with a row now may get one.
         selector = matchers[0].selector if matchers else Selector(nothing=True)
-        self._tally_index.add_selecting(tally, selector)
-        for kin in self._kin_index.for_selector(selector):
-            if self._accepts(matchers, kin):
-                kin.tallies.append(tally)
+        self._match_counts_index.add_selecting(matched, selector)
+        for label_class in self._label_class_index.for_selector(selector):
+            if self._accepts(matchers, label_class):
+                label_class.counted_by.append(matched)
         self.active = True
-        return tally
+        return matched
 
     def _accepts_known(self, matchers: Matchers, pod: PodRecord) -> bool:
         if not matchers or (matchers[0].namespace_selector.nothing and pod.namespace not in matchers[0].namespaces):
             return False
-        return self._accepts(matchers, self.kin(pod))
+        return self._accepts(matchers, self.label_class(pod))
 
     def _trim(self) -> None:
         """Forget what no pod has any more, once it is much."""
         pods = len(self._cluster.pods)
-        if len(self._kins) > 2 * pods + _SLACK or len(self._stated) > 2 * pods + _SLACK:
+        if len(self._label_classes) > 2 * pods + _SLACK or len(self._existing) > 2 * pods + _SLACK:
             self.reset()
 
 
