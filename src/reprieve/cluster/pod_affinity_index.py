@@ -4,24 +4,28 @@ Terms of this module:
 - A *label class* is all pods of one namespace with the same labels (and all on their way out, or none): no selector can
   tell them apart.
 - *Match counts* are, row by row, the placed pods that a set of matchers accepts: what a pod's own terms and constraints
-  ask for.  They are filled when first asked for and then follow every placement.
+  ask for.  They are added up when first asked for and then follow every placement.
 - An *existing term* is an inter-pod term that some known pod has, with the rows on which such pods run: what others'
   terms say about a pod that comes.
 
 While no pod states a term and nobody asks for match counts, nothing is kept and a placement costs one comparison.
 
+What is kept goes when nobody needs it: a label class with its last pod, a term with the last pod that states it, of
+match counts those that nobody asked for the longest once there are more than `MOST_MATCH_COUNTS`.
+
 Invariants: `matched.counts[row]` and `existing.rows[row]` equal a recount of the placed pods, inside trials too (undo
-takes the same steps backwards); `existing.known` counts known pods, placed or not, so it does not change in a trial.
+takes the same steps backwards); `existing.known` counts known pods, placed or not, so it does not change in a trial;
+`label_class.rows` is right while the index is active.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.api.selectors import IN, Selector
 from reprieve.cluster.affinity_terms import AffinityTerms, Matcher, TermKind, TermSpec, affinity_terms
+from reprieve.cluster.label_index import LabelIndex, SelectorIndex
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.signature import PodSpecSignature
@@ -31,23 +35,24 @@ if TYPE_CHECKING:
 
 Matchers = tuple[Matcher, ...]
 Counts = npt.NDArray[np.int64]
-T = TypeVar("T")
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label every namespace has, with its name (the API server sees to it)."""
 
-_MOST_MATCH_COUNTS = 1024
-_SLACK = 4096
+MOST_MATCH_COUNTS: Final = 1024
+"""So many sets of matchers are counted at once."""
 
 
 class MatchCounts:
     """`counts`: int64[at least rows], placed pods that every matcher accepts."""
 
-    __slots__ = ("counts", "matchers")
+    __slots__ = ("counts", "label_classes", "matchers")
 
     def __init__(self, matchers: Matchers, rows: int) -> None:
         self.matchers = matchers
         self.counts: Counts = np.zeros(rows, dtype=np.int64)
+        self.label_classes: dict[LabelClass, None] = {}
+        """Those whose pods are counted."""
 
     def add(self, row: int, by: int) -> None:
         """A pod came to a row (1) or left it (-1)."""
@@ -61,20 +66,14 @@ class MatchCounts:
 class ExistingTerm:
     """A term some pods state; `rows` has how many of them run where, `known` how many there are at all."""
 
-    __slots__ = ("known", "rows", "spec")
+    __slots__ = ("known", "label_classes", "rows", "spec")
 
     def __init__(self, spec: TermSpec) -> None:
         self.spec = spec
         self.known = 0
         self.rows: dict[int, int] = {}
-
-    def add(self, row: int, by: int) -> None:
-        """A pod that states it came to a row (1) or left it (-1)."""
-        left = self.rows.get(row, 0) + by
-        if left:
-            self.rows[row] = left
-        else:
-            del self.rows[row]
+        self.label_classes: dict[LabelClass, None] = {}
+        """Those it matches."""
 
 
 class LabelClass:
@@ -84,9 +83,11 @@ class LabelClass:
         "anti_affinity_terms",
         "counted_by",
         "id",
+        "known",
         "labels",
         "memo",
         "namespace",
+        "rows",
         "scoring_terms",
         "terminating",
         "terms",
@@ -94,17 +95,21 @@ class LabelClass:
 
     def __init__(self, number: int, namespace: str, labels: Mapping[str, str], *, terminating: bool) -> None:
         self.id = number
+        """Never given again to another one."""
         self.namespace = namespace
         self.labels = labels
         self.terminating = terminating
-        self.counted_by: list[MatchCounts] = []
-        """Those that count it."""
-        self.anti_affinity_terms: list[ExistingTerm] = []
+        self.known = 0
+        """Pods that have it."""
+        self.rows: dict[int, int] = {}
+        """How many of its pods run where; kept while the index is active."""
+        self.counted_by: dict[MatchCounts, None] = {}
+        self.anti_affinity_terms: dict[ExistingTerm, None] = {}
         """Required anti-affinity terms that match it."""
-        self.scoring_terms: list[ExistingTerm] = []
+        self.scoring_terms: dict[ExistingTerm, None] = {}
         """Every other term that matches it: they count in scores."""
         self.terms: dict[int, AffinityTerms] = {}
-        """Its pods' own terms, by signature."""
+        """Its pods' own terms, by the id of their constraints."""
         self.memo: dict[object, object] = {}
         """Where plugins keep what they compiled for these pods."""
 
@@ -117,11 +122,12 @@ class PodAffinityIndex:
         self.active = False
         """Whether placements have to be reported at all."""
         self._label_classes: dict[object, LabelClass] = {}
-        self._label_class_index: _Index[LabelClass] = _Index()
+        self._class_index: LabelIndex[LabelClass] = LabelIndex()
         self._match_counts: dict[Matchers, MatchCounts] = {}
-        self._match_counts_index: _Index[MatchCounts] = _Index()
+        """The one asked for longest ago comes first."""
+        self._counting_index: SelectorIndex[MatchCounts] = SelectorIndex()
         self._existing: dict[TermSpec, ExistingTerm] = {}
-        self._existing_index: _Index[ExistingTerm] = _Index()
+        self._existing_index: SelectorIndex[ExistingTerm] = SelectorIndex()
         self._domains: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
         self._domains_version: tuple[int, int] = (-1, 0)
         self._next = 0
@@ -129,11 +135,9 @@ class PodAffinityIndex:
     # -- asking ------------------------------------------------------------------------------------
 
     def label_class(self, pod: PodRecord) -> LabelClass:
-        """The label_class of a pod."""
+        """The label class of a pod."""
         found = pod.label_class
-        if found is None:
-            found = pod.label_class = self._intern(pod)
-        return found
+        return found if found is not None else self._intern(pod)
 
     def terms(self, pod: PodRecord) -> AffinityTerms:
         """The pod's own inter-pod terms."""
@@ -144,9 +148,10 @@ class PodAffinityIndex:
     def counts(self, matchers: Matchers) -> Counts:
         """`int64[rows]`: placed pods that every matcher accepts, by row. Not to be written to."""
         rows = len(self._cluster.nodes)
-        matched = self._match_counts.get(matchers)
+        matched = self._match_counts.pop(matchers, None)
         if matched is None:
-            matched = self._fill(matchers, rows)
+            matched = self._count(matchers, rows)
+        self._match_counts[matchers] = matched
         if len(matched.counts) < rows:
             matched.add(rows - 1, 0)
         return matched.counts[:rows]
@@ -157,17 +162,11 @@ class PodAffinityIndex:
 
     def anti_affinity_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """Required anti-affinity terms that known pods state and that match this pod."""
-        return (
-            [term for term in self.label_class(pod).anti_affinity_terms if term.known or term.rows]
-            if self._existing
-            else []
-        )
+        return list(self.label_class(pod).anti_affinity_terms) if self._existing else []
 
     def has_anti_affinity_terms(self, pod: PodRecord) -> bool:
         """Whether there are any; the same before, in and after a trial."""
-        return bool(self._existing) and any(
-            term.known or term.rows for term in self.label_class(pod).anti_affinity_terms
-        )
+        return bool(self._existing) and bool(self.label_class(pod).anti_affinity_terms)
 
     def scoring_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """All other terms that placed pods state and that match this pod."""
@@ -185,23 +184,33 @@ class PodAffinityIndex:
             found = self._domains[key] = _domains(nodes, key)
         return found
 
+    def sizes(self) -> dict[str, int]:
+        """How much is kept, for the gauges."""
+        return {
+            "label_classes": len(self._label_classes),
+            "match_counts": len(self._match_counts),
+            "affinity_terms": len(self._existing),
+        }
+
     # -- keeping up to date ------------------------------------------------------------------------
 
     def moved(self, pod: PodRecord, row: int, by: int) -> None:
         """A pod came to a row (1) or left it (-1)."""
         label_class = pod.label_class
         if label_class is None:
-            label_class = pod.label_class = self._intern(pod)
+            label_class = self._intern(pod)
+        _add(label_class.rows, row, by)
         for matched in label_class.counted_by:
             matched.add(row, by)
         if pod.signature.selects:
             for spec in self._terms(label_class, pod.signature).specs:
-                self._existing_term(spec).add(row, by)
+                _add(self._existing_term(spec).rows, row, by)
 
     def join(self, pod: PodRecord) -> None:
         """A pod without a row became known, or what selectors and terms see of it has changed."""
         if pod.signature.selects:
-            self.active = True
+            if not self.active:
+                self._activate()
             for spec in self.terms(pod).specs:
                 self._existing_term(spec).known += 1
 
@@ -209,83 +218,149 @@ class PodAffinityIndex:
         """A pod without a row is forgotten, or is about to change; `join` it again then."""
         if pod.signature.selects:
             for spec in self.terms(pod).specs:
-                self._existing_term(spec).known -= 1
-        pod.label_class = None
-        self._trim()
-
-    def reset(self) -> None:
-        """Start over: what namespaces look like has changed, or too much of what was kept is not needed any more."""
-        self.active = False
-        self._label_classes, self._label_class_index = {}, _Index()
-        self._match_counts, self._match_counts_index = {}, _Index()
-        self._existing, self._existing_index = {}, _Index()
-        pods = self._cluster.pods.values()
-        for pod in pods:
+                existing = self._existing[spec]
+                existing.known -= 1
+                if not existing.known:
+                    self._forget_term(existing)
+        label_class = pod.label_class
+        if label_class is not None:
             pod.label_class = None
-        for pod in pods:
-            self.join(pod)
-        if self.active:
-            for pod in pods:
-                if pod.row >= 0 and pod.signature.selects:
-                    self.moved(pod, pod.row, 1)
+            label_class.known -= 1
+            if not label_class.known:
+                self._forget_class(label_class)
+
+    def namespace_changed(self) -> None:
+        """Labels of a namespace have changed: what selects namespaces by labels may mean other pods."""
+        by_labels = (matcher.namespace_selector for matchers in self._match_counts for matcher in matchers)
+        if any(not selector.nothing for selector in by_labels) or any(
+            not spec.matcher.namespace_selector.nothing for spec in self._existing
+        ):
+            self._start_over()
 
     def check(self) -> None:
         """Recount everything; raises AssertionError on a difference (tests turn this on after every step)."""
-        placed = [(self.label_class(pod), pod) for pod in self._cluster.pods.values() if pod.row >= 0]
+        pods = self._cluster.pods.values()
+        classes = dict.fromkeys(self._label_classes.values(), 0)
+        for pod in pods:
+            if pod.label_class is not None:
+                classes[pod.label_class] += 1
+        for label_class, number in classes.items():
+            assert label_class.known == number, f"{label_class.known} pods have {label_class.labels}, really {number}"
+        if self.active:
+            placed: dict[LabelClass, dict[int, int]] = {}
+            for pod in pods:
+                if pod.row >= 0:
+                    _add(placed.setdefault(self.label_class(pod), {}), pod.row, 1)
+            for label_class in self._label_classes.values():
+                assert label_class.rows == placed.get(label_class, {}), f"rows of {label_class.labels} are off"
         for matchers, matched in self._match_counts.items():
             counts = np.zeros_like(matched.counts)
-            for label_class, pod in placed:
-                counts[pod.row] += self._accepts(matchers, label_class)
+            for pod in pods:
+                if pod.row >= 0:
+                    counts[pod.row] += self._accepts(matchers, self.label_class(pod))
             assert np.array_equal(counts, matched.counts), f"the match counts of {matchers} are off"
         rows: dict[TermSpec, dict[int, int]] = {spec: {} for spec in self._existing}
         known = dict.fromkeys(self._existing, 0)
-        for pod in self._cluster.pods.values():
+        for pod in pods:
             for spec in self.terms(pod).specs:
                 known[spec] += 1
                 if pod.row >= 0:
-                    rows[spec][pod.row] = rows[spec].get(pod.row, 0) + 1
+                    _add(rows[spec], pod.row, 1)
         for spec, existing in self._existing.items():
             assert existing.rows == rows[spec], f"rows of {spec} are off"
             assert existing.known == known[spec], f"{existing.known} pods state {spec}, really {known[spec]}"
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _activate(self) -> None:
+        """From now on placements are reported; what is placed already is counted once."""
+        self.active = True
+        for label_class in self._label_classes.values():
+            label_class.rows = {}
+        for pod in self._cluster.pods.values():
+            if pod.row >= 0:
+                _add(self.label_class(pod).rows, pod.row, 1)
+
+    def _start_over(self) -> None:
+        self.active = False
+        self._label_classes, self._class_index = {}, LabelIndex()
+        self._match_counts, self._counting_index = {}, SelectorIndex()
+        self._existing, self._existing_index = {}, SelectorIndex()
+        pods = self._cluster.pods.values()
+        for pod in pods:
+            pod.label_class = None
+        for pod in pods:
+            self.join(pod)
+        for pod in pods:
+            if pod.row >= 0:
+                for spec in self.terms(pod).specs:
+                    _add(self._existing[spec].rows, pod.row, 1)
+
     def _intern(self, pod: PodRecord) -> LabelClass:
-        key = (pod.namespace, pod.terminating, frozenset(pod.labels.items()))
+        key = _key(pod.namespace, pod.labels, terminating=pod.terminating)
         found = self._label_classes.get(key)
+        known = self._cluster.pods.get(pod.uid) is pod
         if found is None:
             found = LabelClass(self._next, pod.namespace, pod.labels, terminating=pod.terminating)
             self._next += 1
-            self._label_classes[key] = found
-            self._label_class_index.add_labelled(found, found.labels)
-            for matched in self._match_counts_index.for_labels(found.labels):
-                if self._accepts(matched.matchers, found):
-                    found.counted_by.append(matched)
-            for existing in self._existing_index.for_labels(found.labels):
-                self._match(found, existing)
+            self._match_all(found, lasting=known)
+            if known:
+                self._label_classes[key] = found
+                self._class_index.add(found, found.namespace, found.labels)
+        if known:  # one that has left is asked about for a moment, by hints: nothing is kept for it
+            pod.label_class = found
+            found.known += 1
         return found
 
+    def _match_all(self, label_class: LabelClass, *, lasting: bool) -> None:
+        for matched in self._counting_index.may_match(label_class.namespace, label_class.labels):
+            if self._accepts(matched.matchers, label_class):
+                label_class.counted_by[matched] = None
+                if lasting:
+                    matched.label_classes[label_class] = None
+        for existing in self._existing_index.may_match(label_class.namespace, label_class.labels):
+            self._match(label_class, existing, lasting=lasting)
+
+    def _forget_class(self, label_class: LabelClass) -> None:
+        del self._label_classes[_key(label_class.namespace, label_class.labels, terminating=label_class.terminating)]
+        self._class_index.remove(label_class, label_class.namespace, label_class.labels)
+        for matched in label_class.counted_by:
+            del matched.label_classes[label_class]
+        for existing in (*label_class.anti_affinity_terms, *label_class.scoring_terms):
+            del existing.label_classes[label_class]
+
     def _terms(self, label_class: LabelClass, signature: PodSpecSignature) -> AffinityTerms:
-        found = label_class.terms.get(signature.id)
+        found = label_class.terms.get(signature.constraints.id)
         if found is None:
-            found = label_class.terms[signature.id] = affinity_terms(
-                signature.affinity, label_class.namespace, label_class.labels
-            )
+            found = affinity_terms(signature.affinity, label_class.namespace, label_class.labels)
+            if len(label_class.terms) >= _MOST_TERMS:
+                label_class.terms.clear()
+            label_class.terms[signature.constraints.id] = found
         return found
 
     def _existing_term(self, spec: TermSpec) -> ExistingTerm:
         found = self._existing.get(spec)
         if found is None:
             found = self._existing[spec] = ExistingTerm(spec)
-            self._existing_index.add_selecting(found, spec.matcher.selector)
-            for label_class in self._label_class_index.for_selector(spec.matcher.selector):
+            namespaces = _namespaces(spec.matcher)
+            self._existing_index.add(found, spec.matcher.selector, namespaces)
+            for label_class in self._class_index.may_match(spec.matcher.selector, namespaces):
                 self._match(label_class, found)
         return found
 
-    def _match(self, label_class: LabelClass, existing: ExistingTerm) -> None:
+    def _match(self, label_class: LabelClass, existing: ExistingTerm, *, lasting: bool = True) -> None:
         if self._accepts((existing.spec.matcher,), label_class):
             required = existing.spec.kind is TermKind.REQUIRED_ANTI_AFFINITY
-            (label_class.anti_affinity_terms if required else label_class.scoring_terms).append(existing)
+            (label_class.anti_affinity_terms if required else label_class.scoring_terms)[existing] = None
+            if lasting:
+                existing.label_classes[label_class] = None
+
+    def _forget_term(self, existing: ExistingTerm) -> None:
+        del self._existing[existing.spec]
+        self._existing_index.remove(existing)
+        for label_class in existing.label_classes:
+            label_class.anti_affinity_terms.pop(existing, None)
+            label_class.scoring_terms.pop(existing, None)
 
     def _accepts(self, matchers: Matchers, pods: LabelClass) -> bool:
         labels = self._cluster.namespace_labels(pods.namespace)
@@ -293,39 +368,50 @@ class PodAffinityIndex:
             matcher.accepts(pods.namespace, labels, pods.labels, terminating=pods.terminating) for matcher in matchers
         )
 
-    def _fill(self, matchers: Matchers, rows: int) -> MatchCounts:
-        if len(self._match_counts) >= _MOST_MATCH_COUNTS:
-            self._match_counts = {}
-            self._match_counts_index = _Index()
-            for label_class in self._label_classes.values():
-                label_class.counted_by = []
-        matched = self._match_counts[matchers] = MatchCounts(matchers, rows)
-        for row in range(rows):
-            for pod in self._cluster.nodes.pods[row].values():
-                if self._accepts_known(matchers, pod):
-                    matched.add(row, 1)
-        # A label_class that has no pod with a row now may get one.
-        selector = matchers[0].selector if matchers else Selector(nothing=True)
-        self._match_counts_index.add_selecting(matched, selector)
-        for label_class in self._label_class_index.for_selector(selector):
-            if self._accepts(matchers, label_class):
-                label_class.counted_by.append(matched)
-        self.active = True
+    def _count(self, matchers: Matchers, rows: int) -> MatchCounts:
+        if not self.active:
+            self._activate()
+        while len(self._match_counts) >= MOST_MATCH_COUNTS:
+            self._forget_counts(next(iter(self._match_counts)))
+        matched = MatchCounts(matchers, rows)
+        if matchers:
+            first = matchers[0]
+            self._counting_index.add(matched, first.selector, _namespaces(first))
+            for label_class in self._class_index.may_match(first.selector, _namespaces(first)):
+                if self._accepts(matchers, label_class):
+                    label_class.counted_by[matched] = None
+                    matched.label_classes[label_class] = None
+                    for row, number in label_class.rows.items():
+                        matched.add(row, number)
         return matched
 
-    def _accepts_known(self, matchers: Matchers, pod: PodRecord) -> bool:
-        if not matchers or (matchers[0].namespace_selector.nothing and pod.namespace not in matchers[0].namespaces):
-            return False
-        return self._accepts(matchers, self.label_class(pod))
-
-    def _trim(self) -> None:
-        """Forget what no pod has any more, once it is much."""
-        pods = len(self._cluster.pods)
-        if len(self._label_classes) > 2 * pods + _SLACK or len(self._existing) > 2 * pods + _SLACK:
-            self.reset()
+    def _forget_counts(self, matchers: Matchers) -> None:
+        matched = self._match_counts.pop(matchers)
+        self._counting_index.remove(matched)
+        for label_class in matched.label_classes:
+            del label_class.counted_by[matched]
 
 
 _NO_TERMS = AffinityTerms()
+_MOST_TERMS: Final = 64
+"""Pods with the same labels and so many different affinities: more are compiled anew."""
+
+
+def _namespaces(matcher: Matcher) -> Sequence[str] | None:
+    """The namespaces a matcher means by name; None: it asks for labels of namespaces too."""
+    return sorted(matcher.namespaces) if matcher.namespace_selector.nothing else None
+
+
+def _key(namespace: str, labels: Mapping[str, str], *, terminating: bool) -> Hashable:
+    return namespace, terminating, frozenset(labels.items())
+
+
+def _add(rows: dict[int, int], row: int, by: int) -> None:
+    left = rows.get(row, 0) + by
+    if left:
+        rows[row] = left
+    else:
+        del rows[row]
 
 
 def _domains(nodes: NodeColumns, key: str) -> tuple[npt.NDArray[np.int64], int]:
@@ -333,54 +419,3 @@ def _domains(nodes: NodeColumns, key: str) -> tuple[npt.NDArray[np.int64], int]:
     alive = nodes.alive[: len(nodes)]
     found: npt.NDArray[np.int64] = np.where(alive, column, ABSENT).astype(np.int64) + 1
     return found, len(numbers)
-
-
-class _Index(Generic[T]):
-    """Finds the selectors that may match labels, or the labels a selector may match, without trying all.
-
-    A selector is filed under the values of its first `In` requirement; those without one are always tried.
-    """
-
-    def __init__(self) -> None:
-        self._by_label: dict[tuple[str, str], list[T]] = {}
-        self._others: list[T] = []
-        self._all: list[T] = []
-
-    def add_selecting(self, item: T, selector: Selector) -> None:
-        """File something that selects."""
-        pairs = _pairs(selector)
-        if selector.nothing:
-            return
-        if pairs is None:
-            self._others.append(item)
-        else:
-            for pair in pairs:
-                self._by_label.setdefault(pair, []).append(item)
-
-    def for_labels(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """Everything filed with `add_selecting` that may match the labels."""
-        yield from self._others
-        for pair in labels.items():
-            yield from self._by_label.get(pair, ())
-
-    def add_labelled(self, item: T, labels: Mapping[str, str]) -> None:
-        """File something that has labels."""
-        self._all.append(item)
-        for pair in labels.items():
-            self._by_label.setdefault(pair, []).append(item)
-
-    def for_selector(self, selector: Selector) -> Iterable[T]:
-        """Everything filed with `add_labelled` that the selector may match."""
-        if selector.nothing:
-            return ()
-        pairs = _pairs(selector)
-        if pairs is None:
-            return self._all
-        return [item for pair in pairs for item in self._by_label.get(pair, ())]
-
-
-def _pairs(selector: Selector) -> Sequence[tuple[str, str]] | None:
-    for requirement in selector.requirements:
-        if requirement.operator == IN:
-            return [(requirement.key, value) for value in dict.fromkeys(requirement.values)]
-    return None

@@ -1,11 +1,18 @@
-"""Signatures: what the plugins read of a pod, shared by identical pods.
+"""Signatures: what the plugins read of a pod, shared by identical pods; constraints, shared by many more.
 
-Two pods with the same signature are interchangeable for every plugin that signs (scheduling.md 4): what depends on
+Two pods with the same *signature* are interchangeable for every plugin that signs (scheduling.md 4): what depends on
 the signature and the nodes alone is computed once.  Identity, priority and group are not part of it.
 
-Invariant: signatures are interned, so equality is identity and `id` is dense from 0.
+Real pods differ, mostly in amounts and images, which plugins read as data. What they are compiled and masked by is the
+same for far more pods: selectors, tolerations, affinity, ports, spread constraints. That part is the signature's
+*constraints*, shared by all pods that have the same, whatever they ask for.
+
+Invariants: both are interned, so equality is identity; an `id` is never given again to another one. What no pod has any
+more is forgotten at once.
 """
 
+import itertools
+import weakref
 from dataclasses import dataclass, field
 
 import msgspec
@@ -27,7 +34,23 @@ HostPort = tuple[str, str, int]
 """(protocol, host IP, port) as `reprieve.api.requests.host_ports` gives them."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class PodConstraints:
+    """What a pod's spec says about nodes and other pods, apart from amounts and images."""
+
+    id: int
+    node_selector: dict[str, str]
+    affinity: objects.Affinity | None
+    tolerations: tuple[objects.Toleration, ...]
+    ports: tuple[HostPort, ...]
+    spread: tuple[objects.TopologySpreadConstraint, ...]
+    selects: bool
+    """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
+    memo: dict[str, object] = field(default_factory=dict)
+    """Where plugins keep what they compiled from it, by plugin name."""
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class PodSpecSignature:
     """The scheduling-relevant part of a pod's spec.
 
@@ -37,6 +60,7 @@ class PodSpecSignature:
     """
 
     id: int
+    constraints: PodConstraints
     amounts: dict[str, int]
     delta: Vector
     requests: tuple[tuple[int, int], ...]
@@ -51,7 +75,7 @@ class PodSpecSignature:
     selects: bool = False
     """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
     memo: dict[str, object] = field(default_factory=dict)
-    """Where plugins keep what they compiled from this signature, by plugin name."""
+    """That of the constraints: nothing kept there may depend on amounts or images."""
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -62,11 +86,17 @@ class SignatureTable:
 
     def __init__(self, resources: ResourceTable) -> None:
         self._resources = resources
-        self._by_key: dict[object, PodSpecSignature] = {}
-        self._all: list[PodSpecSignature] = []
+        self._signatures: weakref.WeakValueDictionary[object, PodSpecSignature] = weakref.WeakValueDictionary()
+        self._constraints: weakref.WeakValueDictionary[object, PodConstraints] = weakref.WeakValueDictionary()
+        self._ids = itertools.count()
+        self._fitted = resources.capacity
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._signatures)
+
+    def sizes(self) -> dict[str, int]:
+        """How much is kept, for the gauges."""
+        return {"signatures": len(self._signatures), "pod_constraints": len(self._constraints)}
 
     def intern(self, pod: objects.Pod) -> PodSpecSignature:
         """The signature of a pod; the same object for every pod that reads the same to the plugins.
@@ -86,27 +116,41 @@ class SignatureTable:
         images = _images(spec)
         # A bound pod's nodeName is where it runs, not a wish; only a pod not yet seen by the scheduler can have one.
         key = (tuple(sorted(amounts.items())), nonzero, ports, details, images)
-        found = self._by_key.get(key)
+        found = self._signatures.get(key)
         if found is None:
-            found = self._make(spec, amounts, nonzero, ports, images)
-            self._by_key[key] = found
-            self._all.append(found)
+            constraints = self._constraints.get((ports, details))
+            if constraints is None:
+                constraints = self._constraints[ports, details] = self._make_constraints(spec, ports)
+            found = self._signatures[key] = self._make(constraints, amounts, nonzero, images)
         return found
 
     def fit(self, capacity: int) -> None:
-        """Pad every delta to `int64[capacity]` after the columns have grown."""
-        for signature in self._all:
+        """Pad every delta to `int64[capacity]` if the columns have grown."""
+        if capacity == self._fitted:
+            return
+        self._fitted = capacity
+        for signature in self._signatures.values():
             if len(signature.delta) < capacity:
                 grown = np.zeros(capacity, dtype=np.int64)
                 grown[: len(signature.delta)] = signature.delta
                 signature.delta = grown
 
+    def _make_constraints(self, spec: objects.PodSpec, ports: tuple[HostPort, ...]) -> PodConstraints:
+        return PodConstraints(
+            id=next(self._ids),
+            node_selector=dict(spec.node_selector or {}),
+            affinity=spec.affinity,
+            tolerations=tuple(spec.tolerations or ()),
+            ports=ports,
+            spread=tuple(spec.topology_spread_constraints or ()),
+            selects=_selects(spec.affinity),
+        )
+
     def _make(
         self,
-        spec: objects.PodSpec,
+        constraints: PodConstraints,
         amounts: dict[str, int],
         nonzero: tuple[int, int],
-        ports: tuple[HostPort, ...],
         images: tuple[str, ...],
     ) -> PodSpecSignature:
         delta = self._resources.vector(amounts)
@@ -114,18 +158,20 @@ class SignatureTable:
         delta[PODS] = 1
         requests = tuple((int(c), int(delta[c])) for c in np.flatnonzero(delta > 0) if c >= FIRST_RESOURCE)
         return PodSpecSignature(
-            id=len(self._all),
+            id=next(self._ids),
+            constraints=constraints,
             amounts=amounts,
             delta=delta,
             requests=requests,
-            node_selector=dict(spec.node_selector or {}),
-            affinity=spec.affinity,
-            tolerations=tuple(spec.tolerations or ()),
-            ports=ports,
+            node_selector=constraints.node_selector,
+            affinity=constraints.affinity,
+            tolerations=constraints.tolerations,
+            ports=constraints.ports,
             node_name="",
-            spread=tuple(spec.topology_spread_constraints or ()),
+            spread=constraints.spread,
             images=images,
-            selects=_selects(spec.affinity),
+            selects=constraints.selects,
+            memo=constraints.memo,
         )
 
 

@@ -15,7 +15,7 @@ log*: an append-only list of rows, read from the position where the reader last 
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
 
@@ -417,13 +417,13 @@ class ClusterState:
             self._depth -= 1
             del self.touched.rows[position:]
 
-    def equivalence_key(self, pod: PodRecord) -> int:
+    def equivalence_key(self, pod: PodRecord) -> Hashable:
         """Equal for pods that hints cannot tell apart: by signature, and by labels where anything selects on them."""
         if pod.claims:
-            return hash((pod.uid, pod.claims))
+            return (pod.uid, pod.claims)
         if not self.pod_affinity.active and not self.default_selectors:
-            return pod.signature.id if pod.volumes is None else hash((pod.signature.id, pod.volumes))
-        return hash((pod.signature.id, self.pod_affinity.label_class(pod).id, pod.owner, pod.volumes))
+            return (pod.signature.id, pod.volumes)
+        return (pod.signature.id, self.pod_affinity.label_class(pod).id, pod.owner, pod.volumes)
 
     @property
     def in_trial(self) -> bool:
@@ -499,9 +499,10 @@ class ClusterState:
 
     def _shift(self, pods: Sequence[PodRecord], rows: Sequence[int], by: int) -> None:
         """Add (`by` 1) or take away (-1) what pods use on their rows, and count them for their groups."""
-        by_signature: dict[PodSpecSignature, list[int]] = {}
+        numbers: dict[PodSpecSignature, int] = {}
+        kinds = []
         for pod, row in zip(pods, rows, strict=True):
-            by_signature.setdefault(pod.signature, []).append(row)
+            kinds.append(numbers.setdefault(pod.signature, len(numbers)))
             if pod.signature.ports:
                 self._count_ports(pod, row, by)
             if pod.group is not None and not pod.terminating:
@@ -514,11 +515,13 @@ class ClusterState:
         if self.pod_affinity.active:
             for pod, row in zip(pods, rows, strict=True):
                 self.pod_affinity.moved(pod, row, by)
-        n = len(self.nodes)
-        for signature, there in by_signature.items():
-            counts = np.bincount(there, minlength=n) * by
-            for column in np.flatnonzero(signature.delta):
-                self.nodes.used[column, :n] += counts * signature.delta[column]
+        if pods:
+            deltas = np.array([signature.delta for signature in numbers])
+            there = np.array(rows, dtype=np.int64)
+            order = np.argsort(there, kind="stable")
+            distinct, starts = np.unique(there[order], return_index=True)
+            sums = np.add.reduceat(deltas[np.array(kinds, dtype=np.int64)[order]], starts, axis=0)
+            self.nodes.used[:, distinct] += by * sums.T
         self.touched.rows.extend(rows)
 
     def _count_ports(self, pod: PodRecord, row: int, by: int) -> None:
@@ -545,7 +548,7 @@ class ClusterState:
         changed = self.namespace_labels(name) != before
         if changed and self.pod_affinity.active:
             self._outside_trials()
-            self.pod_affinity.reset()
+            self.pod_affinity.namespace_changed()
         return changed
 
     def _touch_members(self, group: GroupState) -> None:

@@ -305,7 +305,7 @@ class _Incremental(IncrementalFilter):
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
         """See `IncrementalFilter.count`."""
         index = self._pod_affinity
-        kind = (index.label_class(pod).id, pod.signature.id)
+        kind = (index.label_class(pod).id, pod.signature.constraints.id)
         effects = self._effects.get(kind)
         if effects is None:
             effects = self._effects[kind] = _effects(self._states[0], self._first[0], pod)

@@ -231,7 +231,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         label_class = cluster.pod_affinity.label_class(pod)
         stated = pod.signature.spread
         version = -1 if stated else cluster.default_selectors.version
-        key = (self.name, pod.signature.id if stated else id(self), action, None if stated else pod.owner)
+        key = (self.name, pod.signature.constraints.id if stated else id(self), action, None if stated else pod.owner)
         known = label_class.memo.get(key)
         if known is not None and isinstance(known, tuple) and known[0] == version:
             found: tuple[Constraint, ...] = known[1]

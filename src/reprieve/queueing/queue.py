@@ -8,7 +8,7 @@ comes while the entity waits, is in its cycle, or is blocked by its own preempti
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from reprieve.cluster.pods import PodRecord
@@ -258,7 +258,7 @@ class SchedulingQueue:
 
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
         """Let an event wake whoever it may help, except the entity whose key is `but`: it did this itself."""
-        cache: dict[tuple[str, int], bool] = {}
+        cache: dict[Hashable, bool] = {}
         self._cause = event.kind
         if event.kind in _REGATING and event.group is not None:
             entity = self._entities.get(f"group/{event.group}")
@@ -340,21 +340,19 @@ class SchedulingQueue:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _helps(
-        self, entity: Entity, plugins: Iterable[str], event: ClusterEvent, cache: dict[tuple[str, int], bool]
-    ) -> bool:
+    def _helps(self, entity: Entity, plugins: Iterable[str], event: ClusterEvent, cache: dict[Hashable, bool]) -> bool:
         for plugin in plugins:
             hint = self._hints.get(plugin, {}).get(event.kind)
             if hint is None:
                 continue
-            seen: set[int] = set()
+            seen: set[Hashable] = set()
             for pod in entity.ready.values():
-                number = self._cluster.equivalence_key(pod)
-                if number in seen:
+                kind = self._cluster.equivalence_key(pod)
+                if kind in seen:
                     continue
-                seen.add(number)
+                seen.add(kind)
                 # A hint that looks at the group is asked per entity; the others give one answer per signature.
-                where = (plugin, number if event.group is None else hash((number, entity.key)))
+                where = (plugin, kind, None if event.group is None else entity.key)
                 answer = cache.get(where)
                 if answer is None:
                     answer = cache[where] = _ask(hint, self._cluster, pod, event)
@@ -364,7 +362,7 @@ class SchedulingQueue:
 
     def _replay(self, entity: Entity, now: float) -> None:
         events, entity.events = entity.events, []
-        cache: dict[tuple[str, int], bool] = {}
+        cache: dict[Hashable, bool] = {}
         for event in events:
             if self._helps(entity, entity.rejected_by, event, cache):
                 self._reactivate(entity, now)

@@ -1,0 +1,113 @@
+"""What is kept for pods goes with the last pod that needs it: a cluster that runs for months does not grow."""
+
+from __future__ import annotations
+
+import gc
+
+import msgspec
+
+from reprieve.api import objects
+from reprieve.api.selectors import NOTHING, compile_label_selector
+from reprieve.cluster.affinity_terms import Matcher
+from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
+from reprieve.cluster.pods import record_of
+from reprieve.cluster.state import ClusterState
+from tests.building import World, node, pod
+
+
+def _apart(app: str) -> objects.Affinity:
+    term = objects.PodAffinityTerm(
+        topology_key="kubernetes.io/hostname", label_selector=objects.LabelSelector(match_labels={"app": app})
+    )
+    return objects.Affinity(
+        pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    )
+
+
+def _sizes(state: ClusterState) -> dict[str, int]:
+    gc.collect()
+    return {**state.signatures.sizes(), **state.pod_affinity.sizes()}
+
+
+def _unlike(number: int) -> objects.Pod:
+    made = pod(f"p{number}", node=f"n{number % 3}", cpu=f"{number + 1}m", labels={"app": f"a{number}"})
+    spec = msgspec.structs.replace(_with_image(made, number).spec, affinity=_apart(f"a{number}"))
+    return msgspec.structs.replace(made, spec=spec)
+
+
+def _with_image(made: objects.Pod, number: int) -> objects.Pod:
+    container = msgspec.structs.replace(made.spec.containers[0], image=f"image:{number}")
+    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, containers=(container,)))
+
+
+def test_unlike_pods_leave_nothing_behind() -> None:
+    """Signatures, constraints, label classes and terms are forgotten one by one, not all at once or never."""
+    state = ClusterState()
+    for number in range(3):
+        state.set_node(node(f"n{number}"))
+    uids = []
+    for number in range(40):
+        made = _unlike(number)
+        record = record_of(made, state.signatures, created=0.0)
+        state.add_pod(record, made.spec.node_name)
+        uids.append(record.uid)
+    del record
+    assert _sizes(state) == {
+        "signatures": 40,
+        "pod_constraints": 40,
+        "label_classes": 40,
+        "match_counts": 0,
+        "affinity_terms": 40,
+    }
+    for uid in uids[:30]:
+        state.remove_pod(state.pods[uid])
+        state.check()
+    assert {name: size for name, size in _sizes(state).items() if size != 10} == {"match_counts": 0}
+    for uid in uids[30:]:
+        state.remove_pod(state.pods[uid])
+    assert set(_sizes(state).values()) == {0}
+
+
+def test_amounts_and_images_are_no_part_of_the_constraints() -> None:
+    """Pods that differ in requests and images share what is compiled from selectors and tolerations."""
+    pods = [_with_image(pod(f"p{i}", node="n0", cpu=f"{i + 1}m", selector={"disk": "fast"}), i) for i in range(5)]
+    world = World(node("n0"), *pods)
+    records = [world.record(f"p{i}") for i in range(5)]
+    assert len({record.signature.id for record in records}) == 5
+    assert len({record.signature.constraints.id for record in records}) == 1
+
+
+def test_match_counts_are_bounded_and_the_oldest_go_first() -> None:
+    """Whoever asks again gets the same counts as before."""
+    world = World(node("n0"), *(pod(f"p{i}", node="n0", labels={"app": f"a{i}"}) for i in range(3)))
+    index = world.engine.cluster.pod_affinity
+
+    def matchers(app: str) -> tuple[Matcher, ...]:
+        term = _apart(app).pod_anti_affinity
+        assert term is not None
+        record = world.record("p0")
+        selector = term.required_during_scheduling_ignored_during_execution[0].label_selector
+        assert selector is not None
+
+        return (Matcher(frozenset({record.namespace}), NOTHING, compile_label_selector(selector)),)
+
+    kept = index.counts(matchers("a1")).copy()
+    assert kept[0] == 1
+    for number in range(MOST_MATCH_COUNTS + 5):
+        index.counts(matchers(f"other-{number}"))
+        index.counts(matchers("a0"))
+    assert index.sizes()["match_counts"] == MOST_MATCH_COUNTS
+    assert index.counts(matchers("a1")).tolist() == kept.tolist()
+    world.engine.cluster.check()
+    assert len(index.label_class(world.record("p0")).counted_by) == 1
+
+
+def test_a_pod_that_has_left_is_asked_about_without_being_kept() -> None:
+    """Queueing hints look at pods that are gone; that must not bring their labels back."""
+    world = World(node("n0"), _unlike(0), _unlike(3))
+    state, gone = world.engine.cluster, world.record("p0")
+    state.remove_pod(gone)
+    assert state.pod_affinity.label_class(gone).labels == {"app": "a0"}
+    assert gone.label_class is None
+    assert _sizes(state)["label_classes"] == 1
+    state.check()
