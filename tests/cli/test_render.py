@@ -75,6 +75,15 @@ def test_victims_of_one_node_for_one_reason_are_told_together() -> None:
     assert shown.count("why: ") == 1
 
 
+def test_who_was_leaving_already_is_counted_once() -> None:
+    """A victim whose room somebody more important takes while it leaves is named for both and goes once."""
+    first = preemption(unit("v0"), unit("v1"))
+    again = replace(first, units=(replace(unit("v0"), evicted_before=True),))
+    shown = text(preemptions=(first, again))
+    assert "2 workloads (2 pods) evicted to make room." in shown
+    assert shown.count("leaving already for an earlier preemptor, whose room this is") == 1
+
+
 def test_the_most_important_spared_are_named_and_the_others_counted() -> None:
     shown = text(preemptions=(preemption(unit("v"), *(unit(f"s{i}", evicted=False) for i in range(8))),))
     assert "Spared: 8 workloads of lower priority" in shown

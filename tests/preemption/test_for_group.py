@@ -68,29 +68,57 @@ def test_24_plugins_run_in_configured_order_and_the_first_success_ends_it(room: 
 # -- eligibility ---------------------------------------------------------------------------------------------------
 
 
+_NEVER = "not eligible due to preemptionPolicy=Never."
+_LOWER = "PreemptLowerPriority"
+
+
 @pytest.mark.parametrize(
-    ("own", "members", "gate", "may"),
+    ("own", "members", "gate", "says"),
     [
-        (None, False, True, True),
-        (None, True, True, False),
-        ("Never", False, True, False),
-        ("PreemptLowerPriority", True, True, True),
-        ("PreemptLowerPriority", True, False, False),
-        ("Never", False, False, True),
+        (None, (False, False), True, ""),
+        (None, (True, True), True, _NEVER),
+        (None, (True, False), True, f"same preemption policy, got {_LOWER} and Never"),
+        ("Never", (True, True), True, _NEVER),
+        ("Never", (True, False), True, f"as the pod group's preemption policy, got {_LOWER} and Never"),
+        ("Never", (False,), True, f"as the pod group's preemption policy, got {_LOWER} and Never"),
+        (_LOWER, (False, False), True, ""),
+        (_LOWER, (False, True), True, f"as the pod group's preemption policy, got Never and {_LOWER}"),
+        (_LOWER, (True,), True, f"as the pod group's preemption policy, got Never and {_LOWER}"),
+        (_LOWER, (True, True), False, _NEVER),
+        (_LOWER, (False, True), False, _NEVER),
+        (None, (True, False), False, _NEVER),
+        ("Never", (False, False), False, ""),
     ],
 )
-def test_22_whose_policy_counts(own: str | None, members: bool, gate: bool, may: bool) -> None:
-    """preemption.md 2.2: "the group's policy if the field is there, else any member pod with Never"."""
+def test_22_whose_policy_counts(own: str | None, members: tuple[bool, ...], gate: bool, says: str) -> None:
+    """preemption.md 2.2: with the gate the group's, and who differs is an error; without it one Never counts for all.
+
+    `members`: whether each has preemptionPolicy Never.
+    """
     world = World(
-        *_nodes(2),
-        *gang("crew", 2, cpu=1, priority=5, policy=own, never=members),
+        *_nodes(len(members)),
+        group("crew", min_count=len(members), priority=5, policy=own),
+        *[pod(f"m{i}", cpu=1, priority=5, group="crew", never=never) for i, never in enumerate(members)],
         gates=FeatureGates(pod_group_preemption_policy=gate),
     )
     decision = world.step()
-    assert (decision.preemption is not None) is may
-    if not may:
-        assert decision.condition is not None
-        assert "not eligible due to preemptionPolicy=Never." in decision.condition.message
+    assert (decision.preemption is not None) is (says == "")
+    assert decision.condition is not None
+    assert says in decision.condition.message
+    assert (decision.condition.reason == "SchedulerError") is (", got " in says)
+
+
+def test_22_a_member_that_runs_counts_too() -> None:
+    """preemption.md 2.2: "any member pod with Never makes the whole group Never"."""
+    world = World(
+        *_nodes(2), group("crew", min_count=2, priority=5), gates=FeatureGates(pod_group_preemption_policy=False)
+    )
+    world.add(node("own"), pod("first", node="own", group="crew", priority=5, never=True))
+    world.add(pod("second", cpu=1, group="crew", priority=5)).engine.remove_node("own", world.now)
+    decision = world.step()
+    assert decision.preemption is None
+    assert decision.condition is not None
+    assert _NEVER in decision.condition.message
 
 
 def test_23_no_second_preemption_while_victims_leave() -> None:
@@ -106,6 +134,21 @@ def test_23_no_second_preemption_while_victims_leave() -> None:
     assert set(world.evicted) == first
     assert spare in world.where
     assert sorted(world.settle().where) == sorted(["crew-0", "crew-1", spare, "thief"])
+
+
+def test_23_a_gang_that_lost_its_room_makes_room_elsewhere_at_once() -> None:
+    """preemption.md 2.3: the guard is the nomination; once it is cleared nobody waits for the first victims."""
+    items = [*_nodes(4), *gang("crew", 2, cpu=1, priority=5)]
+    world = World(*items).drain()
+    first, held = set(world.evicted), set(world.nominated.values())
+    world.add(*[pod(f"thief{i}", cpu=1, priority=9) for i in range(2)]).drain()
+    lost = {f"thief{i}" for i in range(2)} & set(world.nominated)
+    assert lost == {"thief0", "thief1"}
+    assert held == set(world.nominated.values())
+    assert set(world.evicted) == first
+    world.virtual.until(world.now + 11)
+    assert set(world.evicted) == {"low0", "low1", "low2", "low3"}
+    assert sorted(world.settle().where) == ["crew-0", "crew-1", "thief0", "thief1"]
 
 
 def test_25_below_the_minimum_it_waits() -> None:

@@ -91,6 +91,69 @@ def test_23_a_nominated_node_that_failed_for_good_does_not_count() -> None:
     assert found.domain == "n2"
 
 
+_BY_PRIORITY = {"n1": 1, "n2": 2, "n3": 3}
+
+
+def _three_full_nodes() -> World:
+    """Whoever needs a node takes the cheapest, n1, then n2, then n3; victims take their time."""
+    items = [_full(name, priority, cpu=4, grace=100) for name, priority in _BY_PRIORITY.items()]
+    return World(*[item for each in items for item in each])
+
+
+@pytest.mark.parametrize("how", ["taken by a higher one", "node gone", "cleared in the API"])
+def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
+    """preemption.md 2.3 : the guard is the nomination; without one nobody waits for the first victims."""
+    world = _three_full_nodes().add(pod("mid", cpu=4, priority=100)).drain()
+    assert world.nominated == {"mid": "n1"}
+    if how == "node gone":
+        world.engine.remove_node("n1", world.now)
+    elif how == "cleared in the API":
+        world.change_pod("mid", lambda item: replace(item, status=replace(item.status, nominated_node_name="n1")))
+        world.change_pod("mid", lambda item: replace(item, status=replace(item.status, nominated_node_name="")))
+    else:
+        world.add(pod("high", cpu=4, priority=1000)).drain()
+        assert world.nominated == {"high": "n1"}
+    key = world.entity("mid").key
+    assert not world.engine.preempting(key)
+    world.virtual.until(world.now + 5)
+    again = "n1" if how == "cleared in the API" else "n2"  # as cheap as ever, and its victim is leaving already
+    assert world.nominated["mid"] == again
+    assert set(world.evicted) == {"n1-0", *({"n2-0"} if again == "n2" else ())}
+    assert world.engine.preempting(key)
+    world.settle()
+    assert world.where["mid"] == again
+    assert not world.engine._under_way
+    assert not world.engine._preemptors_of
+
+
+def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_they_have_ended() -> None:
+    """preemption.md 7.3: it stays gated until its calls are through, and then waits for nobody."""
+    world = _three_full_nodes().add(pod("mid", cpu=4, priority=100))
+    assert world.step().result is Result.WAITING
+    key = world.entity("mid").key
+    world.engine.pod_terminating("uid-n1-0", world.now, preempted=True)
+    world.engine.remove_node("n1", world.now)
+    assert world.engine.step(world.now) is None
+    world.engine.preemption_done(key, world.now)
+    second = world.step()
+    assert second.key == key
+    assert second.preemption is not None
+    assert second.preemption.domain == "n2"
+
+
+def test_23_the_first_victims_of_a_freed_preemptor_leave_after_the_second() -> None:
+    """Who leaves late for a preemption that is void neither ends nor prolongs the one that took its place."""
+    world = _three_full_nodes().add(pod("mid", cpu=4, priority=100)).drain()
+    world.add(pod("high", cpu=4, priority=1000)).drain()
+    key = world.entity("mid").key
+    world.virtual.until(world.now + 5)
+    assert world.nominated == {"high": "n1", "mid": "n2"}
+    world.gone("n1-0")
+    assert world.engine.preempting(key)
+    world.gone("n2-0")
+    assert not world.engine.preempting(key)
+
+
 def test_23_a_preemptor_waits_for_all_its_victims() -> None:
     """preemption.md 9: never two preemptions in flight, also when an event wakes the preemptor early."""
     world = World(*_full("n1", 0, 0, grace=30), node("n2", cpu=2, unschedulable=True), pod("high", cpu=2, priority=9))

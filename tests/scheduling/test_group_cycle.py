@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, history, node, pod
@@ -264,16 +263,43 @@ def test_mixed_schedulers_are_an_error() -> None:
     assert text == 'all pods in a single pod group should have the same .spec.schedulerName set, got: "a" and "b"'
 
 
-@pytest.mark.parametrize(("own", "gate", "fine"), [(None, True, False), ("Never", True, True), ("Never", False, False)])
-def test_mixed_preemption_policies(own: str | None, gate: bool, fine: bool) -> None:
-    """preemption.md 8: members may not differ, unless the group's own policy counts."""
-    world = World(
-        node("n"), group("crew", min_count=2, policy=own), gates=FeatureGates(pod_group_preemption_policy=gate)
+@pytest.mark.parametrize("scheduled", [False, True], ids=["lone", "beside one that runs"])
+@pytest.mark.parametrize(("own", "wanted"), [(9, 2), (2, 9)], ids=["above its group", "below its group"])
+def test_one_member_with_another_priority_is_an_error(own: int, wanted: int, scheduled: bool) -> None:
+    """preemption.md 8: neither the quota on a class nor the class itself is got round by way of a group."""
+    world = World(node("n", cpu=1), pod("low", cpu=1, node="n"), node("m"), group("crew", priority=wanted))
+    if scheduled:
+        world.add(pod("runs", node="m", group="crew", priority=wanted))
+    world.engine.remove_node("m", world.now)
+    world.add(pod("a", cpu=1, group="crew", priority=own)).settle()
+    text = f"all pods in a single pod group should match the priority of the pod group, got: {own} and {wanted}"
+    assert world.rejection("a") == ("SchedulerError", text)
+    assert world.condition("crew") == (False, "SchedulerError", text)
+    assert world.evicted == []
+
+
+def test_a_member_that_runs_with_another_priority_is_an_error() -> None:
+    """preemption.md 8: "pods of a group" are all of them."""
+    world = World(node("n"), group("crew", priority=2), pod("runs", node="n", group="crew", priority=1))
+    world.add(pod("a", group="crew", priority=2)).settle()
+    assert world.rejection("a")[1].endswith("got: 1 and 2")
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound by its scheduler"])
+def test_a_member_of_a_scheduler_that_is_no_profile_is_an_error(bound: bool) -> None:
+    """preemption.md 8: it will never be placed with the others, and the group says so instead of "minCount"."""
+    world = World(node("n"), group("crew", min_count=2, priority=0), pod("ours", group="crew"))
+    world.add(pod("theirs", group="crew", scheduler="somebody", node="n" if bound else "")).step()
+    text = (
+        "all pods in a single pod group should have the same .spec.schedulerName set, "
+        'got: "somebody" and "default-scheduler"'
     )
-    world.add(pod("a", group="crew", never=True), pod("b", group="crew")).settle()
-    assert (world.where != {}) is fine
-    if not fine:
-        assert world.rejection("a")[0] == "SchedulerError"
+    decision = world.engine.decisions[-1]
+    assert decision.condition is not None
+    assert (decision.condition.reason, decision.condition.message) == ("SchedulerError", text)
+    assert [(r.pod.name, r.message) for r in decision.rejections] == [("ours", text)]
+    world.gone("theirs").add(pod("another", group="crew"))
+    assert sorted(world.settle().where) == ["another", "ours"]
 
 
 def test_a_topology_constraint_is_refused_or_met() -> None:

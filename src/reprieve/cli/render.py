@@ -84,7 +84,9 @@ def _verdict(plan: Plan, account: Account) -> Section:
         tone = Tone.WAITING
     else:
         title, tone = f"{placed} of {asked} pods placed, {asked - placed} waiting.", Tone.WAITING
-    units = [unit for made in account.preemptions for unit in made.units if unit.evicted]
+    # Who was leaving already when somebody more important took the room goes once, not once for each of them.
+    every = (unit for made in account.preemptions for unit in made.units)
+    units = [unit for unit in every if unit.evicted and not unit.evicted_before]
     if units:
         pods = sum(len(unit.pods) for unit in units)
         notes = [f"{count(len(units), 'workload')} ({count(pods, 'pod')}) evicted to make room."]
@@ -150,7 +152,7 @@ def _alike(units: Iterable[UnitAccount]) -> Iterable[list[UnitAccount]]:
     together: dict[object, list[UnitAccount]] = {}
     for unit in units:
         alone = unit.whole_group or len(unit.pods) > 1
-        key = unit.unit if alone else (unit.nodes, unit.priority, unit.violates_pdb, unit.why)
+        key = unit.unit if alone else (unit.nodes, unit.priority, unit.violates_pdb, unit.why, unit.evicted_before)
         together.setdefault(key, []).append(unit)
     return together.values()
 
@@ -169,7 +171,8 @@ def _victims(alike: Sequence[UnitAccount], *, ages: bool = True) -> Row:
         protected = "first of all because a PodDisruptionBudget protects them" if first.violates_pdb else ""
         return Row(cells, below=(protected,) if protected else ())
     budget = ("although a PodDisruptionBudget forbids it: nothing else would do",) if first.violates_pdb else ()
-    return Row(cells, below=(f"why: {first.why}", *budget))
+    leaving = ("leaving already for an earlier preemptor, whose room this is",) if first.evicted_before else ()
+    return Row(cells, below=(f"why: {first.why}", *budget, *leaving))
 
 
 def _ran_between(units: Sequence[UnitAccount]) -> str:

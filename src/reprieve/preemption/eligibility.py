@@ -3,18 +3,20 @@
 from collections.abc import Iterable
 
 from reprieve.cluster.groups import GroupState
-from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.outcome import NEVER, TERMINATING
 from reprieve.preemption.units import effective_priority
 
 
-def group_never_preempts(group: GroupState, pods: Iterable[PodRecord], *, group_policy: bool) -> bool:
-    """Of a group: its own policy if the field is there (and the gate `group_policy` on), else any member's Never."""
+def group_never_preempts(group: GroupState, *, group_policy: bool) -> bool:
+    """Of a group (preemption.md 2.2): its own policy if the field is there (and the gate `group_policy` on).
+
+    Else any member's Never, pending or scheduled, makes the whole group Never.
+    """
     own = group.spec.preemption_policy if group.spec is not None and group_policy else None
     if own is not None:
         return own == "Never"
-    return any(pod.never_preempts for pod in pods)
+    return any(pod.never_preempts for pod in group.members.values() if not pod.terminating)
 
 
 def ineligible(

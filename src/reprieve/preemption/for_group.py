@@ -76,7 +76,7 @@ def preempt_for_group(
     spec = group.spec
     if spec is None:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, NO_VICTIMS_GROUP, plugin))
-    never = group_never_preempts(group, attempt.pods, group_policy=group_policy)
+    never = group_never_preempts(group, group_policy=group_policy)
     why = ineligible(cluster, spec.priority, never, attempt.nominated_rows, under_way=attempt.preemption_under_way)
     if why is not None:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin))

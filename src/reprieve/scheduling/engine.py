@@ -122,9 +122,12 @@ class Engine:
         """A node is gone. Its pods stay until they are reported gone; nominations to it are void."""
         row = self.cluster.nodes.row_of.get(name, -1)
         if self.cluster.remove_node(name):
-            for pod in list(self.cluster.nodes.nominated.get(row, {}).values()):
+            void = list(self.cluster.nodes.nominated.get(row, {}).values())
+            for pod in void:
                 self._unnominate(pod)
             self.queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=row), now)
+            for pod in void:  # the room they waited for will not come: they may look for other
+                self.queue.update_pod(pod, now)
 
     def set_pod(self, pod: objects.Pod, now: float, *, created: float | None = None) -> PodRecord | None:
         """A pod appeared or changed; returns its record, None if it has ended.
@@ -292,7 +295,7 @@ class Engine:
     def _decide(self, entity: Entity) -> Decision:
         pods = list(entity.ready.values())
         running = self._running_for(pods[0])
-        under_way = bool(self._under_way.get(entity.key))
+        under_way = self.preempting(entity.key)
         try:
             if entity.group is None:
                 return schedule_pod(running, entity.key, pods[0], under_way=under_way)
@@ -400,6 +403,7 @@ class Engine:
                     self._nomination_gone(other, row, now)
             cluster.nominate(pod, row)
             self._decided_nomination(pod, cluster.nodes.names[row])
+        self._forget_preemption(entity.key)
         victims = {pod.uid for verdict in preemption.victims for pod in verdict.unit.pods}
         if victims:
             self._under_way[entity.key] = victims
@@ -512,23 +516,27 @@ class Engine:
         self._check()
 
     def preemption_done(self, key: str, now: float) -> None:
-        """All API calls of a preemption succeeded; the preemptor may be tried when its victims are gone."""
-        self.queue.unblock(key, now, retry=False)
+        """All API calls of a preemption succeeded; the preemptor may be tried when its victims are gone.
+
+        At once if its nomination has been cleared meanwhile: then it is no longer they who matter.
+        """
+        self.queue.unblock(key, now, retry=bool(self._under_way.get(key)) and not self.preempting(key))
 
     def preempting(self, key: str) -> bool:
-        """Whether victims of this entity's last preemption are still there."""
-        return bool(self._under_way.get(key))
+        """Whether a preemption for this entity is under way: victims of it are still there, and a nomination stands.
+
+        A nomination that was cleared, because somebody more important took the node, the node is gone or the API says
+        so, frees the entity to preempt elsewhere at once, whoever is still leaving (preemption.md 2.3).
+        """
+        entity = self.queue.get(key) if self._under_way.get(key) else None
+        return entity is not None and any(pod.nominated >= 0 for pod in entity.ready.values())
 
     def preemption_failed(self, key: str, now: float) -> list[PodRecord]:
         """An API call of a preemption failed: take the nominations back and try again at once (preemption.md 7.5).
 
         Returns the pods whose nomination was taken back.
         """
-        for uid in self._under_way.pop(key, ()):
-            preemptors = self._preemptors_of[uid]
-            preemptors.discard(key)
-            if not preemptors:
-                del self._preemptors_of[uid]
+        self._forget_preemption(key)
         reverted = []
         entity = self.queue.get(key)
         if entity is not None:
@@ -682,6 +690,14 @@ class Engine:
         if group.scheduled:
             priority = min((effective_priority(self.cluster, pod) for pod in group.running()), default=0)
             self.queue.retry_above(priority, now)
+
+    def _forget_preemption(self, key: str) -> None:
+        """Whoever still leaves for that preemptor is not waited for any more."""
+        for uid in self._under_way.pop(key, ()):
+            preemptors = self._preemptors_of[uid]
+            preemptors.discard(key)
+            if not preemptors:
+                del self._preemptors_of[uid]
 
     def _left(self, uid: str) -> None:
         for key in self._preemptors_of.pop(uid, ()):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reprieve.cluster.groups import GroupState
-from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.pods import PodRecord, queue_order
 from reprieve.framework.plugin import (
     Assigned,
     Placement,
@@ -98,32 +98,43 @@ class _Attempt(PodGroupAttempt):
 def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
     """None, or why the members cannot be one group: mixed schedulers, priorities or policies (preemption.md 8).
 
-    A lone member cannot be at odds with others: the group's priority counts for it.  A group without a priority has
-    nothing to compare.  `group_policy` says that the
-    group's own preemptionPolicy counts where it is set; members may then differ in theirs.
+    Every member counts that is not on its way out, scheduled ones and those of other schedulers too, and a lone one as
+    well as several: what it asks for itself must not be had by way of its group.  A group without a priority has
+    nothing to compare.
+
+    With `group_policy` (the gate PodGroupPreemptionPolicy) members must have the group's own preemptionPolicy; a group
+    that has none, as in versions without the field, follows its members, who must agree.  Without the gate they may
+    differ, and one Never makes the group Never (preemption.md 2.2).
     """
     spec = group.spec
     first = pods[0]
-    for pod in pods:
+    tried = {pod.uid for pod in pods}
+    others = [pod for pod in group.members.values() if pod.uid not in tried and not pod.terminating]
+    members = [*pods, *sorted(others, key=queue_order)]
+    for pod in members:
         if pod.scheduler_name != first.scheduler_name:
             return (
                 "all pods in a single pod group should have the same .spec.schedulerName set, "
                 f'got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
             )
-    if spec is not None and spec.has_priority and group.existing > 1:
-        for pod in pods:
+    if spec is not None and spec.has_priority:
+        for pod in members:
             if pod.priority != spec.priority:
                 return (
                     "all pods in a single pod group should match the priority of the pod group, "
                     f"got: {pod.priority} and {spec.priority}"
                 )
-    if spec is None or spec.preemption_policy is None or not group_policy:
-        for pod in pods:
-            if pod.never_preempts != first.never_preempts:
-                return (
-                    "all pods in a single pod group should have the same .spec.preemptionPolicy set, "
-                    f'got: "{_policy(pod)}" and "{_policy(first)}"'
-                )
+    if not group_policy:
+        return None
+    own = spec.preemption_policy if spec is not None else None
+    wanted = own or _policy(first)
+    for pod in members:
+        if _policy(pod) != wanted:
+            whose = " as the pod group's preemption policy" if own else ""
+            return (
+                f"all pods in a single pod group should have the same preemption policy{whose}, "
+                f"got {_policy(pod)} and {wanted}"
+            )
     return None
 
 

@@ -6,7 +6,7 @@ to preempt; a Scenario document lets things happen meanwhile.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from reprieve.api import objects
@@ -177,6 +177,8 @@ class _Ledger:
     def __init__(self, world: VirtualCluster) -> None:
         self._world = world
         self._listed = 0
+        self._evicted: set[str] = set()
+        """UIDs of the victims so far."""
         self.outcomes: list[PreemptionOutcome] = []
         self.accounts: list[PreemptionAccount] = []
 
@@ -186,7 +188,8 @@ class _Ledger:
         most = spared if self._listed < _LISTED_IN_ALL else _LISTED_OF_EACH
         self._listed += min(spared, most)
         self.outcomes.append(_preemption(self._world, made))
-        self.accounts.append(_account(self._world, made, most))
+        self.accounts.append(_account(self._world, made, most, self._evicted))
+        self._evicted.update(pod.uid for verdict in made.preemption.victims for pod in verdict.unit.pods)
 
 
 def _answer(
@@ -331,8 +334,8 @@ def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
     )
 
 
-def _account(world: VirtualCluster, made: Preempted, most: int) -> PreemptionAccount:
-    """`most`: how many spared units to list."""
+def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]) -> PreemptionAccount:
+    """`most`: how many spared units to list; `before`: UIDs of the victims of earlier decisions."""
     names = world.engine.cluster.nodes.names
     preemption = made.preemption
     if preemption.group is not None:
@@ -343,7 +346,7 @@ def _account(world: VirtualCluster, made: Preempted, most: int) -> PreemptionAcc
     more = protected = 0
     for verdict in preemption.verdicts:
         if verdict.evicted or most > 0:
-            listed.append(_unit(world, verdict, made.at))
+            listed.append(_unit(world, verdict, made.at, before))
             most -= not verdict.evicted
         else:
             more += 1
@@ -361,7 +364,7 @@ def _account(world: VirtualCluster, made: Preempted, most: int) -> PreemptionAcc
     )
 
 
-def _unit(world: VirtualCluster, verdict: Verdict, now: float) -> UnitAccount:
+def _unit(world: VirtualCluster, verdict: Verdict, now: float, before: Set[str]) -> UnitAccount:
     names = world.engine.cluster.nodes.names
     unit, reason = verdict.unit, verdict.reason
     why = ""
@@ -380,6 +383,7 @@ def _unit(world: VirtualCluster, verdict: Verdict, now: float) -> UnitAccount:
         evicted=verdict.evicted,
         why=why,
         running_seconds=max(0.0, now - min(started)) if started else None,
+        evicted_before=verdict.evicted and all(pod.uid in before for pod in unit.pods),
     )
 
 

@@ -110,6 +110,8 @@ class UnitAccount:
     """For an evicted unit: which pod on which node would not fit with it back, and what is missing; else empty."""
     running_seconds: float | None
     """How long its oldest pod has been running at the time of the decision; None if unknown."""
+    evicted_before: bool = False
+    """It was on its way out already, for an earlier decision: its room was taken by somebody more important."""
 
 
 @dataclass(frozen=True, slots=True)
