@@ -118,31 +118,22 @@ def test_killed_between_any_two_calls(world: World, restart: str) -> None:
     """9: a new scheduler comes to the same end: nobody else goes, no unit stays in part, no second preemption."""
 
     async def killed_after(count: int) -> None:
-        made = 0
-        dead = asyncio.Event()
-
-        async def die(call: Call, send: Send) -> Answer:
-            nonlocal made
-            if call.writes and "/events" not in call.path:
-                if made >= count:
-                    dead.set()
-                    await asyncio.get_running_loop().create_future()
-                made += 1
-            return await send()
-
+        last = LastCall(count)
         async with cluster() as (server, client):
             await world.build(client)
-            async with running(server, script=die) as first:
+            async with running(server, script=last) as first:
                 await world.begin(client)
-                await until(lambda: dead.is_set() or first.observer.ended, "the end of the first scheduler")
+                await until(lambda: last.over or first.observer.ended, "the end of the first scheduler")
             kubelet = Kubelet(client, world)
             if restart == "victims have left":
                 await kubelet.work()
             waited = await leaving(client)
+            # Before the second begins: where it may preempt once more, victims leave the nominated node soon.
+            covered = await nominated_where_they_leave(client, world)
             async with running(server) as second:
                 if waited:
                     await until(lambda: idle(second), "it has looked at everything")
-                    assert await nominated_where_they_leave(client, world) is bool(not second.observer.started)
+                    assert bool(second.observer.started) is not covered
                 await outcome(client, kubelet, world)
                 assert len(second.observer.started) <= 1
 
@@ -152,6 +143,36 @@ def test_killed_between_any_two_calls(world: World, restart: str) -> None:
         await together(killed_after(count) for count in range(total + 1))
 
     asyncio.run(run())
+
+
+class LastCall:
+    """Lets so many writes through and holds up the rest: a process that is killed between two calls.
+
+    What was sent before has been answered when it is `over`: a call that the API carries out after the scheduler's
+    death would come at a time that nobody knows.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self._under_way = 0
+        self._held = False
+
+    @property
+    def over(self) -> bool:
+        return self._held and not self._under_way
+
+    async def __call__(self, call: Call, send: Send) -> Answer:
+        if not call.writes or "/events" in call.path:
+            return await send()
+        if not self._left:
+            self._held = True
+            await asyncio.get_running_loop().create_future()
+        self._left -= 1
+        self._under_way += 1
+        try:
+            return await send()
+        finally:
+            self._under_way -= 1
 
 
 def idle(scheduler: Running) -> bool:
@@ -366,8 +387,9 @@ def test_nobody_leaves_for_a_preemptor_that_is_gone(world: World) -> None:
             async with running(server, script=script) as scheduler:
                 await world.begin(client)
                 await until(lambda: scheduler.observer.ended, "the preemption ends")
-                assert [bool(error) for _, error in scheduler.observer.ended] == [True]
+                # Who is gone is tried once more where the API's answer comes before the informer's word.
                 await until(lambda: not len(scheduler.engine.queue), "nobody waits")
+                assert all(error for _, error in scheduler.observer.ended)
                 assert not [
                     call for call in scheduler.sent if call.startswith("DELETE") or "/low" in call or "/crew" in call
                 ]

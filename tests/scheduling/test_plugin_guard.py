@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +19,7 @@ from reprieve.framework import plugin_guard
 from reprieve.framework.events import ClusterEvent
 from reprieve.framework.plugin_guard import CallPolicy, PluginGuard, PluginIncident, contained, unguarded
 from reprieve.framework.profile import Profile
+from reprieve.framework.status import PluginError
 from reprieve.live.watchdog import Watchdog
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import SCHEDULER_ERROR
@@ -137,6 +141,132 @@ def test_whatever_a_plugin_does_the_attempt_fails_and_nothing_else(
         watch.close()
 
 
+class OwnEnd(BaseException):
+    """Of no kind that anybody catches."""
+
+
+class UnspeakableError(Exception):
+    """Cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError("by design")
+
+
+def endless(*arguments: Any, **named: Any) -> Any:
+    return endless(*arguments, **named)
+
+
+def throws(error: BaseException) -> Callable[..., Any]:
+    def thrown(*_args: Any, **_kwargs: Any) -> Any:
+        raise error
+
+    return thrown
+
+
+ENDS_PROGRAMS: dict[str, tuple[Callable[..., Any], str]] = {
+    "KeyboardInterrupt": (throws(KeyboardInterrupt("mine")), "KeyboardInterrupt: mine"),
+    "SystemExit": (throws(SystemExit(0)), "SystemExit: 0"),
+    "GeneratorExit": (throws(GeneratorExit()), "GeneratorExit"),
+    "CancelledError": (throws(asyncio.CancelledError()), "CancelledError"),
+    "a BaseException of its own": (throws(OwnEnd("x")), "OwnEnd: x"),
+    "RecursionError": (endless, "RecursionError: maximum recursion depth exceeded"),
+    "MemoryError": (throws(MemoryError()), "MemoryError"),
+    "an error without a text": (
+        throws(UnspeakableError()),
+        "UnspeakableError: (its text cannot be made: ZeroDivisionError)",
+    ),
+}
+POINTS: dict[str, tuple[str, list[Any]]] = {
+    "filter": ("Filter", [pod("p")]),
+    "score": ("Score", [pod("p")]),
+    "post_filter": ("PostFilter", [pod("p", cpu=9)]),
+    "reserve": ("Reserve", [pod("p")]),
+    "pre_bind": ("PreBind", [pod("p")]),
+    "generate": ("PlacementGenerate", gang("p", 1)),
+    "pod_group_post_filter": ("PodGroupPostFilter", gang("p", 2, cpu=9)),
+}
+
+
+@pytest.mark.parametrize("guarded_by", [CallPolicy, Watchdog], ids=["directly", "in a thread"])
+@pytest.mark.parametrize("error", ENDS_PROGRAMS)
+@pytest.mark.parametrize("method", POINTS)
+def test_what_would_end_a_program_ends_an_attempt(
+    method: str, error: str, guarded_by: Callable[[], CallPolicy]
+) -> None:
+    """scheduling.md 5: whatever it raises, also what `except Exception` lets through."""
+    does, expected = ENDS_PROGRAMS[error]
+    point, objects = POINTS[method]
+    watch = guarded_by()
+    found = world(behaving(method, does), *objects, watch=watch)
+    message = found.step().rejections[0].message
+    assert f"running {point} plugin 'Everything': {expected}" in message
+    assert [(t.point, t.kind) for t in found.engine.take_plugin_incidents()] == [(point, "error")]
+    if isinstance(watch, Watchdog):
+        watch.close()
+
+
+@pytest.mark.parametrize("error", ENDS_PROGRAMS)
+@pytest.mark.parametrize("method", ["pre_enqueue", "unreserve", "post_bind"])
+def test_what_would_end_a_program_is_noted_where_no_attempt_fails(method: str, error: str) -> None:
+    does, expected = ENDS_PROGRAMS[error]
+    found = world(behaving(method, does), pod("p"))
+    if method in ("unreserve", "post_bind"):
+        found.step()
+        if method == "unreserve":
+            found.engine.bind_failed("uid-p", found.now)
+        else:
+            found.engine.bound("uid-p")
+    assert any(expected in trouble.text for trouble in found.engine.take_plugin_incidents())
+
+
+@pytest.mark.parametrize("error", ENDS_PROGRAMS)
+def test_what_an_instruction_asks_is_contained(error: str) -> None:
+    """`AwaitObject.done` and `PatchObject.again` are asked by the event loop, which must not end by them."""
+    does, expected = ENDS_PROGRAMS[error]
+    waits = r.AwaitObject("PersistentVolumeClaim", "default", "c", does, 1.0)
+    patches = r.PatchObject("PersistentVolumeClaim", "default", "c", {}, again=does)
+    found = world(behaving("pre_bind", gives([waits, patches])), pod("p"))
+    [binding] = found.step().bindings
+    awaited, patched = binding.before
+    assert isinstance(awaited, r.AwaitObject)
+    assert isinstance(patched, r.PatchObject)
+    assert patched.again is not None
+    questions: tuple[Any, Any] = (awaited.done, patched.again)
+    for question in questions:
+        with pytest.raises(PluginError) as failed:
+            question({})
+        assert f"running PreBind plugin 'Everything': {expected}" in str(failed.value)
+
+
+@pytest.mark.parametrize("guarded_by", [CallPolicy, Watchdog], ids=["directly", "in a thread"])
+def test_a_person_s_ctrl_c_ends_what_a_plugin_does_not(guarded_by: Callable[[], CallPolicy]) -> None:
+    """A signal while the plugin's call is waited for: it is nobody's error."""
+
+    def interrupted(*_args: Any, **_kwargs: Any) -> Any:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        threading.Event().wait(20)
+
+    watch = guarded_by()
+    found = world(behaving("filter", interrupted), pod("p"), watch=watch)
+    with pytest.raises(KeyboardInterrupt):
+        found.step()
+
+
+def test_ctrl_c_is_told_by_a_handler_of_python_code_too() -> None:
+    def handler(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def interrupted(*_args: Any, **_kwargs: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            world(behaving("filter", interrupted), pod("p")).step()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_the_traceback_leads_to_the_line_in_the_plugin() -> None:
     found = world(behaving("filter", raises), pod("p"))
     found.step()
@@ -157,7 +287,9 @@ def test_normalized_scores_are_checked_after_normalizing() -> None:
     assert "want int64[2], found int64[1]" in world(short, pod("p")).step().rejections[0].message
 
 
-@pytest.mark.parametrize("does", [raises, gives("yes"), gives((float("nan"),))])
+@pytest.mark.parametrize(
+    "does", [raises, gives("yes"), gives((float("nan"),)), *(does for does, _ in ENDS_PROGRAMS.values())]
+)
 def test_a_queue_sort_that_fails_falls_back_to_priority(does: Callable[..., Any]) -> None:
     """The queue has to have an order; nobody's attempt is there to fail."""
 
@@ -204,12 +336,9 @@ def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
     assert [t.kind for t in engine.take_plugin_incidents()] == ["error", "error"]
 
 
-def test_a_hint_that_fails_wakes_the_pod() -> None:
+@pytest.mark.parametrize("hint", [raises, *(does for does, _ in ENDS_PROGRAMS.values())])
+def test_a_hint_that_fails_wakes_the_pod(hint: Callable[..., Any]) -> None:
     """As upstream: better one attempt too many than a lost wake-up."""
-
-    def hint(_cluster: r.ClusterState, _pod: r.PodRecord, _event: ClusterEvent) -> bool:
-        raise ZeroDivisionError("by design")
-
     full = np.full(2, r.UNSCHEDULABLE, dtype=np.int8)
     plugin = behaving(
         "filter",

@@ -1,8 +1,9 @@
 """Third-party plugins at arm's length (scheduling.md 5).
 
 A plugin that does not come with the product is put behind a guard: an object of the same extension points that passes
-every call on, and takes nothing on trust.  What the plugin raises becomes a `PluginError`, which fails the attempt it
-happened in and nothing else; so does an answer of the wrong type, shape or range.  Where no attempt is there to fail
+every call on, and takes nothing on trust.  Whatever the plugin raises, a KeyboardInterrupt of its own and SystemExit
+included, becomes a `PluginError`, which fails the attempt it happened in and nothing else; so does an answer of the
+wrong type, shape or range.  Where no attempt is there to fail
 (queueing hints, QueueSort, PreEnqueue, Unreserve, PostBind) the guard falls back to what is safe and reports a
 `PluginIncident`.  How the calls are made is up to a `CallPolicy`: here directly, in the live scheduler in a thread with
 a deadline (`reprieve.live.watchdog`).
@@ -13,7 +14,7 @@ In-tree plugins are not guarded and pay nothing.
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar, cast, get_args
 
 import numpy as np
@@ -24,7 +25,8 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints, always
-from reprieve.framework.instructions import Instruction
+from reprieve.framework.instructions import AwaitObject, Instruction, PatchObject
+from reprieve.framework.interrupts import is_ctrl_c
 from reprieve.framework.plugin import (
     MAX_NODE_SCORE,
     Assigned,
@@ -101,6 +103,10 @@ class CallPolicy:
         """Called by a plugin's call: run the function where the call was made from."""
         return function()
 
+    def interrupted(self, error: BaseException) -> bool:
+        """Whether what came out of `call` is a person's wish to end the program, and not the plugin's doing."""
+        return is_ctrl_c(error)
+
     def report(self, trouble: PluginIncident) -> None:
         """Note something; the last 1000 are kept until they are taken."""
         self._plugin_incidents.append(trouble)
@@ -153,7 +159,9 @@ class PluginGuard(Plugin):
             return self.watch.call(self, point, function, in_cycle=in_cycle)
         except (PluginError, PlacementError):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if self.watch.interrupted(error):
+                raise
             raise PluginError(self.name, point, error) from error
 
     def _wrong(self, point: str, wanted: str, found: object) -> PluginError:
@@ -169,7 +177,29 @@ class PluginGuard(Plugin):
         found = self._ask(point, function, in_cycle=in_cycle)
         if not isinstance(found, Sequence) or not all(isinstance(one, get_args(Instruction)) for one in found):
             raise self._wrong(point, "a sequence of instructions", found)
-        return found
+        return [self._held(point, one) for one in found]
+
+    def _held(self, point: str, instruction: Instruction) -> Instruction:
+        """An instruction whose questions are asked as the plugin's calls are, but by whoever carries it out."""
+        if isinstance(instruction, AwaitObject):
+            done = instruction.done
+            return replace(instruction, done=lambda found: self._answer(point, Status, lambda: done(found)))
+        if isinstance(instruction, PatchObject) and instruction.again is not None:
+            again = instruction.again
+            return replace(instruction, again=lambda found: self._answer(point, bool, lambda: again(found)))
+        return instruction
+
+    def _answer(self, point: str, kind: type[R], function: Callable[[], Any]) -> R:
+        """A question that is asked outside of the cycle, directly: it may be asked while a cycle runs."""
+        try:
+            answer = function()
+        except BaseException as error:
+            if is_ctrl_c(error):
+                raise
+            raise PluginError(self.name, point, error) from error
+        if not isinstance(answer, kind):
+            raise self._wrong(point, f"a {kind.__name__}", answer)
+        return answer
 
     def _note(self, error: PluginError) -> None:
         self.watch.report(PluginIncident.of(error))
@@ -364,9 +394,11 @@ class _PreBind(PluginGuard, PreBindPlugin):
 class _Bind(PluginGuard, BindPlugin):
     def bind(self, state: CycleState, row: int) -> object | None:
         found = self._ask("Bind", lambda: self.inner.bind(state, row))
-        if found is not None and not isinstance(found, get_args(Instruction)):
+        if found is None:
+            return None
+        if not isinstance(found, get_args(Instruction)):
             raise self._wrong("Bind", "an instruction or None", found)
-        return cast(object, found)
+        return self._held("Bind", cast(Instruction, found))
 
 
 class _PostBind(PluginGuard, PostBindPlugin):
@@ -453,7 +485,10 @@ def _described(found: object) -> str:
         if found.size and found.dtype.kind in "iu":
             text += f" from {found.min()} to {found.max()}"
         return text
-    return f"{type(found).__name__} {found!r}"[:200]
+    try:
+        return f"{type(found).__name__} {found!r}"[:200]
+    except Exception as error:
+        return f"{type(found).__name__} (its repr raises {type(error).__name__})"
 
 
 def _name(state: CycleState, row: int) -> str:

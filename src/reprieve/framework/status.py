@@ -45,6 +45,15 @@ class PluginError(Exception):
     """A plugin raised; the attempt ends with SchedulerError, the scheduler goes on (scheduling.md 5)."""
 
     def __init__(self, plugin: str, point: str, cause: BaseException) -> None:
-        super().__init__(f"running {point} plugin {plugin!r}: {type(cause).__name__}: {cause}")
+        super().__init__(f"running {point} plugin {plugin!r}: {named(cause)}")
         self.plugin = plugin
         self.point = point
+
+
+def named(error: BaseException) -> str:
+    """`ValueError: what it says`; somebody else's exception may not be able to say anything."""
+    try:
+        text = str(error)
+    except Exception as trouble:
+        text = f"(its text cannot be made: {type(trouble).__name__})"
+    return f"{type(error).__name__}: {text}"

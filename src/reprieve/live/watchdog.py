@@ -19,6 +19,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, TypeVar, cast
 
+from reprieve.framework.interrupts import is_ctrl_c
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import CallPolicy, PluginIncident
 
@@ -46,6 +47,8 @@ class Watchdog(CallPolicy):
         self._budget = min(budget, limit)
         self._clock = clock
         self._workers: dict[int, _Worker] = {}
+        self._raised: BaseException | None = None
+        """What the last call raised in the plugin's thread."""
 
     def call(self, who: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
         """See `CallPolicy.call`. Raises TimeoutError if the call is given up, or an earlier one has not returned."""
@@ -62,6 +65,7 @@ class Watchdog(CallPolicy):
         worker.calls.put(call)
         answer = self._wait(worker, call, limit)
         took = self._clock() - began - call.elsewhere
+        self._raised = call.raised
         if took > self._budget:
             self.report(PluginIncident(who.name, point, "slow", f"{point} plugin {who.name!r} took {took:.1f} s"))
         return cast(R, answer())
@@ -92,6 +96,10 @@ class Watchdog(CallPolicy):
         call = getattr(_current, "call", None)
         return function() if call is None else cast(R, call.ask(function))
 
+    def interrupted(self, error: BaseException) -> bool:
+        """See `CallPolicy.interrupted`: what was raised in the plugin's thread is the plugin's."""
+        return error is not self._raised and super().interrupted(error)
+
     def stuck(self) -> list[str]:
         """Names of plugins that have not returned from a call that was given up."""
         return sorted(worker.who.name for worker in list(self._workers.values()) if worker.stuck is not None)
@@ -114,8 +122,8 @@ _current = threading.local()
 """`.call`: the call this thread makes for a plugin."""
 
 
-def _answer_of(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Do it; what comes back returns the value, or raises what was raised, in whoever calls that.
+def _done(function: Callable[[], Any]) -> tuple[Callable[[], Any], BaseException | None]:
+    """Do it; what comes back first returns the value, or raises what was raised (second), in whoever calls that.
 
     Whatever is raised must not end the thread that does it unheard.
     """
@@ -126,12 +134,9 @@ def _answer_of(function: Callable[[], Any]) -> Callable[[], Any]:
 
         def answer() -> Any:
             raise raised
-    else:
 
-        def answer() -> Any:
-            return value
-
-    return answer
+        return answer, raised
+    return lambda: value, None
 
 
 class _Call:
@@ -146,13 +151,14 @@ class _Call:
         self.answers: SimpleQueue[Any] = SimpleQueue()
         self.over = threading.Event()
         self.returned: Callable[[], None] = lambda: None
+        self.raised: BaseException | None = None
         self._lock = threading.Lock()
         self._given_up = False
 
     def run(self) -> None:
         """Make the call, on the plugin's thread."""
         _current.call = self
-        answer = _answer_of(self.function)
+        answer, self.raised = _done(self.function)
         _current.call = None
         self.answers.put(answer)
         self.over.set()
@@ -185,8 +191,11 @@ class _Request:
         self.outcome: SimpleQueue[Callable[[], Any]] = SimpleQueue()
 
     def serve(self) -> None:
-        """Do it and hand the outcome over."""
-        self.outcome.put(_answer_of(self._function))
+        """Do it and hand the outcome over. A person's Ctrl-C meanwhile ends who waits as well."""
+        answer, raised = _done(self._function)
+        self.outcome.put(answer)
+        if raised is not None and is_ctrl_c(raised):
+            raise raised
 
 
 class _Worker:

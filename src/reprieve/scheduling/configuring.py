@@ -22,6 +22,7 @@ from reprieve.framework.configuration import (
     ProfileConfiguration,
 )
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.interrupts import is_ctrl_c
 from reprieve.framework.plugin import (
     MAX_NODE_SCORE,
     BindPlugin,
@@ -42,7 +43,7 @@ from reprieve.framework.plugin import (
 )
 from reprieve.framework.plugin_guard import CallPolicy, contained
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import PluginError
+from reprieve.framework.status import PluginError, named
 
 Args = Mapping[str, Any]
 Factory = Callable[[FeatureGates, Args], Plugin]
@@ -278,8 +279,10 @@ def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where
         raise
     except PluginError as error:
         raise ConfigurationError(where, str(error)) from error
-    except (Exception, SystemExit) as error:
-        text = f"plugin {name!r} could not be made: {type(error).__name__}: {error}"
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        text = f"plugin {name!r} could not be made: {named(error)}"
         raise ConfigurationError(where, text) from error
 
 

@@ -14,8 +14,10 @@ from importlib.metadata import EntryPoint, entry_points
 
 from reprieve.framework import plugin as framework
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.interrupts import is_ctrl_c
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import CallPolicy
+from reprieve.framework.status import named
 from reprieve.scheduling.configuring import POINTS, Args, Factory
 
 GROUP = "reprieve.plugins"
@@ -135,5 +137,7 @@ def _class_of(reference: str) -> type[Plugin]:
 def _guarded(reference: str, what: str, do: Callable[[], object]) -> object:
     try:
         return do()
-    except (Exception, SystemExit) as error:
-        raise PluginLoadError(f"{reference}: {what} failed: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        raise PluginLoadError(f"{reference}: {what} failed: {named(error)}") from error
