@@ -13,6 +13,7 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,9 @@ from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Workload
 from reprieve.api.references import check_groups, check_nodes, refuse_duplicates
+from reprieve.api.unknown_fields import MOST_FINDINGS, Manifest, Schemas, UnknownField, located
+from reprieve.api.unknown_fields import Path as FieldPath
+from reprieve.api.workloads import created_by, makes_pods, nearest_kind
 from reprieve.api.yamltext import MAX_DEPTH, YamlError, read_documents
 
 MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
@@ -38,6 +42,7 @@ _STDIN: Final = "<stdin>"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _PRIORITIZED: Final = (Pod, PodGroup, Workload)
 _MAX_NESTED_LISTS: Final = 8
+_MOST_MEANINGS: Final = 200
 
 ObjectT_co = TypeVar("ObjectT_co", bound=KubernetesObject, covariant=True)
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
@@ -71,6 +76,24 @@ class UnknownObject(NamedTuple):
     api_version: str
     kind: str
     origin: Origin
+    known: bool | None = None
+    """Whether there is a schema of the kind; None where no schemas were given."""
+    nearest: str = ""
+    """`Pod`, or `Deployment in version apps/v1`: what was probably meant."""
+    head: Mapping[str, Any] = {}
+    """apiVersion, kind and metadata."""
+
+    @property
+    def subject(self) -> str:
+        """`Certificate "default/web"`."""
+        return subject_of(self.head)
+
+
+class PodMaker(NamedTuple):
+    """An object whose controller makes pods of a template in it (`workloads.makes_pods`), as plain data."""
+
+    manifest: Mapping[str, Any]
+    origin: Origin
 
 
 @dataclass(slots=True)
@@ -80,6 +103,11 @@ class Manifests:
     objects: dict[type[KubernetesObject], list[Loaded[KubernetesObject]]] = field(default_factory=dict)
     scenarios: list[Scenario] = field(default_factory=list)
     unknown: list[UnknownObject] = field(default_factory=list)
+    pod_makers: list[PodMaker] = field(default_factory=list)
+    """Deployments, Jobs and the like: nobody expands them here."""
+    unknown_fields: list[UnknownField] = field(default_factory=list)
+    """As far as schemas were given; the first `MOST_FINDINGS`."""
+    unknown_fields_total: int = 0
 
     def of(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
         """The objects of one type, in document order."""
@@ -122,36 +150,56 @@ def load(
     stdin: BinaryIO | None = None,
     complete: bool = True,
     classes: Sequence[PriorityClass] = (),
+    schemas: Schemas | None = None,
 ) -> Manifests:
     """Read, convert, default and validate everything in the sources, and resolve priorities.
 
     A directory stands for its `*.yaml`, `*.yml` and `*.json` files (sorted, not its subdirectories, as
     kubectl without `-R`); `-` is standard input. `complete` False leaves out what needs the whole cluster:
-    that pods are bound to nodes of the input. `classes` are priority classes known from elsewhere. Raises
-    `InputError`.
+    that pods are bound to nodes of the input. `classes` are priority classes known from elsewhere. With
+    `schemas` unknown fields are noted. Raises `InputError`.
     """
-    collector = _Collector()
+    collector = _Collector(schemas)
     remaining = max_bytes
-    for name, data in _read_sources(sources, max_bytes, stdin):
-        remaining -= len(data)
-        if remaining < 0:
-            raise _too_large(name, max_bytes)
-        collector.read(name, data)
-    return _finished(collector.manifests, complete, classes)
+    with _noting(collector.manifests):
+        for name, data in _read_sources(sources, max_bytes, stdin):
+            remaining -= len(data)
+            if remaining < 0:
+                raise _too_large(name, max_bytes)
+            collector.read(name, data)
+        return _finished(collector.manifests, complete, classes)
 
 
-def read(documents: Sequence[tuple[str, str | bytes | Mapping[str, Any]]], *, complete: bool = True) -> Manifests:
+def read(
+    documents: Sequence[tuple[str, str | bytes | Mapping[str, Any]]],
+    *,
+    complete: bool = True,
+    schemas: Schemas | None = None,
+) -> Manifests:
     """`load` for what is in memory: (name, YAML or JSON text, or one object as plain data).
 
-    The names stand for files in errors; `complete` as in `load`. Raises `InputError`.
+    The names stand for files in errors; `complete` and `schemas` as in `load`. Raises `InputError`.
     """
-    collector = _Collector()
-    for name, document in documents:
-        if isinstance(document, Mapping):
-            collector.take(document, Origin(name))
-        else:
-            collector.read(name, document.encode() if isinstance(document, str) else document)
-    return _finished(collector.manifests, complete, ())
+    collector = _Collector(schemas)
+    with _noting(collector.manifests):
+        for name, document in documents:
+            if isinstance(document, Mapping):
+                collector.take(document, Origin(name))
+            else:
+                collector.read(name, document.encode() if isinstance(document, str) else document)
+        return _finished(collector.manifests, complete, ())
+
+
+@contextmanager
+def _noting(manifests: Manifests) -> Iterator[None]:
+    """Notes the unknown fields on an error: a required field that is missing may be one that was misspelt."""
+    try:
+        yield
+    except InputError as error:
+        for found in manifests.unknown_fields:
+            if (found.origin.file, found.origin.document) == (error.origin.file, error.origin.document):
+                error.add_note(str(found))
+        raise
 
 
 def _finished(manifests: Manifests, complete: bool, classes: Sequence[PriorityClass]) -> Manifests:
@@ -242,8 +290,10 @@ def _too_large(name: str, max_bytes: int) -> InputError:
 class _Collector:
     """Sorts the documents of one input into its `Manifests`, counting as it goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, schemas: Schemas | None = None) -> None:
         self.manifests = Manifests()
+        self._schemas = schemas
+        self._meanings: dict[tuple[str, str], str] = {}
         self._order = 0
 
     def read(self, name: str, data: bytes) -> None:
@@ -257,21 +307,24 @@ class _Collector:
         except UnicodeDecodeError as error:
             raise InputError(origin, f"not UTF-8 text: byte {error.start} is {data[error.start]:#04x}") from None
         number = 0
+        known = len(self.manifests.unknown_fields)
         try:
             for document in read_documents(text):
                 number = document.number
-                self._data(document.data, Origin(name, number, document.line), 0)
+                self._data(document.data, Origin(name, number, document.line))
         except YamlError as error:
             raise InputError(Origin(name, number + 1, error.line), f"invalid YAML: {error}") from None
+        finally:
+            self._locate(known, text)
 
     def take(self, data: Mapping[str, Any], origin: Origin) -> None:
         """Add one object given as plain data."""
         if _depth(data) > MAX_DEPTH:
             raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
-        self._data(data, origin, 0)
+        self._data(data, origin)
 
-    def _data(self, data: Any, origin: Origin, depth: int) -> None:
-        """Add one object given as plain data."""
+    def _data(self, data: Any, origin: Origin, at: FieldPath = ()) -> None:
+        """Add one object given as plain data; `at` is where in its document it is."""
         if not isinstance(data, Mapping):
             raise InputError(origin, "must be an object with apiVersion and kind")
         kind, version = data.get("kind"), data.get("apiVersion")
@@ -281,23 +334,78 @@ class _Collector:
             items = data["items"] or []
             if not isinstance(items, list):
                 raise InputError(origin, "Invalid value: must be a list", path="items")
-            if depth >= _MAX_NESTED_LISTS:
+            if len(at) >= 2 * _MAX_NESTED_LISTS:
                 raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
+            self._check(version, "List", {**data, "items": None}, origin, at)
             of = kind.removesuffix("List")
             for index, item in enumerate(items):
-                at = origin._replace(item=index)
                 if of and isinstance(item, Mapping) and "kind" not in item:
                     item = {"apiVersion": version, **item, "kind": of}
-                self._data(item, at, depth + 1)
+                self._data(item, origin._replace(item=index), (*at, "items", index))
         elif kind == "Scenario" and version == SCENARIO_VERSION:
-            self._scenario(data, origin)
+            self._scenario(data, origin, at)
         elif (found := self._kind(kind, version, origin, data)) is not None:
+            self._check(version, kind, data, origin, at)
             self._add(from_data(found, data, origin), origin)
+        else:
+            self._check(version, kind, data, origin, at)
 
-    def _scenario(self, data: Mapping[str, Any], origin: Origin) -> None:
+    def _scenario(self, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
         if _depth(data) > MAX_DEPTH:
             raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
         self.manifests.scenarios.append(Scenario(dict(data), origin))
+        self._check(SCENARIO_VERSION, "Scenario", data, origin, at)
+        for path, manifest in created_by(data):
+            version, kind = manifest.get("apiVersion"), manifest.get("kind")
+            if isinstance(version, str) and isinstance(kind, str):
+                self._check(version, kind, manifest, origin, at, path)
+                if makes_pods(version, kind):
+                    self.manifests.pod_makers.append(PodMaker(manifest, origin))
+
+    def _check(
+        self, version: str, kind: str, manifest: Manifest, origin: Origin, at: FieldPath, within: FieldPath = ()
+    ) -> None:
+        """Note the fields of an object that nobody knows; `within`: where in a Scenario it stands."""
+        if self._schemas is None:
+            return
+        found = self._schemas.unknown_fields("v1" if kind == "List" else version, kind, manifest)
+        if not found:
+            return
+        kept, manifests = self.manifests.unknown_fields, self.manifests
+        manifests.unknown_fields_total += len(found)
+        data = manifest if isinstance(manifest, Mapping) else msgspec.json.decode(manifest)
+        subject = subject_of({"kind": kind, "metadata": data.get("metadata")})
+        for each in found[: max(0, MOST_FINDINGS - len(kept))]:
+            kept.append(UnknownField(origin, subject, (*within, *each.path), each.nearest, at))
+
+    def _locate(self, since: int, text: str) -> None:
+        """Give the fields that were noted in this text the lines they stand on."""
+        fields = self.manifests.unknown_fields
+        fields[since:] = located(fields[since:], text)
+
+    def _locate_json(self, since: int, value: memoryview, line: int) -> None:
+        fields = self.manifests.unknown_fields
+        placed = [each._replace(origin=each.origin._replace(line=line)) for each in fields[since:]]
+        fields[since:] = located(placed, bytes(value).decode("utf-8", "replace"), first_line=line)
+
+    def _leave_aside(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin) -> None:
+        """An object of a kind that nobody here reads."""
+        if makes_pods(version, kind):
+            self.manifests.pod_makers.append(PodMaker(data, origin))
+            return
+        known = None if self._schemas is None else self._schemas.knows(version, kind)
+        meant = self._meant(version, kind) if known is False else ""
+        head = {"apiVersion": version, "kind": kind, "metadata": data.get("metadata")}
+        self.manifests.unknown.append(UnknownObject(version, kind, origin, known, meant, head))
+
+    def _meant(self, version: str, kind: str) -> str:
+        """The kind that was probably meant by one that nobody knows."""
+        key = (version, kind)
+        if key not in self._meanings:
+            if self._schemas is None or len(self._meanings) >= _MOST_MEANINGS:
+                return ""
+            self._meanings[key] = nearest_kind(version, kind, self._schemas.kinds())
+        return self._meanings[key]
 
     def _kind(self, kind: str, version: str, origin: Origin, data: Mapping[str, Any]) -> type[KubernetesObject] | None:
         try:
@@ -305,7 +413,9 @@ class _Collector:
         except FieldError as error:
             raise InputError(origin, error.message, path=error.path, subject=subject_of(data)) from None
         if found is None:
-            self.manifests.unknown.append(UnknownObject(version, kind, origin))
+            self._leave_aside(kind, version, data, origin)
+        elif makes_pods(version, kind):
+            self.manifests.pod_makers.append(PodMaker(data, origin))
         return found
 
     def _add(self, found: KubernetesObject, origin: Origin) -> None:
@@ -339,9 +449,12 @@ class _Collector:
             value, rest = _next_json(rest, origin)
             if value is None:
                 return
-            self._json(value, origin, None, 0)
+            known = len(self.manifests.unknown_fields)
+            self._json(value, origin, None)
+            if len(self.manifests.unknown_fields) > known:
+                self._locate_json(known, value, 1 + bytes(data).count(b"\n", 0, len(data) - len(rest) - len(value)))
 
-    def _json(self, text: memoryview | msgspec.Raw, origin: Origin, list_head: Head | None, depth: int) -> None:
+    def _json(self, text: memoryview | msgspec.Raw, origin: Origin, list_head: Head | None, at: FieldPath = ()) -> None:
         """Add one object given as JSON text; `list_head` says what an item of a typed list is."""
         try:
             head = _HEAD.decode(text)
@@ -352,29 +465,31 @@ class _Collector:
         if not head.kind or not head.api_version:
             _refuse_nameless(msgspec.json.decode(text), origin)
         if head.kind.endswith("List") and head.items is not NO_ITEMS:
-            self._json_list(head, origin, depth)
+            self._json_list(text, head, origin, at)
         elif head.kind == "Scenario" and head.api_version == SCENARIO_VERSION:
-            self._scenario(msgspec.json.decode(text), origin)
+            self._scenario(msgspec.json.decode(text), origin, at)
         else:
             try:
                 found = kind_of(head.kind, head.api_version)
             except FieldError:
-                self._kind(head.kind, head.api_version, origin, msgspec.json.decode(text))
-                return
-            if found is None:
-                self.manifests.unknown.append(UnknownObject(head.api_version, head.kind, origin))
-            else:
+                found = None
+            if found is None or makes_pods(head.api_version, head.kind):
+                data = {**msgspec.json.decode(text), "kind": head.kind, "apiVersion": head.api_version}
+                found = self._kind(head.kind, head.api_version, origin, data)
+            self._check(head.api_version, head.kind, text, origin, at)
+            if found is not None:
                 self._add(from_json(found, text, head, origin), origin)
 
-    def _json_list(self, head: Head, origin: Origin, depth: int) -> None:
-        if depth >= _MAX_NESTED_LISTS:
+    def _json_list(self, text: memoryview | msgspec.Raw, head: Head, origin: Origin, at: FieldPath) -> None:
+        if len(at) >= 2 * _MAX_NESTED_LISTS:
             raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
+        self._check(head.api_version, "List", text, origin, at)
         try:
             items = _ITEMS.decode(head.items)
         except (msgspec.DecodeError, RecursionError):
             raise InputError(origin, "Invalid value: must be a list", path="items") from None
         for index, item in enumerate(items or ()):
-            self._json(item, origin._replace(item=index), head, depth + 1)
+            self._json(item, origin._replace(item=index), head, (*at, "items", index))
 
 
 _HEAD: Final = msgspec.json.Decoder(Head)

@@ -564,6 +564,7 @@ class PodGroupSpec(Struct, frozen=True, kw_only=True):
     """spec of a PodGroup."""
 
     workload_ref: WorkloadReference | None = None
+    parent_composite_pod_group_name: str = ""
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
     disruption_mode: DisruptionMode | None = None

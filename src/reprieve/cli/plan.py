@@ -7,6 +7,7 @@ import typer
 
 from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTimeoutOption, read_options, read_size
 from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
+from reprieve.cli.reading import Heed, heed_unexpanded, read_files
 from reprieve.cli.snapshot import answer_for_live
 
 if TYPE_CHECKING:
@@ -56,6 +57,15 @@ def command(
     fail_on_pending: Annotated[
         bool, typer.Option("--fail-on-pending", help="Exit 1 if a pod would still wait at the end.")
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit 2 for unknown fields, and for workloads and kinds that are not planned."),
+    ] = False,
+    ignore_unknown: Annotated[bool, typer.Option("--ignore-unknown", help="Say nothing of unknown fields.")] = False,
+    lenient: Annotated[
+        bool,
+        typer.Option("--lenient", help="Never more than a warning for workloads and kinds that are not planned."),
+    ] = False,
     max_input_bytes: Annotated[
         str, typer.Option(metavar="SIZE", help="Refuse input larger than this in all, e.g. 256Mi.")
     ] = DEFAULT_MAX_BYTES,
@@ -80,6 +90,14 @@ def command(
         refuse("nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE")
     if kubeconfig is None and context is not None:
         refuse("--context: only a --kubeconfig has contexts")
+    if strict and (ignore_unknown or lenient):
+        refuse(f"--strict and {'--ignore-unknown' if ignore_unknown else '--lenient'} exclude each other")
+    asked = [("--strict", strict), ("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
+    heed = Heed(
+        unknown_fields=not ignore_unknown,
+        strict=strict,
+        answer_for_all="" if lenient else next((option for option, given in asked if given), ""),
+    )
     options = read_options(
         first_decision=first_decision,
         config=config,
@@ -91,9 +109,9 @@ def command(
     )
     max_bytes = read_size("--max-input-bytes", max_input_bytes)
     if kubeconfig is None:
-        answer = answer_for(files or [], options, max_bytes)
+        answer = answer_for(files or [], options, max_bytes, heed)
     else:
-        answer = answer_for_live(kubeconfig, context, files or [], options, max_bytes)
+        answer = answer_for_live(kubeconfig, context, files or [], options, max_bytes, heed)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
     if output is Format.TEXT:
@@ -109,14 +127,15 @@ def command(
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
-def answer_for(files: list[str], options: "PlanOptions", max_bytes: int) -> "Answer":
+def answer_for(files: list[str], options: "PlanOptions", max_bytes: int, heed: Heed) -> "Answer":
     """Load the manifests and plan. Whatever is wrong with them ends the command with exit code 2."""
     from reprieve.api.errors import InputError
-    from reprieve.api.loading import load
     from reprieve.simulation.plan import plan
 
     try:
-        return plan(load(files, max_bytes=max_bytes), options)
+        manifests = read_files(files, max_bytes, heed)
+        heed_unexpanded(manifests, heed)
+        return plan(manifests, options)
     except InputError as error:
         refuse(str(error))
     except OSError as error:

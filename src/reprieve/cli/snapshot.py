@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
+from reprieve.cli.reading import Heed, heed_kubeconfig, heed_unexpanded, read_files
 
 if TYPE_CHECKING:
+    from reprieve.api.unknown_fields import UnknownField
     from reprieve.client.reading import Reading
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
@@ -66,8 +68,8 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def read_live(kubeconfig: str | None, context: str | None) -> "tuple[Reading, str]":
-    """Read a live cluster; what was read and the server's URL.
+def read_live(kubeconfig: str | None, context: str | None, heed: Heed | None = None) -> "tuple[Reading, str]":
+    """Read a live cluster; what was read and the server's URL. `heed`: what to make of unknown fields on the way there.
 
     A kubeconfig that cannot be used ends the command with exit code 2, a server that cannot be reached or refuses with
     exit code 3, each with one line.
@@ -79,8 +81,10 @@ def read_live(kubeconfig: str | None, context: str | None) -> "tuple[Reading, st
     from reprieve.client.reading import read_cluster
     from reprieve.client.transport import ApiClient, Limits
 
+    unknown: list[UnknownField] = []
     try:
-        connection = connect(kubeconfig, context)
+        connection = connect(kubeconfig, context, unknown_fields=unknown)
+        heed_kubeconfig(unknown, heed or Heed())
 
         async def read() -> "Reading":
             async with ApiClient(connection, limits=Limits(attempts=ATTEMPTS)) as client:
@@ -94,22 +98,22 @@ def read_live(kubeconfig: str | None, context: str | None) -> "tuple[Reading, st
 
 
 def answer_for_live(
-    kubeconfig: str, context: str | None, files: list[str], options: "PlanOptions", max_bytes: int
+    kubeconfig: str, context: str | None, files: list[str], options: "PlanOptions", max_bytes: int, heed: Heed
 ) -> "Answer":
     """Plan on a live cluster and what the manifests add to it. What could not be read is said on stderr."""
     from reprieve.api.errors import InputError
-    from reprieve.api.loading import load
     from reprieve.client.reading import add_new, known_classes, manifests_of
     from reprieve.simulation.plan import plan
 
-    reading, server = read_live(kubeconfig, context)
+    reading, server = read_live(kubeconfig, context, heed)
     cluster = manifests_of(reading, server)
     for warning in reading.warnings:
         note(f"warning: {warning}")
     try:
         if files:
-            more = load(files, max_bytes=max_bytes, complete=False, classes=known_classes(cluster))
+            more = read_files(files, max_bytes, heed, complete=False, classes=known_classes(cluster))
             add_new(cluster, more)
+            heed_unexpanded(cluster, heed)
         return plan(cluster, options)
     except InputError as error:
         refuse(str(error))

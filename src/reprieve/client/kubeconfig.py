@@ -20,6 +20,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from yarl import URL
 
+from reprieve.api.errors import Origin
+from reprieve.api.unknown_fields import UnknownField, located, misnamed_in
 from reprieve.api.yamltext import YamlError, read_documents
 from reprieve.client import incluster, proxies
 from reprieve.client.connection import Connection, ExecPlugin, Identity, Impersonation, TlsSettings
@@ -64,6 +66,7 @@ class _Exec(msgspec.Struct, frozen=True, rename="camel"):
 
 class _AuthProvider(msgspec.Struct, frozen=True):
     name: str = ""
+    config: Any = None
 
 
 class _User(msgspec.Struct, frozen=True):
@@ -112,6 +115,8 @@ class _File(msgspec.Struct, frozen=True):
     users: list[_NamedUser] | None = None
     contexts: list[_NamedContext] | None = None
     current_context: str = msgspec.field(default="", name="current-context")
+    preferences: Any = None
+    extensions: Any = None
 
 
 EntryT = TypeVar("EntryT")
@@ -169,11 +174,13 @@ class Kubeconfig:
         )
 
 
-def read_kubeconfig(files: Sequence[Path], *, explicit: bool) -> Kubeconfig:
-    """The files merged; `explicit` ones have to exist. Raises ConfigError."""
+def read_kubeconfig(
+    files: Sequence[Path], *, explicit: bool, unknown_fields: list[UnknownField] | None = None
+) -> Kubeconfig:
+    """The files merged; `explicit` ones have to exist. Fields that mean nothing are noted. Raises ConfigError."""
     merged = Kubeconfig(tuple(files))
     for file in files:
-        read = _read(file, explicit)
+        read = _read(file, explicit, unknown_fields)
         if read is None:
             continue
         merged.current_context = merged.current_context or read.current_context
@@ -187,24 +194,29 @@ def read_kubeconfig(files: Sequence[Path], *, explicit: bool) -> Kubeconfig:
 
 
 def connect(
-    path: str | Path | None = None, context: str | None = None, environment: Mapping[str, str] | None = None
+    path: str | Path | None = None,
+    context: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    unknown_fields: list[UnknownField] | None = None,
 ) -> Connection:
     """Where to go: a kubeconfig by path; else `KUBECONFIG`; else ~/.kube/config; else the service account of this pod.
 
-    A `path` may list several files as `KUBECONFIG` does, if no single file has that name. Raises ConfigError.
+    A `path` may list several files as `KUBECONFIG` does, if no single file has that name. Fields of the files that no
+    kubeconfig has are added to `unknown_fields`; kubectl passes over them in silence. Raises ConfigError.
     """
     environment = os.environ if environment is None else environment
     if path is not None:
         if not str(path):
             raise ConfigError("the kubeconfig has no name: give the path of a file")
         files = [Path(path)] if Path(path).exists() else _split(str(path))
-        return read_kubeconfig(files, explicit=True).connection(context)
+        return read_kubeconfig(files, explicit=True, unknown_fields=unknown_fields).connection(context)
     listed = _split(environment.get("KUBECONFIG", ""))
     if not listed:
         home = environment.get("HOME", "")
         listed = [Path(home, ".kube", "config")] if home else []
     if any(file.exists() for file in listed) or context is not None:
-        return read_kubeconfig(listed, explicit=False).connection(context)
+        return read_kubeconfig(listed, explicit=False, unknown_fields=unknown_fields).connection(context)
     if incluster.available(environment):
         return incluster.connection(environment)
     raise ConfigError("no API server: give a kubeconfig, set KUBECONFIG, or run in a cluster")
@@ -214,7 +226,7 @@ def _split(listed: str) -> list[Path]:
     return [Path(part) for part in dict.fromkeys(listed.split(os.pathsep)) if part]
 
 
-def _read(file: Path, explicit: bool) -> _File | None:
+def _read(file: Path, explicit: bool, unknown_fields: list[UnknownField] | None = None) -> _File | None:
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -227,7 +239,8 @@ def _read(file: Path, explicit: bool) -> _File | None:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: larger than {MAX_BYTES} bytes: that is no kubeconfig")
     try:
-        documents = [document.data for document in read_documents(data.decode("utf-8-sig"))]
+        text = data.decode("utf-8-sig")
+        documents = [document.data for document in read_documents(text)]
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: not UTF-8 text") from None
     except YamlError as error:
@@ -245,6 +258,10 @@ def _read(file: Path, explicit: bool) -> _File | None:
         raise ConfigError(f"{file}: not a kubeconfig: {error}") from None
     if read.kind != "Config" or read.api_version != "v1":
         raise ConfigError(f"{file}: not a kubeconfig: kind {read.kind!r}, apiVersion {read.api_version!r}")
+    if unknown_fields is not None:
+        origin = Origin(str(file), 1, 1)
+        found = [UnknownField(origin, "", *each) for each in misnamed_in(_File, documents[0])]
+        unknown_fields += located(found, text)
     return read
 
 

@@ -201,6 +201,7 @@ def add_new(cluster: Manifests, more: Manifests) -> None:
         cluster.objects.setdefault(type(item), []).append(Loaded(item, origin, offset + loaded.order, created))
     cluster.scenarios += more.scenarios
     cluster.unknown += more.unknown
+    cluster.pod_makers += more.pod_makers
 
 
 def _refuse_other(item: KubernetesObject, there: KubernetesObject, origin: Origin) -> None:

@@ -27,6 +27,7 @@ DISK: Final = "disk"
 CLASS: Final = "storageclass"
 PRIORITY: Final = "priorityclass"
 CONTAINER: Final = "container"
+COMPOSITE: Final = "compositepodgroup"
 DEVICE_CLAIM: Final = "deviceclaim"
 SYSTEM: Final = "system-"
 
@@ -357,6 +358,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     o.PodGroup: {
         "spec": {
             "workloadRef": {"workloadName": named("workload"), "templateName": named("template")},
+            "parentCompositePodGroupName": named(COMPOSITE),
             **{name: shape for name, shape in _TEMPLATE.items() if name != "name"},
         },
         "status": {

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from reprieve.api.unknown_fields import misnamed_in, path_text
+
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 
@@ -225,7 +227,7 @@ def configuration_of(document: object) -> SchedulerConfiguration:
     try:
         found = msgspec.convert(_without_nulls(document), SchedulerConfiguration)
     except msgspec.ValidationError as error:
-        raise _located(str(error)) from None
+        raise _located(str(error), document) from None
     only = found.profiles[0] if len(found.profiles) == 1 else None
     if only is not None and only.scheduler_name is None:
         named = msgspec.structs.replace(only, scheduler_name=DEFAULT_SCHEDULER_NAME)
@@ -245,11 +247,14 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _located(text: str) -> ConfigurationError:
+def _located(text: str, document: Mapping[str, Any]) -> ConfigurationError:
     """msgspec's `... - at `$.profiles[0].x`` as path and message."""
     message, _, where = text.partition(" - at ")
     path = where.strip("`").removeprefix("$").removeprefix(".")
     if message.startswith("Object contains unknown field "):
         name = message.removeprefix("Object contains unknown field ").strip("`")
-        return ConfigurationError(f"{path}.{name}" if path else name, "unknown field")
+        path = f"{path}.{name}" if path else name
+        found = (each for each in misnamed_in(SchedulerConfiguration, document) if path_text(each.path) == path)
+        meant = next((each.nearest for each in found), "")
+        return ConfigurationError(path, f'unknown field, did you mean "{meant}"?' if meant else "unknown field")
     return ConfigurationError(path, message[0].lower() + message[1:])

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
+from reprieve.api.workloads import group_of
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
@@ -35,9 +37,14 @@ from reprieve.simulation.report import (
     Victim,
 )
 from reprieve.simulation.scenario import Scenario, read_scenarios
+from reprieve.simulation.unexpanded import is_unknown_kind
 from reprieve.simulation.virtual import Preempted, VirtualCluster, in_order
 
 _OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
+
+_NO_TREES = (
+    "trees of groups are not planned yet: planned as a group of its own it would get another answer than in its tree"
+)
 
 _LISTED_IN_ALL, _LISTED_OF_EACH = 5_000, 20
 """Spared units that are listed: all of them until there are so many in all, then so many of each decision."""
@@ -68,6 +75,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     options = options or PlanOptions()
     began = time.perf_counter()
     scenarios = read_scenarios(manifests)
+    refuse_trees(manifests)
     everything = manifests.all()
     for loaded in everything:
         refuse_unsupported(loaded.object, loaded.origin, options.gates)
@@ -98,8 +106,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             _play(scenario, world, asked)
     else:
         world.settle()
-    warnings = [f"{count} × {kind}: not read" for kind, count in sorted(manifests.unknown_kinds.items())]
-    warnings += [*options.warnings, *_troubles(engine)]
+    warnings = [*left_aside(manifests), *options.warnings, *_troubles(engine)]
     return _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
 
 
@@ -157,8 +164,24 @@ def _start(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> float:
     return latest + 1.0
 
 
+def left_aside(manifests: Manifests) -> list[str]:
+    """Kinds that do not matter for a plan, and how many objects there are of each."""
+    counts = Counter(f"{each.api_version}/{each.kind}" for each in manifests.unknown if not is_unknown_kind(each))
+    return [f"{count} × {kind}: not read" for kind, count in sorted(counts.items())]
+
+
+def refuse_trees(manifests: Manifests) -> None:
+    """Raise InputError for a tree of groups: planned as if it were flat, the answer would be wrong (KEP-6012)."""
+    for found in manifests.unknown:
+        if found.kind == "CompositePodGroup" and group_of(found.api_version) in (SCHEDULING_GROUP, CRD_GROUP):
+            raise InputError(found.origin, _NO_TREES, path="kind", subject=found.subject)
+
+
 def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:
-    """Raise InputError where a rule is in play that the gates turn off: never a wrong answer instead."""
+    """Raise InputError where a rule is in play that is not built or that the gates turn off: never a wrong answer."""
+    if isinstance(item, objects.PodGroup) and item.spec.parent_composite_pod_group_name:
+        path, subject = "spec.parentCompositePodGroupName", f'PodGroup "{_key(item)}"'
+        raise InputError(origin, _NO_TREES, path=path, subject=subject)
     off = gates.generic_workload and not gates.dra_workload_resource_claims
     if off and isinstance(item, objects.PodGroup) and item.spec.resource_claims:
         text = _OFF.format(gate="DRAWorkloadResourceClaims")

@@ -22,6 +22,7 @@ from reprieve.api.decoding import decode_object, name_of
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.references import check_groups
+from reprieve.api.unknown_fields import nearest
 
 _STEP_FIELDS = ("create", "together", "delete", "wait")
 
@@ -139,7 +140,9 @@ def _mapping(value: object, path: str, origin: Origin) -> Mapping[str, Any]:
 def _only(value: Mapping[str, Any], known: tuple[str, ...], path: str, origin: Origin) -> None:
     for name in value:
         if name not in known:
-            raise _error(origin, f"{path}.{name}", f"unknown field; known: {', '.join(known)}")
+            meant = nearest(str(name), known)
+            hint = f', did you mean "{meant}"?' if meant else ""
+            raise _error(origin, f"{path}.{name}", f"unknown field{hint}; known: {', '.join(known)}")
 
 
 def _error(origin: Origin, path: str, message: str) -> InputError:

@@ -1,0 +1,98 @@
+"""Manifests from the command line: what in them nobody understands is said, and is an error where that was asked for.
+
+A warning on stderr by default; with `--strict` exit code 2.  Where an answer is asked for as an exit code
+(`--fail-on-*`), an input that is not answered for as a whole is bad input too: else it would be a green answer to
+another question.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reprieve.cli.outcome import note, refuse
+
+if TYPE_CHECKING:
+    from reprieve.api.loading import Manifests
+    from reprieve.api.objects import PriorityClass
+    from reprieve.api.unknown_fields import UnknownField
+
+MOST_LINES = 20
+"""Warnings of one sort; what is alike is one line, and the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heed:
+    """What to make of what is not understood."""
+
+    unknown_fields: bool = True
+    """Say something of them."""
+    strict: bool = False
+    """Unknown fields are an error."""
+    answer_for_all: str = ""
+    """The option for which it is an error that not everything is answered for; empty: none was given."""
+
+
+def read_files(
+    files: Sequence[str],
+    max_bytes: int,
+    heed: Heed,
+    *,
+    complete: bool = True,
+    classes: "Sequence[PriorityClass]" = (),
+) -> "Manifests":
+    """Load manifests (`api.loading.load`) and say which fields nobody understands. Raises InputError."""
+    from reprieve.api.errors import InputError
+    from reprieve.api.loading import load
+    from reprieve.controlplane.unknown_fields import PackedSchemas
+
+    try:
+        found = load(files, max_bytes=max_bytes, complete=complete, classes=classes, schemas=PackedSchemas())
+    except InputError as error:
+        if heed.unknown_fields:
+            _say(getattr(error, "__notes__", ()))
+        raise
+    _heed_fields(found.unknown_fields, found.unknown_fields_total, heed)
+    return found
+
+
+def heed_kubeconfig(found: "Sequence[UnknownField]", heed: Heed) -> None:
+    """The same for unknown fields of a kubeconfig."""
+    _heed_fields(found, len(found), heed)
+
+
+def _heed_fields(found: "Sequence[UnknownField]", total: int, heed: Heed) -> None:
+    if not found or not heed.unknown_fields:
+        return
+    alike: dict[object, list[UnknownField]] = {}
+    for each in found:
+        alike.setdefault(each.shape, []).append(each)
+    _say([_with_more(str(same[0]), len(same)) for same in alike.values()])
+    if heed.strict:
+        refuse(f"--strict: {total} unknown field{'s' if total > 1 else ''}; the first is {found[0]}")
+
+
+def heed_unexpanded(manifests: "Manifests", heed: Heed) -> None:
+    """Say which objects of an input, with the cluster they are added to, the plan does not answer for."""
+    from reprieve.simulation.unexpanded import unexpanded
+
+    found = unexpanded(manifests)
+    if not found:
+        return
+    alike: dict[object, list[str]] = {}
+    for each in found:
+        alike.setdefault(each.kind, []).append(str(each))
+    _say([_with_more(same[0], len(same)) for same in alike.values()])
+    if heed.answer_for_all:
+        many = f"{len(found)} objects are" if len(found) > 1 else "1 object is"
+        refuse(f"{heed.answer_for_all}: {many} not answered for (--lenient: plan without); the first is {found[0]}")
+
+
+def _with_more(line: str, number: int) -> str:
+    return line if number == 1 else f"{line} (and {number - 1} more like it)"
+
+
+def _say(lines: Sequence[str]) -> None:
+    for line in lines[:MOST_LINES]:
+        note(f"warning: {line}")
+    if len(lines) > MOST_LINES:
+        note(f"warning: ... and {len(lines) - MOST_LINES} more of this sort")

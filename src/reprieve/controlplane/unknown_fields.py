@@ -1,0 +1,197 @@
+"""Unknown fields of manifests that come from a file: the packed schemas as `api.unknown_fields.Schemas`.
+
+What strict validation of the API server finds (`schema.decoding`) is found here without decoding: values of the wrong
+type are somebody else's business. Two walks with one meaning. The *quick* one is a type built of the schema, in which
+every leaf is left alone: the decoder of msgspec refuses what has other fields, and does so for 100,000 pods a second.
+The *thorough* one runs only after that, and names them.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from reprieve.api.unknown_fields import Manifest, Misnamed, Path, nearest
+from reprieve.api.versions import COSCHEDULING_GROUP, CRD_GROUP, INTERNAL_VERSION
+from reprieve.controlplane.schema import nodes
+from reprieve.controlplane.schema.definitions import OBJECT_META, definition_names
+from reprieve.controlplane.schema.nodes import Node, Type
+
+_SAME_AS: Final[Mapping[str, str]] = {
+    f"{CRD_GROUP}/v1beta1": INTERNAL_VERSION,
+    "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
+    "storage.k8s.io/v1beta1": "storage.k8s.io/v1",
+}
+"""Versions that are read here and have no schema of their own -> the version whose fields they have."""
+
+_ANY: Final = Node(Type.ANY, "interface {}")
+_REPLACED: Final[Mapping[str, Mapping[str, str]]] = {
+    "v1.PodSpec": {"workloadRef": "schedulingGroup"},
+}
+"""Fields of older versions of a type -> what says the same now; the names are not alike."""
+
+_MOST_DEPTH: Final = 200
+_MOST_FOUND: Final = 1_000
+_DEEPER: Final = 2
+
+
+class PackedSchemas:
+    """See `api.unknown_fields.Schemas`. Schemas are compiled when the first object of a kind comes."""
+
+    def __init__(self) -> None:
+        self._roots: dict[tuple[str, str], Node | None] = {}
+        self._types: dict[tuple[str, str, bool], Any] = {}
+
+    def knows(self, api_version: str, kind: str) -> bool:
+        """See `Schemas`."""
+        return self._root(api_version, kind) is not None
+
+    def kinds(self) -> Iterable[tuple[str, str]]:
+        """See `Schemas`."""
+        return definition_names()
+
+    def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[Misnamed]:
+        """See `Schemas`."""
+        root = self._root(api_version, kind)
+        if root is None or self._clean(root, api_version, kind, manifest):
+            return ()
+        if not isinstance(manifest, Mapping):
+            try:
+                manifest = msgspec.json.decode(cast(Any, manifest))
+            except (msgspec.DecodeError, RecursionError):
+                return ()  # whoever decodes it says so
+        found: list[Misnamed] = []
+        _walk(root, manifest, (), found)
+        return found
+
+    def _clean(self, root: Node, api_version: str, kind: str, manifest: Manifest) -> bool:
+        """Whether the quick walk is sure that there are no unknown fields."""
+        plain = isinstance(manifest, Mapping)
+        key = (api_version, kind, plain)
+        quick = self._types.get(key)
+        if quick is None:
+            made = _type_of(root, {}, object if plain else msgspec.Raw)
+            quick = self._types[key] = made if plain or made is _RECURSIVE else msgspec.json.Decoder(made)
+        if quick is _RECURSIVE:
+            return False
+        try:
+            if plain:
+                msgspec.convert(manifest, quick)
+            else:
+                quick.decode(cast(Any, manifest))
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return True
+
+    def _root(self, api_version: str, kind: str) -> Node | None:
+        key = (api_version, kind)
+        if key not in self._roots:
+            if len(self._roots) > _MOST_FOUND:  # names of kinds come from the input
+                self._roots.clear()
+            self._roots[key] = _made(api_version, kind)
+        return self._roots[key]
+
+
+def _made(api_version: str, kind: str) -> Node | None:
+    if (api_version, kind) == (f"{COSCHEDULING_GROUP}/v1alpha1", "PodGroup"):
+        return _coscheduling_group()
+    if kind == "List" and api_version == "v1":
+        return _object({"items": _ANY})
+    if kind == "Scenario":
+        return _object({"spec": _ANY})
+    name = definition_names().get((_SAME_AS.get(api_version, api_version), kind))
+    return None if name is None else nodes.named(name)
+
+
+def _object(fields: Mapping[str, Node]) -> Node:
+    meta = nodes.named(OBJECT_META)
+    text = Node(Type.STRING, "string")
+    return Node(Type.STRUCT, "Object", fields={"apiVersion": text, "kind": text, "metadata": meta, **fields})
+
+
+def _coscheduling_group() -> Node:
+    """PodGroup of scheduling.x-k8s.io/v1alpha1, as its custom resource definition has it."""
+    spec = dict.fromkeys(("minMember", "minResources", "scheduleTimeoutSeconds"), _ANY)
+    counts = ("phase", "occupiedBy", "scheduled", "running", "succeeded", "failed", "scheduleStartTime")
+    status = dict.fromkeys(counts, _ANY)
+    return _object(
+        {"spec": Node(Type.STRUCT, "PodGroupSpec", spec), "status": Node(Type.STRUCT, "PodGroupStatus", status)}
+    )
+
+
+# -- quick -------------------------------------------------------------------------------------------------------------
+
+_RECURSIVE: Final = object()
+"""Instead of a type: the schema contains itself (JSONSchemaProps)."""
+
+
+def _type_of(node: Node, made: dict[int, Any], leaf: Any) -> Any:
+    """A type that takes every value whose fields the node has, and some more; or `_RECURSIVE`."""
+    if node.type is Type.STRUCT and not node.preserve_unknown:
+        known = made.get(id(node))
+        if known is not None:
+            return known
+        made[id(node)] = _RECURSIVE  # until it is made
+        fields: list[tuple[str, Any, Any]] = []
+        for index, inner in enumerate(node.fields.values()):
+            field = _type_of(inner, made, leaf)
+            if field is _RECURSIVE:
+                return _RECURSIVE
+            fields.append((f"f{index}", field if field is leaf else field | None, None))
+        names = {f"f{index}": name for index, name in enumerate(node.fields)}
+        made[id(node)] = msgspec.defstruct(
+            "Fields", fields, rename=names, forbid_unknown_fields=True, frozen=True, gc=False
+        )
+        return made[id(node)]
+    if node.element is not None and node.type in (Type.MAP, Type.LIST):
+        below: Any = _type_of(node.element, made, leaf)
+        if below is leaf or below is _RECURSIVE:
+            return below
+        item = below | None
+        return types.GenericAlias(dict, (str, item)) if node.type is Type.MAP else types.GenericAlias(list, (item,))
+    return leaf
+
+
+# -- thorough ----------------------------------------------------------------------------------------------------------
+
+
+def _walk(node: Node, value: Any, path: Path, found: list[Misnamed]) -> None:
+    if len(path) > _MOST_DEPTH or len(found) >= _MOST_FOUND:
+        return
+    if node.type is Type.STRUCT and isinstance(value, Mapping):
+        for key, inner in value.items():
+            below = node.fields.get(key)
+            if below is not None:
+                _walk(below, inner, (*path, key), found)
+            elif not node.preserve_unknown:
+                found.append(Misnamed((*path, str(key)), _meant(node, str(key))))
+    elif node.element is not None:
+        if node.type is Type.MAP and isinstance(value, Mapping):
+            for key, inner in value.items():
+                _walk(node.element, inner, (*path, str(key)), found)
+        elif node.type is Type.LIST and isinstance(value, list):
+            for index, inner in enumerate(value):
+                _walk(node.element, inner, (*path, index), found)
+
+
+def _meant(node: Node, name: str) -> str:
+    """What was probably meant: a name that is like it here, else the same name a little deeper."""
+    return _REPLACED.get(node.go, {}).get(name) or nearest(name, node.fields) or _deeper(node, name)
+
+
+def _deeper(node: Node, name: str) -> str:
+    level: list[tuple[str, Node]] = [("", node)]
+    for _ in range(_DEEPER):
+        level = [
+            (f"{path}{inner}.", below)
+            for path, outer in level
+            for inner, below in outer.fields.items()
+            if below.type is Type.STRUCT
+        ]
+        for path, below in level:
+            if name in below.fields:
+                return f"{path}{name}"
+    return ""

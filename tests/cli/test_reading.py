@@ -1,0 +1,156 @@
+"""What `plan` does with what it does not understand: warnings, `--strict`, `--fail-on-*` (docs/plan.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprieve.client.kubeconfig import connect
+from tests.cli.conftest import Run
+
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '4', memory: 8Gi, pods: '10'}}\n"
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p%s}\nspec:\n  containers: [{name: c}]\n%s"
+DEPLOYMENT = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {replicas: 3, selector: {}, template: {spec: {containers: [{name: c}]}}}
+"""
+CONFIGURATION = """apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerNam: x
+"""
+SCENARIO = """apiVersion: reprieve.dev/v1alpha1
+kind: Scenario
+spec:
+  steps:
+  - creat: []
+"""
+KUBECONFIG = """apiVersion: v1
+kind: Config
+current-context: c
+preferences: {colors: true}
+clusters:
+- name: c
+  cluster:
+    server: https://127.0.0.1:1
+    certificate-authority-dat: x
+contexts: [{name: c, context: {cluster: c, user: u, namespac: x}}]
+users: [{name: u, user: {token: x}}]
+"""
+
+
+def write(path: Path, *documents: str) -> Path:
+    path.write_text("---\n".join(documents))
+    return path
+
+
+def test_a_misspelt_field_is_a_warning_and_the_plan_goes_on(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.yaml", NODE, POD % ("", "  nodeSelectr: {a: b}\n"))
+    ended = run("plan", "-f", file, "-o", "json")
+    assert ended.code == 0
+    assert ended.err == (
+        f'warning: {file}: document 2 (line 11): Pod "p": unknown field "spec.nodeSelectr", '
+        'did you mean "nodeSelector"?\n'
+    )
+
+
+def test_strict_makes_it_bad_input(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.yaml", NODE, POD % ("", "  nodeSelectr: {a: b}\n"))
+    ended = run("plan", "-f", file, "--strict")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"error: --strict: 1 unknown field; the first is {file}: document 2 (line 11): " in ended.err
+
+
+def test_ignored_it_is_silent(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.yaml", NODE, POD % ("", "  nodeSelectr: {a: b}\n"))
+    ended = run("plan", "-f", file, "--ignore-unknown")
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_the_same_misspelling_in_many_objects_is_one_line(run: Run, tmp_path: Path) -> None:
+    pods = [POD % (number, "  nodeSelectr: {a: b}\n") for number in range(500)]
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, *pods))
+    assert ended.err.count("\n") == 1
+    assert "(and 499 more like it)" in ended.err
+
+
+def test_many_misspellings_are_counted(run: Run, tmp_path: Path) -> None:
+    fields = "".join(f"  field{number}: 1\n" for number in range(50))
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, POD % ("", fields)))
+    assert ended.err.count("\n") == 21
+    assert ended.err.endswith("warning: ... and 30 more of this sort\n")
+
+
+def test_a_required_field_that_was_misspelt_is_named_beside_the_error(run: Run, tmp_path: Path) -> None:
+    group = (
+        "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n"
+        "spec: {schedulingPolicy: {gang: {minCounts: 2}}}\n"
+    )
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", group))
+    assert ended.code == 2
+    assert 'unknown field "spec.schedulingPolicy.gang.minCounts", did you mean "minCount"?\nerror: ' in ended.err
+
+
+@pytest.mark.parametrize("option", ["--strict", "--fail-on-pending", "--fail-on-preemption"])
+def test_a_workload_that_is_not_expanded_is_no_green_answer(run: Run, tmp_path: Path, option: str) -> None:
+    file = write(tmp_path / "a.yaml", NODE, DEPLOYMENT)
+    ended = run("plan", "-f", file, option)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"error: {option}: 1 object is not answered for" in ended.err
+    assert 'Deployment "default/web": 3 pods of it are not planned' in ended.err
+
+
+def test_without_such_an_option_it_is_a_warning(run: Run, tmp_path: Path) -> None:
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, DEPLOYMENT))
+    assert ended.code == 0
+    assert ended.err.startswith("warning: ")
+    assert "3 pods of it are not planned" in ended.err
+
+
+def test_lenient_answers_for_the_rest(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.yaml", NODE, DEPLOYMENT, POD % ("", ""))
+    ended = run("plan", "-f", file, "--fail-on-pending", "--lenient")
+    assert ended.code == 0
+    assert "not planned" in ended.err
+
+
+def test_what_holds_no_pods_does_not_fail_a_strict_plan(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.yaml", NODE, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n")
+    ended = run("plan", "-f", file, "--strict", "--fail-on-pending")
+    assert (ended.code, ended.err) == (0, "warning: 1 × v1/ConfigMap: not read\n")
+
+
+@pytest.mark.parametrize("other", ["--ignore-unknown", "--lenient"])
+def test_strict_excludes_looking_away(run: Run, tmp_path: Path, other: str) -> None:
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE), "--strict", other)
+    assert ended.code == 2
+    assert f"--strict and {other} exclude each other" in ended.err
+
+
+def test_a_configuration_names_the_nearest_field(run: Run, tmp_path: Path) -> None:
+    config = write(tmp_path / "c.yaml", CONFIGURATION)
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE), "--config", config)
+    assert ended.code == 2
+    assert ended.err == (f'error: {config}: profiles[0].schedulerNam: unknown field, did you mean "schedulerName"?\n')
+
+
+def test_a_scenario_names_the_nearest_field(run: Run, tmp_path: Path) -> None:
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, SCENARIO))
+    assert ended.code == 2
+    assert 'spec.steps[0].creat: unknown field, did you mean "create"?' in ended.err
+
+
+def test_a_kubeconfig_names_what_it_does_not_know(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "kubeconfig", KUBECONFIG)
+    ended = run("plan", "--kubeconfig", file, "--strict")
+    assert ended.code == 2
+    warnings = ended.err.splitlines()
+    assert warnings[:2] == [
+        f'warning: {file}: document 1 (line 9): unknown field "clusters[0].cluster.certificate-authority-dat", '
+        'did you mean "certificate-authority-data"?',
+        f'warning: {file}: document 1 (line 10): unknown field "contexts[0].context.namespac", '
+        'did you mean "namespace"?',
+    ]
+    assert connect(file).namespace == "default"  # kubectl passes over them, and so do we
