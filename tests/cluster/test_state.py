@@ -7,7 +7,6 @@ import pytest
 from reprieve.api.quantity import QuantityError
 from reprieve.cluster.budgets import budget_of, violating
 from reprieve.cluster.resources import CPU, PODS, ResourceTable, insufficient
-from reprieve.cluster.state import TouchLog
 from tests.building import World, gang, group, node, pdb, pod
 
 
@@ -205,14 +204,40 @@ def test_identical_pods_have_one_signature() -> None:
 
 def test_the_touch_log_can_be_cut() -> None:
     """A reader that stood before the cut must look at every row again."""
-    log = TouchLog()
-    log.rows += [1, 2, 3]
-    assert log.since(0, 1) == [2, 3]
-    log.cut(3)
-    assert log.epoch == 0
+    state = World(node("n1"), node("n2")).engine.cluster
+    log, reader = state.touched, state.changes()
+    assert reader.take() is None, "whoever looks for the first time looks at everything"
+    log.rows += [1, 0, 1]
+    behind = reader.copy()
+    assert reader.take() == [1, 0, 1]
+    assert reader.take() == []
+    before = log.epoch
+    log.cut(len(log.rows))
+    assert log.epoch == before
     log.cut(2)
-    assert (log.epoch, log.rows) == (1, [])
-    assert log.since(0, 1) is None
+    assert (log.epoch, log.rows) == (before + 1, [])
+    assert reader.take() is None
+    assert behind.take() is None
+    assert reader.take() == []
+
+
+@pytest.mark.parametrize("what", ["a label", "a taint", "a new node", "a version of the reader's own"])
+def test_a_reader_is_told_of_what_concerns_every_row(what: str) -> None:
+    """What is no matter of single rows makes readers start over, once."""
+    world = World(node("n1"), node("n2"))
+    state = world.engine.cluster
+    reader, version = state.changes(), 0
+    reader.take(version)
+    if what == "a label":
+        world.add(node("n1", labels={"disk": "fast"}))
+    elif what == "a taint":
+        world.add(node("n1", taints=[("a", "b", "NoSchedule")]))
+    elif what == "a new node":
+        world.add(node("n3"))
+    else:
+        version = 1
+    assert reader.take(version) is None
+    assert reader.take(version) == []
 
 
 def test_a_cut_log_changes_no_decision() -> None:

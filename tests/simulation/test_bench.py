@@ -19,6 +19,7 @@ TINY = {
     "gang-preempt": Scenario("tiny", "gang-preempt", 12, 5),
     "constrained": Scenario("tiny", "constrained", 20, 5),
     "steady": Scenario("tiny", "steady", 50, 67),
+    "unlike": Scenario("tiny", "unlike", 40, 60),
 }
 
 
@@ -95,7 +96,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
     ) == DEFAULT
     assert set(SCENARIOS) - set(DEFAULT) == {
         *("preempt-5000", "gang-5000", "gang-preempt-5000"),
-        *("constrained-1000", "steady-5000"),
+        *("constrained-1000", "steady-5000", "unlike-5000"),
     }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
     assert sizes == {
@@ -111,6 +112,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "gang-preempt-5000": (5_000, 1_000),
         "constrained-1000": (1_000, 200),
         "steady-5000": (5_000, 61_920),
+        "unlike-5000": (5_000, 10_000),
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from reprieve.api import objects
 from reprieve.api.selectors import IN, Requirement, Selector, compile_label_selector, compile_match_labels
+from reprieve.cluster.label_index import SelectorIndex
 from reprieve.cluster.pods import Owner
 
 SelectorOwner = objects.Service | objects.ReplicationController | objects.ReplicaSet | objects.StatefulSet
@@ -23,8 +24,9 @@ class DefaultSelectors:
 
     def __init__(self) -> None:
         self.version = 0
-        self._services: dict[str, dict[str, dict[str, str]]] = {}
-        """Namespace -> service -> selector, where there is one."""
+        self._services: dict[tuple[str, str], dict[str, str]] = {}
+        """(namespace, service) -> selector, where there is one."""
+        self._index: SelectorIndex[tuple[str, str]] = SelectorIndex()
         self._controllers: dict[_Key, Selector] = {}
 
     def __bool__(self) -> bool:
@@ -36,7 +38,8 @@ class DefaultSelectors:
         self.remove(type(item).__name__, namespace, name)
         if isinstance(item, objects.Service):
             if item.spec.selector:
-                self._services.setdefault(namespace, {})[name] = dict(item.spec.selector)
+                self._services[namespace, name] = dict(item.spec.selector)
+                self._index.add((namespace, name), compile_match_labels(item.spec.selector), (namespace,))
         elif isinstance(item, objects.ReplicationController):
             self._controllers["ReplicationController", namespace, name] = compile_match_labels(item.spec.selector)
         else:
@@ -46,10 +49,8 @@ class DefaultSelectors:
     def remove(self, kind: str, namespace: str, name: str) -> bool:
         """An object is gone; returns whether it was known."""
         if kind == "Service":
-            there = self._services.get(namespace, {})
-            known = there.pop(name, None) is not None
-            if known and not there:
-                del self._services[namespace]
+            known = self._services.pop((namespace, name), None) is not None
+            self._index.remove((namespace, name))
         else:
             known = self._controllers.pop((kind, namespace, name), None) is not None
         self.version += known
@@ -58,18 +59,18 @@ class DefaultSelectors:
     def default_selector(self, namespace: str, labels: Mapping[str, str], owner: Owner | None) -> Selector | None:
         """What a pod's services and controller select by, or None where that is nothing at all."""
         merged: dict[str, str] = {}
-        there = self._services.get(namespace, {})
-        for name in sorted(there):
-            if all(labels.get(key) == value for key, value in there[name].items()):
-                merged.update(there[name])
+        for service in sorted(self._index.may_match(namespace, labels)):
+            selector = self._services[service]
+            if all(labels.get(key) == value for key, value in selector.items()):
+                merged.update(selector)
         controller = self._controllers.get((owner[1], namespace, owner[2])) if _controls(owner) and owner else None
         if controller is not None and controller.nothing:
             controller = None
         more = controller.requirements if controller is not None else ()
         own = tuple(Requirement(key, IN, (value,)) for key, value in sorted(merged.items()))
         known = set(own)
-        selector = Selector((*own, *(r for r in more if r not in known)))
-        return None if selector.everything else selector
+        found = Selector((*own, *(r for r in more if r not in known)))
+        return None if found.everything else found
 
 
 def _controls(owner: Owner | None) -> bool:

@@ -23,6 +23,7 @@ import numpy as np
 
 from reprieve.api import objects
 from reprieve.cluster.budgets import Budget, budget_of
+from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.groups import GroupState, spec_of
@@ -35,26 +36,6 @@ from reprieve.cluster.volumes import VolumeObjects
 
 _Step = tuple[Callable[..., None], tuple[object, ...]]
 """A call that undoes one change."""
-
-
-class TouchLog:
-    """Which rows changed, in order. A reader keeps `(epoch, position)` and asks for what came since."""
-
-    __slots__ = ("epoch", "rows")
-
-    def __init__(self) -> None:
-        self.rows: list[int] = []
-        self.epoch = 0
-
-    def since(self, epoch: int, position: int) -> list[int] | None:
-        """Rows touched since then (with repeats), or None if the log was cut meanwhile."""
-        return self.rows[position:] if epoch == self.epoch else None
-
-    def cut(self, limit: int) -> None:
-        """Start over once the log is longer than the limit; readers must look at every row again."""
-        if len(self.rows) > limit:
-            self.rows = []
-            self.epoch += 1
 
 
 class ClusterState:
@@ -84,6 +65,10 @@ class ClusterState:
         self._holder: int | None = None
         """The thread that runs a cycle, while one runs."""
         self._overlaid = False
+
+    def changes(self) -> ChangeReader:
+        """A reader of what changes on the nodes, at its beginning."""
+        return ChangeReader(self.touched, self.nodes)
 
     # -- what the API says -------------------------------------------------------------------------------------------
 

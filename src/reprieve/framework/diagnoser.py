@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from reprieve.cluster.changes import ChangeReader
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
@@ -46,7 +47,7 @@ def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tup
 class RowReasons:
     """What rejected a pod on each row. `codes`: int8[rows]; `texts` and `plugins`: name -> bool[rows]."""
 
-    __slots__ = ("codes", "epoch", "message", "plugins", "position", "static_version", "texts")
+    __slots__ = ("codes", "message", "plugins", "texts")
 
     def __init__(self, rows: int) -> None:
         self.codes = np.zeros(rows, dtype=np.int8)
@@ -54,9 +55,6 @@ class RowReasons:
         self.plugins: dict[str, Mask] = {}
         self.message = ""
         """Set when a PreFilter rejected the pod outright."""
-        self.static_version = -1
-        self.epoch = -1
-        self.position = 0
 
     def forget(self, rows: npt.NDArray[np.int64]) -> None:
         """Nothing is known about these rows any more."""
@@ -90,7 +88,7 @@ class Diagnoser:
         self._cluster = cluster
         self._profile = profile
         self._share = share
-        self._kept: dict[tuple[object, ...], RowReasons] = {}
+        self._kept: dict[tuple[object, ...], tuple[RowReasons, ChangeReader]] = {}
 
     def diagnose(self, state: CycleState, identity: tuple[object, ...] | None) -> Diagnosis:
         """The outcome on all live rows; `identity` is equal for pods that are treated alike, None: share nothing."""
@@ -106,20 +104,18 @@ class Diagnoser:
             self._look(state, alive, found, apart=elsewhere)
             self._ask_outside(state, alive, found)
             return found.summary(len(alive))
-        known = self._kept.get(identity)
-        log = self._cluster.touched
-        if known is None or known.static_version != nodes.static_version or known.epoch != log.epoch:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            known = self._kept[identity] = RowReasons(len(nodes))
-            known.static_version, known.epoch = nodes.static_version, log.epoch
+        known, changes = self._kept.pop(identity, (None, self._cluster.changes()))
+        recent = changes.take()
+        if known is None or recent is None:
+            known = RowReasons(len(nodes))
             self._look(state, alive, known, apart=False)
-        else:
-            touched = np.unique(np.array(log.rows[known.position :], dtype=np.int64))
-            if len(touched):
-                known.forget(touched)
-                self._look(state, touched[nodes.alive[touched]], known, apart=False)
-        known.position = len(log.rows)
+        elif recent:
+            touched = np.unique(np.array(recent, dtype=np.int64))
+            known.forget(touched)
+            self._look(state, touched[nodes.alive[touched]], known, apart=False)
+        if len(self._kept) >= _KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[identity] = (known, changes)
         return known.summary(len(alive))
 
     def diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64]) -> Diagnosis:

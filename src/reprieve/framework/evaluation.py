@@ -38,18 +38,16 @@ class SignatureView:
     """What one signature can do on every row; see the module docstring."""
 
     __slots__ = (
-        "epoch",
+        "changes",
         "filters",
         "keys",
         "known",
-        "position",
         "priority",
         "scores",
         "state",
         "static_mask",
         "static_scores",
         "static_total",
-        "static_version",
         "used_at",
     )
 
@@ -65,10 +63,24 @@ class SignatureView:
         self.scores: list[Weighted] = []
         self.known: dict[tuple[bytes, bytes], int | None] | None = None
         """(used, allocatable) of a row -> the score there, None: does not fit; where nothing else matters."""
-        self.static_version = -1
-        self.epoch = -1
-        self.position = 0
+        self.changes = state.cluster.changes()
         self.used_at = 0
+
+
+class ConstraintsView:
+    """What the STATIC plugins that go by a pod's constraints alone say of every row, while nodes stay as they are.
+
+    `mask`: bool[rows], `scores`: int64[rows] by plugin, raw, where they differ between rows.
+    """
+
+    __slots__ = ("changes", "key", "mask", "scores")
+
+    def __init__(self, cluster: ClusterState, key: int) -> None:
+        self.key = key
+        self.changes = cluster.changes()
+        self.changes.take()
+        self.mask: Mask = np.empty(0, dtype=np.bool_)
+        self.scores: dict[str, Scores] = {}
 
 
 class Evaluator:
@@ -82,6 +94,8 @@ class Evaluator:
         self._share = share
         self._seed = seed
         self._views: dict[tuple[object, ...], SignatureView] = {}
+        self._by_constraints: dict[int, ConstraintsView] = {}
+        """By the constraints' id, those used longest ago first."""
         self._signers = profile.at(SignPlugin)
         self._diagnoser = Diagnoser(cluster, profile, share=share)
         self._clock = 0
@@ -234,60 +248,87 @@ class Evaluator:
         return view
 
     def _refresh(self, view: SignatureView) -> None:
-        cluster, nodes = self._cluster, self._cluster.nodes
-        log = cluster.touched
-        if view.static_version != nodes.static_version or view.epoch != log.epoch:
+        nodes = self._cluster.nodes
+        touched = view.changes.take()
+        if touched is None:
             self._rebuild(view)
-        else:
-            touched = log.rows[view.position :]
-            if touched:
-                if len(touched) * 4 > len(nodes) and len(touched) > _FEW:
-                    self.passes += 1
-                    self._evaluate(view, slice(0, len(nodes)))
+        elif touched:
+            if len(touched) * 4 > len(nodes) and len(touched) > _FEW:
+                self.passes += 1
+                self._evaluate(view, slice(0, len(nodes)))
+            else:
+                few = touched if len(touched) == 1 else list(set(touched))
+                if len(few) <= _FEW and view.known is not None:
+                    self._evaluate_few(view, few, view.known)
                 else:
-                    few = touched if len(touched) == 1 else list(set(touched))
-                    if len(few) <= _FEW and view.known is not None:
-                        self._evaluate_few(view, few, view.known)
-                    else:
-                        self._evaluate(view, np.array(few, dtype=np.int64))
-        view.position = len(log.rows)
+                    self._evaluate(view, np.array(few, dtype=np.int64))
 
     def _rebuild(self, view: SignatureView) -> None:
         nodes = self._cluster.nodes
         n = len(nodes)
-        everything = slice(0, n)
         state, profile = view.state, self._profile
-        mask = nodes.alive[:n].copy()
         view.filters = [p for p in profile.node_filters if self._wanted(p, state)]
-        view.scores, view.static_scores, view.static_total = [], [], None
+        view.scores = []
+        view.static_scores, view.static_total = [], None
+        mask = np.zeros(0, dtype=np.bool_)
         if n:
-            for plugin in profile.static_filters:
-                if self._wanted(plugin, state):
-                    mask &= self._fits(plugin, state, everything)
+            shared = self._constraints_view(state)
+            mask = self._narrow(shared.mask, [p for p in profile.static_filters if not p.by_constraints], state)
             for weighted in profile.scores:
-                if weighted.plugin.scope is Scope.CLUSTER or not self._scores(weighted, state):
-                    continue
                 if weighted.plugin.scope is Scope.NODE:
-                    view.scores.append(weighted)
-                    continue
-                raw = self._score(weighted, state, everything)
-                # A score that is the same everywhere cannot decide between nodes, normalised or not.
-                if raw.min() == raw.max():
-                    continue
-                if weighted.plugin.normalizes:
-                    view.static_scores.append((weighted, raw))
-                else:
-                    part = weighted.weight * raw
-                    view.static_total = part if view.static_total is None else view.static_total + part
+                    if self._scores(weighted, state):
+                        view.scores.append(weighted)
+                elif weighted.plugin.scope is Scope.STATIC:
+                    raw = shared.scores.get(weighted.plugin.name)
+                    if not weighted.plugin.by_constraints:
+                        raw = self._uneven(weighted, state)
+                    if raw is None:
+                        continue
+                    if weighted.plugin.normalizes:
+                        view.static_scores.append((weighted, raw))
+                    else:
+                        part = weighted.weight * raw
+                        view.static_total = part if view.static_total is None else view.static_total + part
         alike = all(p.by_amounts for p in view.filters) and all(w.plugin.by_amounts for w in view.scores)
         view.known = {} if alike and self._share else None
         view.static_mask = mask
         view.keys = np.full(n, _INFEASIBLE, dtype=np.int64)
-        view.static_version = nodes.static_version
-        view.epoch = self._cluster.touched.epoch
         if n:
-            self._evaluate(view, everything)
+            self._evaluate(view, slice(0, n))
         self.passes += 1
+
+    def _constraints_view(self, state: CycleState) -> ConstraintsView:
+        """What STATIC plugins say that read nothing of a pod but its constraints; one for all pods that share them."""
+        key = state.signature.constraints.id
+        known = self._by_constraints.pop(key, None) if self._share else None
+        if known is None or known.changes.take() is None:
+            known = ConstraintsView(self._cluster, key)
+            alive = self._cluster.nodes.alive[: len(self._cluster.nodes)].copy()
+            known.mask = self._narrow(alive, [p for p in self._profile.static_filters if p.by_constraints], state)
+            for weighted in self._profile.scores:
+                if weighted.plugin.scope is Scope.STATIC and weighted.plugin.by_constraints:
+                    raw = self._uneven(weighted, state)
+                    if raw is not None:
+                        known.scores[weighted.plugin.name] = raw
+            if len(self._by_constraints) >= self._VIEWS:
+                del self._by_constraints[next(iter(self._by_constraints))]
+        if self._share:
+            self._by_constraints[key] = known
+        return known
+
+    def _narrow(self, mask: Mask, plugins: Sequence[FilterPlugin], state: CycleState) -> Mask:
+        everything = slice(0, len(mask))
+        for plugin in plugins:
+            if self._wanted(plugin, state):
+                mask = mask & self._fits(plugin, state, everything)
+        return mask
+
+    def _uneven(self, weighted: Weighted, state: CycleState) -> Scores | None:
+        """Raw scores of all rows; None where they cannot decide between nodes, being the same, normalised or not."""
+        if not self._scores(weighted, state):
+            return None
+        raw = self._score(weighted, state, slice(0, len(self._cluster.nodes)))
+        return None if raw.min() == raw.max() else raw
 
     def _evaluate_few(
         self, view: SignatureView, rows: Sequence[int], known: dict[tuple[bytes, bytes], int | None]

@@ -150,6 +150,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
 
     name = "NodeAffinity"
     scope: ClassVar[Scope] = Scope.STATIC
+    by_constraints: ClassVar[bool] = True
     normalizes: ClassVar[bool] = True
 
     def __init__(self, added: objects.NodeAffinity | None = None) -> None:

@@ -204,7 +204,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             else:
                 eligible = labelled & _eligible(cluster.nodes, state.signature, constraint)
                 sums = np.bincount(domains, weights=np.where(eligible, pods, 0))
-                size, inside = len(np.unique(here[candidates])), sums[here].astype(np.int64)
+                size, inside = int(np.count_nonzero(np.bincount(here[candidates]))), sums[here].astype(np.int64)
             part = inside * math.log(size + 2) + (constraint.max_skew - 1)
             total += np.where(index.domains(constraint.key)[0][rows] > 0, part, 0.0)
         floor = np.floor(total)

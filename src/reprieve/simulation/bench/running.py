@@ -189,6 +189,8 @@ def synced(cluster: Cluster) -> Engine:
         engine.set_node(node, 0.0)
     for group in cluster.running_groups:
         engine.set_group(group, 0.0)
+    for service in cluster.services:
+        engine.set_selector_owner(service, 0.0)
     for order, pod in enumerate(cluster.running):
         engine.set_pod(pod, 0.0, created=float(order))
     return engine

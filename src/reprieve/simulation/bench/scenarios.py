@@ -13,6 +13,7 @@ from random import Random
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.simulation.bench import unlike
 
 GPU = "nvidia.com/gpu"
 LOW, HIGH = 10, 1000
@@ -26,6 +27,7 @@ HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _ZONES, _MAX_SKEW, _FIRST_PORT = 10, 8, 20_000
 _RUNNING_PER_NODE, _NODES_PER_ARRIVAL = 10, 25
 _STEADY_GANG, _GANG_EVERY = 64, 10
+_UNLIKE_PER_NODE = 4
 _SIZES: tuple[objects.ResourceList, ...] = (
     {"cpu": "100m", "memory": "256Mi"},
     {"cpu": "500m", "memory": "1Gi"},
@@ -43,6 +45,7 @@ class Cluster:
     groups: tuple[objects.PodGroup, ...] = ()
     running: tuple[objects.Pod, ...] = ()
     running_groups: tuple[objects.PodGroup, ...] = ()
+    services: tuple[objects.Service, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +243,18 @@ def steady_work(nodes: int, pods: int) -> Iterator[Arrival]:
         arrived += 1
 
 
+def _unlike(nodes: int, pods: int) -> Cluster:
+    """Pods that all differ, arriving beside four running ones for each node that do so too (`bench.unlike`)."""
+    machines = unlike.nodes(nodes)
+    here = _UNLIKE_PER_NODE * nodes
+    return Cluster(
+        machines,
+        tuple(unlike.pods(here, pods, priority=HIGH)),
+        running=tuple(unlike.pods(0, here, priority=LOW, on=machines)),
+        services=tuple(unlike.services(here + pods)),
+    )
+
+
 def running_gangs(
     machines: tuple[objects.Node, ...],
 ) -> tuple[tuple[objects.PodGroup, ...], tuple[objects.Pod, ...]]:
@@ -280,6 +295,7 @@ _FAMILIES = {
     "gang-preempt": Family(_gang_preempt, 0.2),
     "constrained": Family(_constrained, 0.2),
     "steady": Family(_steady, 2.4768),
+    "unlike": Family(_unlike, 2.0),
 }
 
 SCENARIOS = {
@@ -297,6 +313,7 @@ SCENARIOS = {
         Scenario("gang-preempt-5000", "gang-preempt", 5_000, 1_000),
         Scenario("constrained-1000", "constrained", 1_000, 200),
         Scenario("steady-5000", "steady", 5_000, 300 * 200 + 30 * 64),
+        Scenario("unlike-5000", "unlike", 5_000, 10_000),
     )
 }
 """The scenarios by name."""

@@ -1,0 +1,57 @@
+"""What has changed in the picture of the cluster since somebody looked last.
+
+Whoever keeps answers about nodes has a `ChangeReader` beside them: `take` names the rows to look at again, or says that
+everything has to be.
+
+Invariant: a row whose pods, nominations or allocatable amounts have changed is in the log; whatever else changes on a
+node makes `NodeColumns.static_version` grow.
+"""
+
+from reprieve.cluster.nodes import NodeColumns
+
+
+class TouchLog:
+    """Which rows changed, in order, with repeats."""
+
+    __slots__ = ("epoch", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.epoch = 0
+        """Grows when the log starts over."""
+
+    def cut(self, limit: int) -> None:
+        """Start over once the log is longer than the limit; readers must look at every row again."""
+        if len(self.rows) > limit:
+            self.rows = []
+            self.epoch += 1
+
+
+class ChangeReader:
+    """One reader's place in the changes."""
+
+    __slots__ = ("_log", "_nodes", "_position", "_stamp")
+
+    def __init__(self, log: TouchLog, nodes: NodeColumns) -> None:
+        self._log = log
+        self._nodes = nodes
+        self._position = 0
+        self._stamp: tuple[int, ...] = ()
+
+    def take(self, *versions: int) -> list[int] | None:
+        """Rows touched since the last call (with repeats); None: everything may have changed, as at the first call.
+
+        `versions`: numbers of anything else that the reader's answers depend on.
+        """
+        log, nodes = self._log, self._nodes
+        stamp = (log.epoch, nodes.static_version, len(nodes), *versions)
+        rows = log.rows
+        touched = rows[self._position :] if stamp == self._stamp else None
+        self._stamp, self._position = stamp, len(rows)
+        return touched
+
+    def copy(self) -> "ChangeReader":
+        """A reader in the same place."""
+        made = ChangeReader(self._log, self._nodes)
+        made._position, made._stamp = self._position, self._stamp
+        return made
