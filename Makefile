@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs changelog release-check clean
 
 demo: $(READY)
 	@$(BIN)/reprieve demo
@@ -25,6 +25,18 @@ lint: $(READY)
 bench: $(READY)
 	@$(BIN)/reprieve bench
 
+# The documentation site, in build/site; whatever the generator warns of is an error.
+docs: $(VENV)/.docs-ready
+	$(BIN)/python tools/draw_rooms.py --check
+	$(BIN)/mkdocs build --quiet --strict
+
+changelog: $(READY)
+	@$(BIN)/towncrier build --draft --version "$$($(BIN)/python -m reprieve --version | cut -d' ' -f2)"
+
+# Wheel and sdist, installed and tried in a clean environment (docs/release.md).
+release-check:
+	"$(PYTHON)" tools/check_release.py
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -34,4 +46,8 @@ $(READY): pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "reprieve needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs-ready: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from tests.docs.markdown import Block, Command, alike, blocks, commands
 ROOT = Path(__file__).parents[2]
 TRACE = ROOT.parent / "shared" / "data"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*/*.md"))]
+"""Pages without examples of commands (the walks of CONTRIBUTING.md: test_walks.py)."""
 PROGRAM = f"{sys.executable} -m reprieve"
 LANGUAGES = {"yaml", "console", "sh", "python", "text"}
 MARK = "--- end of a command ---"
@@ -126,7 +129,7 @@ def test_make_demo_runs_the_command_and_make_test_everything() -> None:
     assert all(tool in lint for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=ids)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
@@ -145,7 +148,7 @@ def test_every_runtime_and_development_dependency_has_its_reason() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     page = (ROOT / "docs" / "dependencies.md").read_text()
-    for requirement in project["dependencies"] + project["optional-dependencies"]["dev"]:
+    for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         name = re.split(r"[><=~ ]", requirement)[0]
         assert re.search(rf"^\|[^|]*\b{re.escape(name)}(?![\w-])", page, re.MULTILINE), name
 

@@ -97,7 +97,7 @@ _CASES: list[tuple[str, list[Any], str, list[str]]] = [
 def test_6_candidates_are_compared_with_the_ordering_of_section_3(
     plain: bool, criterion: str, items: list[Any], domain: str, victims: list[str]
 ) -> None:
-    """preemption.md 4.6: "candidates compared with the ordering of section 3, then the group's own placement score"."""
+    """preemption.md 4.6: "by the order of section 3, then by the group's own placement score"."""
     preemption = _preempts(World(*items, plain=plain))
     assert (preemption.domain, _victims(preemption), preemption.candidates) == (domain, victims, 2)
     compared = preemption.compared

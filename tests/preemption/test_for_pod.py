@@ -85,7 +85,7 @@ def test_23_the_priority_of_a_terminating_member_is_its_groups() -> None:
 
 
 def test_23_a_nominated_node_that_failed_for_good_does_not_count() -> None:
-    """preemption.md 2.3: "unless N meanwhile failed with unschedulable and unresolvable"."""
+    """preemption.md 2.3: "when N meanwhile failed as unschedulable and unresolvable"."""
     leaving = pod("v", cpu=2, node="n1", terminating=True, preempted=True)
     found = _preempts(node("n1", cpu=2, unschedulable=True), leaving, *_full("n2", 0, 0), nominated="n1")
     assert found.domain == "n2"

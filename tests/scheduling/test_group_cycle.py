@@ -244,7 +244,7 @@ def test_only_the_numbers_are_compared() -> None:
 
 
 def test_a_group_without_a_priority_is_not_at_odds_with_its_pods() -> None:
-    """../shared/cases/topology: groups of clusters that have no group priorities; they count as 0, never compared."""
+    """preemption.md 8.3: "a group that no admission gave a number has none to compare with and counts as 0"."""
     world = World(node("n"), group("crew", min_count=2, priority=None), group("zero", min_count=2, priority=0))
     world.add(*[pod(f"{name}{i}", group=name, priority=100) for name in ("crew", "zero") for i in range(2)]).settle()
     assert sorted(world.where) == ["crew0", "crew1"]
