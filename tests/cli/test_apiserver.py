@@ -136,6 +136,73 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
     assert damaged.read_bytes() == before
 
 
+def test_what_was_lost_is_named_and_accepted_on_demand(tmp_path: Path) -> None:
+    """kill -9, then damage to the write-ahead log: refused; --accept-loss goes on from what is left."""
+    state = tmp_path / "state"
+    path = "/api/v1/namespaces/default/configmaps"
+    with serving("--data-dir", str(state), "--controllers", "none", "--no-kubelets") as (server, config):
+        for number in range(20):
+            new = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"kept-{number}"}}
+            status, made = call(config, path, new)
+            assert status == 201
+        server.send_signal(signal.SIGKILL)
+        server.wait(DEADLINE)
+    wal = state / "state.db-wal"
+    data = bytearray(wal.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 4096] = b"\xa5" * 4096
+    wal.write_bytes(data)
+    done = subprocess.run(
+        [*COMMAND, "--data-dir", str(state), "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert str(state / "state.db") in done.stderr
+    assert "--accept-loss" in done.stderr
+    with serving("--data-dir", str(state), "--accept-loss", "--controllers", "none", "--no-kubelets") as (_, config):
+        status, listed = call(config, path)
+        assert status == 200
+        assert int(listed["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+    assert (state / "state.db-wal.damaged-1").read_bytes() == bytes(data)
+    with serving("--data-dir", str(state), "--controllers", "none", "--no-kubelets") as (_, config):
+        assert call(config, path)[1]["items"] == listed["items"]
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("apiserver", "--data-dir"),
+        ("apiserver", "--kubeconfig"),
+        ("apiserver", "--read-only-kubeconfig"),
+        ("apiserver", "-f"),
+        ("up", "--data-dir"),
+        ("up", "--config"),
+        ("scheduler", "--records"),
+        ("scheduler", "--tls-cert-file"),
+        ("scheduler", "--kubeconfig"),
+        ("plan", "-f"),
+        ("plan", "--config"),
+        ("snapshot", "-o"),
+        ("explain", "--kubeconfig"),
+    ],
+)
+def test_an_empty_name_of_a_file_is_bad_usage(tmp_path: Path, command: str, option: str) -> None:
+    """Not the current directory, where it would write tokens and keys."""
+    done = subprocess.run(
+        [sys.executable, "-m", "reprieve", command, option, ""],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the name is empty" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

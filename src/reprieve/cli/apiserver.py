@@ -43,6 +43,13 @@ Controllers = Annotated[
     str, typer.Option(metavar="LIST", help="Controllers to run: *, none, or names; -NAME leaves one out.")
 ]
 Anonymous = Annotated[bool, typer.Option("--anonymous", help="Let requests without credentials see /version.")]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-loss",
+        help="Start from a damaged data directory with what can be read of it; the damaged files are kept beside.",
+    ),
+]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what is done to stderr.")]
 
 
@@ -57,6 +64,7 @@ def command(
     kubelets: Kubelets = True,
     controllers: Controllers = "*",
     anonymous: Anonymous = False,
+    accept_loss: AcceptLoss = False,
     verbose: Verbose = False,
 ) -> None:
     """Serve a Kubernetes-compatible API on this machine until interrupted.
@@ -71,6 +79,7 @@ def command(
         port=port,
         kubeconfig=kubeconfig,
         anonymous=anonymous,
+        accept_loss=accept_loss,
         controllers=controllers,
         kubelets=fleet(nodes, nodes_file or []) if kubelets or nodes or nodes_file else None,
     )

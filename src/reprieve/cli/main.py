@@ -4,9 +4,10 @@ Start-up stays under half a second: numpy and the engine are imported inside the
 """
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from reprieve.cli import apiserver, bench, demo, explain, openb, plan, scheduler, snapshot, up
 from reprieve.cli.outcome import CommandError, note, show
@@ -22,15 +23,35 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 imports = typer.Typer(help="Turn public traces into manifests.", no_args_is_help=True, rich_markup_mode=None)
-app.command("plan")(plan.command)
-app.command("explain")(explain.command)
-app.command("snapshot")(snapshot.command)
-app.command("up")(up.command)
-app.command("scheduler")(scheduler.command)
-app.command("apiserver")(apiserver.command)
-app.command("demo")(demo.command)
-app.command("bench")(bench.command)
-imports.command("openb")(openb.command)
+
+
+class Command(TyperCommand):
+    """A command that takes no empty name for a file or directory (options whose metavar says that they are one).
+
+    An empty name would be the current directory, which nobody means who writes `--data-dir "$UNSET"`.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an empty name as bad usage, else read the arguments."""
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        for param in self.get_params(ctx):
+            metavar = getattr(param, "metavar", None) or ""
+            value = given.get(param.name or "")
+            values = value if isinstance(value, list) else [value]
+            if "" in values and {"FILE", "DIR", "CSV"} & set(metavar.split("|")):
+                ctx.fail(f"Invalid value for {' / '.join(param.opts)}: the name is empty.")
+        return super().parse_args(ctx, args)
+
+
+app.command("plan", cls=Command)(plan.command)
+app.command("explain", cls=Command)(explain.command)
+app.command("snapshot", cls=Command)(snapshot.command)
+app.command("up", cls=Command)(up.command)
+app.command("scheduler", cls=Command)(scheduler.command)
+app.command("apiserver", cls=Command)(apiserver.command)
+app.command("demo", cls=Command)(demo.command)
+app.command("bench", cls=Command)(bench.command)
+imports.command("openb", cls=Command)(openb.command)
 app.add_typer(imports, name="import")
 
 

@@ -39,6 +39,7 @@ def command(
         int,
         typer.Option(min=0, max=65535, help="Where the scheduler serves /metrics and health; 0 takes a free port."),
     ] = 0,
+    accept_loss: apiserver.AcceptLoss = False,
     verbose: apiserver.Verbose = False,
 ) -> None:
     """Run a cluster on this machine until interrupted: Kubernetes API, simulated nodes, controllers and scheduler.
@@ -61,6 +62,7 @@ def command(
         port=port,
         kubeconfig=kubeconfig,
         anonymous=anonymous,
+        accept_loss=accept_loss,
         controllers=controllers,
         kubelets=apiserver.fleet(nodes, nodes_file or []) if kubelets or nodes or nodes_file else None,
         features=features_of(gates),

@@ -8,7 +8,7 @@ validation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,6 +55,9 @@ class Request:
     warnings: list[str] = field(default_factory=list)
     version: str = ""
     """The apiVersion the client spoke, where that decides what it may be told."""
+    on_staged: list[Callable[[], None]] = field(default_factory=list)
+    """What validating steps want done once this write is staged, in the same turn: steps serve all requests and keep
+    nothing of one."""
 
     @property
     def new(self) -> Json:
@@ -113,6 +116,8 @@ class Chain:
             step.validate(request)
 
     def committed(self, request: Request) -> None:
-        """Tell the steps that the write is staged."""
+        """Tell the steps that the write is staged, and do what they left with it."""
         for step in self.steps(request.kind):
             step.committed(request)
+        for work in request.on_staged:
+            work()

@@ -84,9 +84,13 @@ class Authorizer(Step):
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._grants: dict[tuple[str, str], list[_Grant]] | None = None
+        registry.store.undone.append(self._forget)
 
     def committed(self, request: Request) -> None:
         """Forget what was derived from RBAC objects."""
+        self._forget()
+
+    def _forget(self) -> None:
         self._grants = None
 
     def decide(self, user: User, asked: Attributes) -> Decision:

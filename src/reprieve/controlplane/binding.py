@@ -11,15 +11,15 @@ from typing import Any
 
 from reprieve.controlplane import errors
 from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.registry import Registry, WriteOptions
+from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
 
 Json = dict[str, Any]
 
 _DONE: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def bind_now(registry: Registry, namespace: str, name: str, binding: Json, options: WriteOptions) -> Json:
-    """Stage a binding and return the Status to answer once it is durable."""
+def bind_now(registry: Registry, namespace: str, name: str, binding: Json, options: WriteOptions) -> Outcome:
+    """Stage a binding; the outcome is the Status to answer once it is durable."""
     metadata = binding.get("metadata") or {}
     if not name:
         name = metadata.get("name", "")
@@ -65,7 +65,7 @@ def bind_now(registry: Registry, namespace: str, name: str, binding: Json, optio
     set_condition(status, scheduled)
     if not options.dry_run:
         registry.store.put(state.resource, namespace, name, pod, state)
-    return _DONE
+    return Outcome(_DONE, created=True, ticket=registry.store.ticket)
 
 
 def set_condition(status: Json, condition: Json) -> None:

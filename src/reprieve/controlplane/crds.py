@@ -8,6 +8,7 @@ condition and the rows follow in the same turn. Deleting a definition deletes it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from reprieve.controlplane.deleting import CRD_CLEANUP, DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import CUSTOM_VERBS, Kind
 from reprieve.controlplane.registry import Registry, WriteOptions
+from reprieve.controlplane.storage import StorageError
 
 Json = dict[str, Any]
 
@@ -73,6 +75,17 @@ class CustomResources(Step):
         self._rows: dict[str, list[Kind]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = False
+        registry.store.undone.append(self._follow_undone)
+
+    def _follow_undone(self) -> None:
+        """Serve what is left after writes were undone: definitions may be among them."""
+        kind = self._registry.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        definitions = [self._registry.view(kind, state) for state in self._registry.store.heads(kind.storage_key)]
+        for name in self._rows.keys() - {definition["metadata"]["name"] for definition in definitions}:
+            self._withdraw(name)
+        for definition in definitions:
+            if self._condition(definition, "Established"):
+                self._serve(definition)
 
     def load(self) -> None:
         """Serve what is established in the store (at start)."""
@@ -200,6 +213,11 @@ class CustomResources(Step):
         name = definition["metadata"]["name"]
         rows = rows_of(definition)
         kind = registry.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        with contextlib.suppress(StorageError):
+            await registry.store.ticket.settled()
+        present = registry.find(kind, "", name)
+        if present is None or not present["metadata"].get("deletionTimestamp"):
+            return  # the deletion was undone
         for row in rows[:1]:
             while states := list(registry.store.heads(row.storage_key)):
                 for state in states:
@@ -207,7 +225,7 @@ class CustomResources(Step):
                         registry.delete_now(row, state.namespace, state.name, DeleteOptions())
                     except StatusError:
                         continue
-                await registry.store.settled()
+                await registry.store.ticket.settled()
                 if registry.store.count(row.storage_key):
                     await asyncio.sleep(0.2)  # held by finalizers of their own
 

@@ -83,13 +83,13 @@ class Deletion:
         registry.chain.validate(request)
         new = registry.view(kind, state)
         if not self._mark(kind, new, options):
-            return Outcome(old)
+            return Outcome(old, ticket=registry.store.ticket)
         # Without grace and finalizers an object goes as it is, without ever being seen terminating.
         gone = self.completes(kind, new) or not new["metadata"].get("deletionTimestamp")
         if not options.dry_run:
             self._write(kind, state, old, new, gone)
             registry.chain.committed(request)
-        return Outcome(new, deleted=gone)
+        return Outcome(new, deleted=gone, ticket=registry.store.ticket)
 
     def _write(self, kind: Kind, state: Stored, old: Json, new: Json, gone: bool) -> None:
         """Stage the terminating state and, where nothing is left to wait for, the end."""
@@ -101,10 +101,10 @@ class Deletion:
         if two_steps:
             if new == old:
                 return
-            state = store.put(state.resource, state.namespace, state.name, {**stored_form}, state)
+            state = store.put(state.resource, state.namespace, state.name, {**stored_form}, state).state
             new["metadata"]["resourceVersion"] = str(state.revision)
         if gone:
-            last = store.delete(state)
+            last = store.delete(state).state
             new["metadata"]["resourceVersion"] = str(last.revision)
 
     def check_preconditions(self, kind: Kind, name: str, metadata: Json, options: DeleteOptions) -> None:

@@ -19,7 +19,7 @@ from reprieve.controlplane import errors
 from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.deleting import options_from
 from reprieve.controlplane.errors import Cause, StatusError
-from reprieve.controlplane.registry import Registry, WriteOptions, internal_options
+from reprieve.controlplane.registry import Outcome, Registry, WriteOptions, internal_options
 
 Json = dict[str, Any]
 
@@ -29,8 +29,8 @@ _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _DONE: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Json:
-    """Stage an eviction and return the Status to answer; raises 429 if the budget says no."""
+def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Outcome:
+    """Stage an eviction; the outcome is the Status to answer; raises 429 if the budget says no."""
     if (eviction.get("metadata") or {}).get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     query = {"dryRun": "All"} if options.dry_run else {}
@@ -52,11 +52,11 @@ def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, opt
     registry.deletion.check_preconditions(kind, name, pod["metadata"], deletion)
     if not deletion.dry_run:
         _mark(registry, pod)
-        pod_state = registry.store.put(state.resource, namespace, name, pod, state)
+        pod_state = registry.store.put(state.resource, namespace, name, pod, state).state
         if deletion.resource_version is not None:
             deletion = replace(deletion, resource_version=str(pod_state.revision))
     registry.delete_now(kind, namespace, name, deletion)
-    return _DONE
+    return Outcome(_DONE, created=True, ticket=registry.store.ticket)
 
 
 def _bypasses_budgets(pod: Json) -> bool:

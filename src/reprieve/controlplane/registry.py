@@ -3,7 +3,7 @@
 The walk of a write: decode (types, unknown fields) -> default -> field ownership -> mutating admission ->
 the server's bookkeeping (``preparing``) -> validation -> validating admission -> staged in the store. All
 of it is synchronous, so no other write can come in between and no lock or retry is needed; the ``async``
-methods then wait until the write is durable. Invariant: nothing is answered that is not durable, nothing is
+methods then wait for the ticket of the write. Invariant: nothing is answered that is not durable, nothing is
 stored that was not validated.
 
 In-process callers use the async methods with plain dicts (``get``, ``list``, ``create``, ``update``,
@@ -149,7 +149,7 @@ class Registry:
     async def create(self, kind: Kind, obj: Json, *, namespace: str = "", options: WriteOptions | None = None) -> Json:
         """Create ``obj`` (consumed) and return it as stored, once it is durable."""
         outcome = self.create_now(kind, namespace, obj, options or WriteOptions())
-        await self.store.settled()
+        await outcome.ticket.settled()
         return outcome.object
 
     async def update(
@@ -162,7 +162,7 @@ class Registry:
         outcome = self.update_now(
             kind, metadata.get("namespace", ""), metadata["name"], obj, options or WriteOptions(), subresource
         )
-        await self.store.settled()
+        await outcome.ticket.settled()
         return outcome.object
 
     async def modify(
@@ -179,7 +179,7 @@ class Registry:
         conflict.
         """
         outcome = self.modify_now(kind, namespace, name, change, options or WriteOptions(), subresource)
-        await self.store.settled()
+        await outcome.ticket.settled()
         return outcome.object
 
     async def patch(
@@ -195,13 +195,13 @@ class Registry:
     ) -> Json:
         """Patch an object and return the result."""
         outcome = self.patch_now(kind, namespace, name, patch_type, patch, options or WriteOptions(), subresource)
-        await self.store.settled()
+        await outcome.ticket.settled()
         return outcome.object
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions | None = None) -> Outcome:
         """Delete an object; the outcome tells whether it is gone or waits for grace or finalizers."""
         outcome = self.delete_now(kind, namespace, name, options or DeleteOptions())
-        await self.store.settled()
+        await outcome.ticket.settled()
         return outcome
 
     # -- writing: staged -----------------------------------------------------------------------------------
@@ -256,10 +256,10 @@ class Registry:
         state: Stored | None = None
         if not options.dry_run:
             if kind.stored:
-                state = self.store.put(kind.storage_key, key_namespace, name, stored_form, None)
+                state = self.store.put(kind.storage_key, key_namespace, name, stored_form, None).state
                 obj["metadata"]["resourceVersion"] = str(state.revision)
             self.chain.committed(request)
-        return Outcome(self._headed(kind, obj), created=True, state=state)
+        return Outcome(self._headed(kind, obj), created=True, state=state, ticket=self.store.ticket)
 
     def update_now(
         self,
@@ -441,16 +441,16 @@ class Registry:
         self.chain.validate(request)
         gone = self.deletion.completes(kind, new)
         if not gone and new == old:
-            return Outcome(self._headed(kind, new))
+            return Outcome(self._headed(kind, new), ticket=self.store.ticket)
         written: Stored | None = None
         if not options.dry_run:
             if gone:
                 self.store.delete(state, copy.deepcopy(stored_form))
             else:
-                written = self.store.put(state.resource, namespace, name, stored_form, state)
+                written = self.store.put(state.resource, namespace, name, stored_form, state).state
                 new["metadata"]["resourceVersion"] = str(written.revision)
             self.chain.committed(request)
-        return Outcome(self._headed(kind, new), deleted=gone, state=written)
+        return Outcome(self._headed(kind, new), deleted=gone, state=written, ticket=self.store.ticket)
 
     def create_review(self, kind: Kind, namespace: str, review: Json, options: WriteOptions) -> Json:
         """Return a review object with its bookkeeping done; reviews are answered, never stored."""

@@ -6,6 +6,7 @@ Built-in kinds keep replicas in ``spec.replicas``; a custom resource says in its
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -99,4 +100,4 @@ def write_scale_now(
         holder[steps[-1]] = replicas
 
     outcome = registry.modify_now(kind, namespace, name, change, options, "scale")
-    return Outcome(scale_of(kind, outcome.object))
+    return replace(outcome, object=scale_of(kind, outcome.object), state=None)

@@ -25,6 +25,7 @@ from typing import Any
 
 import yaml
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -35,6 +36,8 @@ from reprieve.controlplane.authorization import AUTHENTICATED, MASTERS, READERS
 _CA_YEARS = 10
 _SERVER_DAYS = 365
 _RENEW_DAYS = 30
+_TOKEN_LENGTH = 32
+_KEY_BYTES = 32
 _DEFAULT_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
 ADMIN = User("admin", (MASTERS, AUTHENTICATED), "admin")
 READER = User("reader", (READERS, AUTHENTICATED), "reader")
@@ -77,11 +80,36 @@ def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
+_ANEW = "delete the directory it is in to have all certificates made anew; clients need the new kubeconfig then"
+
+
 def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    """Read a private key; raises ValueError that names the file."""
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"{path}: not a private key in PEM; {_ANEW}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{path}: not an elliptic-curve key")
+        raise ValueError(f"{path}: not an elliptic-curve key; {_ANEW}")
     return key
+
+
+def _load_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate whose key we can hold against ours; raises ValueError that names the file."""
+    try:
+        found = x509.load_pem_x509_certificate(path.read_bytes())
+        found.public_key()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"{path}: not a certificate in PEM; {_ANEW}") from error
+    return found
+
+
+def _check_pair(certificate: Path, key: Path) -> x509.Certificate:
+    """Return the certificate of a pair that belongs together; raises ValueError that names the files."""
+    found = _load_certificate(certificate)
+    if found.public_key() != _load_key(key).public_key():
+        raise ValueError(f"{certificate}: does not belong to {key.name}; {_ANEW}")
+    return found
 
 
 def _subject(common_name: str) -> x509.Name:
@@ -106,6 +134,7 @@ def _make_ca(directory: Path) -> None:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .sign(key, hashes.SHA256())
     )
+    (directory / "ca.crt").unlink(missing_ok=True)  # a death between the two files leaves no pair that does not match
     write_secret(directory / "ca.key", _pem_key(key))
     write_secret(directory / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -119,7 +148,7 @@ def _alternative(name: str) -> x509.GeneralName:
 
 def _make_server(directory: Path, names: Iterable[str]) -> None:
     ca_key = _load_key(directory / "ca.key")
-    ca = x509.load_pem_x509_certificate((directory / "ca.crt").read_bytes())
+    ca = _load_certificate(directory / "ca.crt")
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     certificate = (
@@ -137,30 +166,40 @@ def _make_server(directory: Path, names: Iterable[str]) -> None:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
+    (directory / "server.crt").unlink(missing_ok=True)
     write_secret(directory / "server.key", _pem_key(key))
     write_secret(directory / "server.crt", certificate.public_bytes(serialization.Encoding.PEM))
 
 
-def _still_good(path: Path, names: tuple[str, ...]) -> bool:
-    if not path.exists():
+def _still_good(directory: Path, names: tuple[str, ...]) -> bool:
+    certificate, key = directory / "server.crt", directory / "server.key"
+    if not certificate.exists() or not key.exists():
         return False
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
-    if certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=_RENEW_DAYS):
+    found = _check_pair(certificate, key)
+    if found.not_valid_after_utc < datetime.now(UTC) + timedelta(days=_RENEW_DAYS):
         return False
-    have = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    if found.issuer != _load_certificate(directory / "ca.crt").subject:
+        return False
+    try:
+        have = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return False
     return {_alternative(name) for name in names} <= set(have)
 
 
 def certificates(directory: Path, extra_names: Iterable[str] = ()) -> Certificates:
     """Return the certificates in ``directory``, made or renewed as needed; ``extra_names`` are hosts or
     addresses.
+
+    Raises ValueError that names a file which is broken or does not belong to its key.
     """
     names = tuple(dict.fromkeys((*_DEFAULT_NAMES, *extra_names)))
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (directory / "ca.crt").exists() or not (directory / "ca.key").exists():
         _make_ca(directory)
         (directory / "server.crt").unlink(missing_ok=True)
-    if not _still_good(directory / "server.crt", names) or not (directory / "server.key").exists():
+    _check_pair(directory / "ca.crt", directory / "ca.key")
+    if not _still_good(directory, names):
         _make_server(directory, names)
     return Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
 
@@ -260,9 +299,16 @@ def load_secrets(directory: Path) -> Secrets:
         write_secret(path, json.dumps(made).encode())
     try:
         kept = json.loads(path.read_bytes())
-        return Secrets(str(kept["admin"]), str(kept["reader"]), _unb64(kept["signingKey"]))
-    except (ValueError, KeyError, TypeError) as error:
+        found = Secrets(kept["admin"], kept["reader"], _unb64(kept["signingKey"]))
+        if not all(
+            isinstance(one, str) and len(one) >= _TOKEN_LENGTH for one in (found.admin_token, found.reader_token)
+        ):
+            raise ValueError("a token is too short")
+        if len(found.signing_key) < _KEY_BYTES or found.admin_token == found.reader_token:
+            raise ValueError("the key is too short, or both tokens are the same")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: not a token file of this program; delete it to get new tokens") from error
+    return found
 
 
 def write_kubeconfig(

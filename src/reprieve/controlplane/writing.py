@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from reprieve.controlplane.admission_chain import SYSTEM, User
 from reprieve.controlplane.storage.model import Stored
+from reprieve.controlplane.storage.store import DURABLE, Ticket
 
 Json = dict[str, Any]
 PatchType = Literal["json", "merge", "strategic", "apply"]
@@ -39,6 +40,8 @@ class Outcome:
     deleted: bool = False
     state: Stored | None = None
     """What was stored, if something was: its bytes are the answer."""
+    ticket: Ticket = DURABLE
+    """What to wait for before the outcome is told: the write, or those it was read from."""
 
 
 def internal_options(options: WriteOptions, manager: str) -> WriteOptions:

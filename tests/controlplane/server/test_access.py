@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reprieve.controlplane.security import load_secrets
+from reprieve.controlplane.security import certificates, load_secrets
 from reprieve.controlplane.server.serving import ServeOptions
 
 from .live import Live, config_map, live, pod
@@ -109,9 +112,82 @@ def test_kubeconfig_and_keys_are_for_the_owner_only(tmp_path: Path) -> None:
         assert again.request("GET", "/api/v1/namespaces/default/configmaps/kept")[0] == 200
 
 
-def test_a_broken_token_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tokens.json").write_text("{")
+GOOD_TOKENS = {"admin": "a" * 43, "reader": "r" * 43, "signingKey": "c2VjcmV0" * 6}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b"{}",
+        json.dumps(GOOD_TOKENS | {"admin": None}).encode(),
+        json.dumps(GOOD_TOKENS | {"admin": ""}).encode(),
+        json.dumps(GOOD_TOKENS | {"reader": ["r" * 43]}).encode(),
+        json.dumps(GOOD_TOKENS | {"reader": GOOD_TOKENS["admin"]}).encode(),
+        json.dumps(GOOD_TOKENS | {"signingKey": ""}).encode(),
+        json.dumps(GOOD_TOKENS | {"signingKey": "x"}).encode(),
+        json.dumps(GOOD_TOKENS | {"signingKey": 7}).encode(),
+        b"[" * 100_000,
+    ],
+)
+def test_a_broken_token_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "tokens.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"tokens\.json: not a token file") as caught:
+        load_secrets(tmp_path)
+    assert str(tmp_path) in str(caught.value)
     with pytest.raises(ValueError, match=r"tokens\.json: not a token file"), live(ServeOptions(data_dir=tmp_path)):
+        pass
+
+
+def rsa_key() -> bytes:
+    key = rsa.generate_private_key(65537, 2048)
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def another(name: str, directory: Path) -> bytes:
+    """The file of that name of another server."""
+    certificates(directory / "another")
+    return (directory / "another" / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "ca.key", "server.crt", "server.key"])
+@pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "another", "rsa"])
+def test_a_broken_certificate_or_key_is_named(tmp_path: Path, name: str, damage: str) -> None:
+    pki = tmp_path / "pki"
+    certificates(pki)
+    before = (pki / name).read_bytes()
+    made = {
+        "empty": b"",
+        "garbage": b"\x00\xff" * 2000,
+        "cut": before[: len(before) // 2],
+        "another": another(name, tmp_path),
+        "rsa": rsa_key(),
+    }[damage]
+    (pki / name).write_bytes(made)
+    with pytest.raises(ValueError, match=name.partition(".")[0]) as caught:
+        certificates(pki)
+    assert str(pki) in str(caught.value)
+    assert "delete the directory" in str(caught.value)
+    assert (pki / name).read_bytes() == made
+
+
+def test_a_first_start_that_died_between_two_files_is_finished(tmp_path: Path) -> None:
+    made = certificates(tmp_path)
+    for missing in (("server.crt",), ("server.crt", "server.key"), ("ca.crt",), ("ca.key", "ca.crt", "server.crt")):
+        for name in missing:
+            (tmp_path / name).unlink()
+        assert certificates(tmp_path) == made
+        made.context()
+
+
+def test_no_data_directory_is_the_current_one_by_accident() -> None:
+    with pytest.raises(ValueError, match="no name"), live(ServeOptions(data_dir="")):
         pass
 
 

@@ -39,11 +39,11 @@ def write_for_ever(path: Path, pipe: int, seed: int) -> None:
                 body: dict[str, Any] = {"metadata": {"name": name}, "pad": "x" * chance.randrange(2000)}
                 deleted = state is not None and chance.random() < 0.1
                 if state is not None and deleted:
-                    revision = store.delete(state).revision
+                    written = store.delete(state)
                 else:
-                    revision = store.put("things", "", name, body, state).revision
-                await store.settled()
-                os.write(pipe, REPORT.pack(which, revision, deleted))
+                    written = store.put("things", "", name, body, state)
+                await written.ticket.settled()
+                os.write(pipe, REPORT.pack(which, written.state.revision, deleted))
 
         await asyncio.gather(*(writer(number) for number in range(4)))
 

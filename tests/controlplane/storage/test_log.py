@@ -39,7 +39,7 @@ def test_compaction_deletes_rows_and_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     log = SqliteLog(path)
     log.append([row(2), row(3), row(4)])
-    log.compact(3, [2])
+    log.compact(3, [row(2)])
     log.close()
     again = SqliteLog(path)
     assert again.compacted == 3

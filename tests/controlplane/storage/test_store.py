@@ -17,6 +17,7 @@ from reprieve.controlplane.storage import (
     FutureRevisionError,
     MovedError,
     SqliteLog,
+    Staged,
     StorageError,
     Store,
     Stored,
@@ -36,6 +37,10 @@ def body(name: str, value: str) -> dict[str, Any]:
 
 
 def write(store: Store, space: str, name: str, value: str) -> Stored:
+    return staged(store, space, name, value).state
+
+
+def staged(store: Store, space: str, name: str, value: str) -> Staged:
     return store.put("things", space, name, body(name, value), store.head("things", space, name))
 
 
@@ -135,7 +140,7 @@ TestModel = Model.TestCase
 def test_a_write_must_build_on_the_newest_state() -> None:
     store = Store()
     first = write(store, "", "a", "x")
-    second = store.put("things", "", "a", body("a", "y"), first)
+    second = store.put("things", "", "a", body("a", "y"), first).state
     with pytest.raises(MovedError):
         store.put("things", "", "a", body("a", "z"), first)
     with pytest.raises(MovedError):
@@ -143,16 +148,40 @@ def test_a_write_must_build_on_the_newest_state() -> None:
     with pytest.raises(MovedError):
         store.delete(first)
     store.delete(second)
+    store.flush()
     assert store.get("things", "", "a") is None
 
 
-def test_readers_see_only_what_is_committed() -> None:
+def test_readers_see_only_what_is_committed_and_commit_nothing() -> None:
     log = RecordingLog()
     store = Store(log)
-    write(store, "", "a", "x")
-    assert log.batches == []
-    assert store.get("things", "", "a") is not None  # the read commits first
-    assert log.batches == [[2]]
+    first = write(store, "", "a", "x")
+    write(store, "", "b", "x")
+    store.flush()
+    store.put("things", "", "a", body("a", "y"), first)
+    write(store, "", "c", "y")
+    second = store.head("things", "", "b")
+    assert second is not None
+    store.delete(second)
+    watcher = store.subscribe("things")
+    assert store.get("things", "", "a") is first
+    assert store.get("things", "", "b") is second
+    assert store.get("things", "", "c") is None
+    for revision in (None, store.revision):
+        assert store.page("things", at=revision).states == [first, second]
+    assert [state.name for state in store.page("things", at=2).states] == ["a"]
+    pages = [store.page("things", limit=1), store.page("things", after=("", "a"), limit=1)]
+    assert [(page.states, page.more, page.remaining) for page in pages] == [([first], True, 1), ([second], False, 0)]
+    store.compact(2)
+    assert watcher.take() == []
+    assert log.batches == [[2, 3]]
+    store.flush()
+    assert [(event.type, event.state.name) for event in watcher.take()] == [
+        ("MODIFIED", "a"),
+        ("ADDED", "c"),
+        ("DELETED", "b"),
+    ]
+    assert [state.name for state in store.page("things").states] == ["a", "c"]
 
 
 class RecordingLog(VolatileLog):
@@ -173,8 +202,7 @@ def test_writes_of_one_turn_are_one_transaction() -> None:
     store = Store(log)
 
     async def one(name: str) -> None:
-        write(store, "", name, "x")
-        await store.settled()
+        await staged(store, "", name, "x").ticket.settled()
 
     async def all_at_once() -> None:
         await asyncio.gather(*(one(f"n{index}") for index in range(10)))
@@ -190,23 +218,71 @@ def test_a_failed_commit_is_told_and_undone() -> None:
 async def fail_and_go_on() -> None:
     log = RecordingLog()
     store = Store(log)
-    write(store, "", "kept", "x")
-    await store.settled()
+    await staged(store, "", "kept", "x").ticket.settled()
+    undone: list[int] = []
+    store.undone.append(lambda: undone.append(store.revision))
     watcher = store.subscribe("things")
     log.broken = True
-    write(store, "", "kept", "y")
-    write(store, "", "new", "y")
-    with pytest.raises(StorageError, match="disk full"):
-        await store.settled()
-    log.broken = False
+    refused = [staged(store, "", "kept", "y").ticket, staged(store, "", "new", "y").ticket]
     assert store.get("things", "", "new") is None
+    with pytest.raises(StorageError, match="disk full"):
+        await refused[0].settled()
+    log.broken = False
+    assert undone == [2]
+    assert store.head("things", "", "new") is None
     kept = store.get("things", "", "kept")
     assert kept is not None
     assert kept.decode()["data"] == "x"
-    again = write(store, "", "new", "z")
-    await store.settled()
-    assert again.revision == 3
+    again = staged(store, "", "new", "z")
+    await again.ticket.settled()
+    with pytest.raises(StorageError, match="disk full"):  # told to the one who asks late, and to nobody else
+        await refused[1].settled()
+    assert again.state.revision == 3
     assert [event.state.name for event in watcher.take()] == ["new"]
+
+
+@pytest.mark.parametrize("look", ["get", "page", "subscribe", "compact", "flush"])
+def test_a_refusal_reaches_the_writer_whatever_happens_before_he_asks(look: str) -> None:
+    """Between a write and the wait for it anybody may look at the store, or commit: the ticket keeps the verdict."""
+
+    async def run() -> None:
+        log = RecordingLog()
+        store = Store(log)
+        log.broken = True
+        ticket = staged(store, "", "a", "x").ticket
+        match look:
+            case "get":
+                store.get("things", "", "a")
+            case "page":
+                store.page("things")
+            case "subscribe":
+                store.subscribe("things")
+            case "compact":
+                store.compact(1)
+            case _:
+                store.flush()
+        with pytest.raises(StorageError, match="disk full"):
+            await ticket.settled()
+        assert store.head("things", "", "a") is None
+
+    asyncio.run(run())
+
+
+def test_what_needed_no_write_waits_for_what_it_was_read_from() -> None:
+    async def run() -> None:
+        log = RecordingLog()
+        store = Store(log)
+        assert store.ticket.done
+        log.broken = True
+        first = staged(store, "", "a", "x").ticket
+        assert store.ticket is first
+        assert not first.done
+        with pytest.raises(StorageError):
+            await store.ticket.settled()
+        assert store.ticket.done
+        await store.ticket.settled()
+
+    asyncio.run(run())
 
 
 def test_history_is_bounded_in_changes_and_bytes() -> None:

@@ -8,14 +8,15 @@ exceed a quota together. Use that ends is taken off by the quota controller.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission.amounts import Amount, Amounts, added, amounts, printed, subtracted
 from reprieve.controlplane.admission.usage import in_scope, unspecified, usage_of
 from reprieve.controlplane.admission_chain import Request, Step
-from reprieve.controlplane.storage import Stored
+from reprieve.controlplane.storage import Store, Stored
 
 Json = dict[str, Any]
 
@@ -30,16 +31,18 @@ class _Charge(NamedTuple):
     used: Amounts
 
 
+def _charge(store: Store, charges: Sequence[_Charge]) -> None:
+    """Write down what an object uses."""
+    for state, quota, used in charges:
+        quota["status"]["used"] = printed(used)
+        store.put(_QUOTAS, state.namespace, state.name, quota, state)
+
+
 class ResourceQuota(Step):
     """Checks new objects against the quotas of their namespace and charges them; the last step of the chain."""
 
-    def __init__(self) -> None:
-        self._charges: list[_Charge] = []
-        self._charged: Request | None = None
-
     def validate(self, request: Request) -> None:
-        """Check what the object adds against every quota that covers it."""
-        self._charged = None
+        """Check what the object adds against every quota that covers it; the charges are written once it is staged."""
         kind = request.kind
         if not kind.namespaced or request.subresource or request.operation == "DELETE" or not kind.stored:
             return
@@ -49,8 +52,9 @@ class ResourceQuota(Step):
         if not states:
             return
         delta = self._delta(request)
-        self._charges = [charge for state in states if (charge := self._check(request, state, delta)) is not None]
-        self._charged = request
+        charges = [charge for state in states if (charge := self._check(request, state, delta)) is not None]
+        if charges:
+            request.on_staged.append(partial(_charge, request.registry.store, charges))
 
     @staticmethod
     def _delta(request: Request) -> Amounts:
@@ -86,16 +90,6 @@ class ResourceQuota(Step):
             )
             raise self._refused(request, f"exceeded quota: {state.name}, {text}")
         return _Charge(state, quota, after)
-
-    def committed(self, request: Request) -> None:
-        """Write down what the object uses."""
-        if self._charged is not request:
-            return
-        store = request.registry.store
-        for state, quota, used in self._charges:
-            quota["status"]["used"] = printed(used)
-            store.put(_QUOTAS, state.namespace, state.name, quota, state)
-        self._charged = None
 
     @staticmethod
     def _refused(request: Request, why: str) -> errors.StatusError:

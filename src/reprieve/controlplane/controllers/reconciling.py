@@ -24,7 +24,7 @@ from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Registry, WriteOptions
-from reprieve.controlplane.storage import Stored
+from reprieve.controlplane.storage import Stored, Ticket
 
 Json = dict[str, Any]
 log = logging.getLogger("reprieve.controllers")
@@ -181,6 +181,8 @@ class Controller:
         self._failures: dict[Any, int] = {}
         self._put_off: set[Any] = set()
         self._ready: asyncio.Event | None = None
+        self._uncommitted: list[tuple[Any, Ticket]] = []
+        context.registry.store.undone.append(self._look_again)
         self.connect()
 
     def connect(self) -> None:
@@ -230,6 +232,18 @@ class Controller:
             if key not in self._put_off:
                 self._failures.pop(key, None)
         self._put_off.discard(key)
+        ticket = self.context.registry.store.ticket
+        if self._uncommitted and self._uncommitted[-1][1] is not ticket:
+            self._uncommitted.clear()
+        if not ticket.done:
+            self._uncommitted.append((key, ticket))
+
+    def _look_again(self) -> None:
+        """Have the keys looked at again whose writes were undone: no event will tell of them."""
+        uncommitted, self._uncommitted = self._uncommitted, []
+        for key, ticket in uncommitted:
+            if ticket.error is not None:
+                self._retry(key)
 
     def put_off(self, key: Any) -> None:
         """Have the key that is looked at now looked at again later, as after a failure, though the look goes on."""

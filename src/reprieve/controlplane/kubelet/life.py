@@ -223,6 +223,6 @@ class PodLife:
             slow = (takes if takes is not None else self._options.stop_seconds) > 0
             statuses.finish(pod, self._context.stamp(), statuses.KILLED if killed and slow else statuses.STOPPED)
         metadata["deletionGracePeriodSeconds"] = 0
-        last = self._context.registry.store.put(state.resource, state.namespace, state.name, pod, state)
+        last = self._context.registry.store.put(state.resource, state.namespace, state.name, pod, state).state
         if not metadata.get("finalizers"):
             self._context.registry.store.delete(last)

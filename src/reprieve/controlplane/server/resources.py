@@ -185,7 +185,7 @@ class Resources:
         return self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, duplicates)
 
     async def _finish(self, call: Call, outcome: Outcome, options: WriteOptions, answer: Answer) -> Reply:
-        await self._registry.store.settled()
+        await outcome.ticket.settled()
         status = 201 if outcome.created else 200
         if outcome.state is not None and answer == PLAIN and "pretty" not in call.target.query:
             reply = Reply(status, self._renderer.raw_object(call.kind, outcome.state))
@@ -194,9 +194,10 @@ class Resources:
         reply.warnings = options.warnings
         return reply
 
-    async def _status(self, status: Json, answer: Answer, code: int) -> Reply:
-        await self._registry.store.settled()
-        return self._renderer.document(status, Answer(yaml=answer.yaml), {}, code)
+    async def _document(self, outcome: Outcome, answer: Answer, code: int) -> Reply:
+        """Answer with what is no object of the resource (a Status, a Scale, a token)."""
+        await outcome.ticket.settled()
+        return self._renderer.document(outcome.object, Answer(yaml=answer.yaml), {}, code)
 
     async def _create(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
@@ -205,13 +206,13 @@ class Resources:
         if door in ("binding", "eviction", "token"):
             body = self._side_body(call, *_SIDE_BODIES[door])
             if door == "binding":
-                status = bind_now(registry, target.namespace, target.name, body, options)
-                return await self._status(status, answer, 201)
+                outcome = bind_now(registry, target.namespace, target.name, body, options)
+                return await self._document(outcome, answer, 201)
             if door == "eviction":
-                status = evict_now(registry, target.namespace, target.name, body, options)
-                return await self._status(status, answer, 201)
+                outcome = evict_now(registry, target.namespace, target.name, body, options)
+                return await self._document(outcome, answer, 201)
             review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)
-            return await self._status(review, answer, 201)
+            return await self._document(Outcome(review, ticket=registry.store.ticket), answer, 201)
         obj = self._decoded(call, options)
         outcome = registry.create_now(kind, target.namespace, obj, options)
         return await self._finish(call, outcome, options, answer)
@@ -232,7 +233,7 @@ class Resources:
         if target.subresource == "scale":
             scale = self._side_body(call, *_SIDE_BODIES["scale"])
             outcome = write_scale_now(registry, kind, target.namespace, target.name, scale, options)
-            return await self._status(outcome.object, answer, 200)
+            return await self._document(outcome, answer, 200)
         obj = self._decoded(call, options)
         outcome = registry.update_now(kind, target.namespace, target.name, obj, options, target.subresource)
         return await self._finish(call, outcome, options, answer)
@@ -246,7 +247,7 @@ class Resources:
             if patch_type == "apply":
                 raise errors.method_not_allowed()
             outcome = self._patch_scale(call, patch_type, patch, options)
-            return await self._status(outcome.object, answer, 200)
+            return await self._document(outcome, answer, 200)
         outcome = registry.patch_now(
             kind,
             target.namespace,
@@ -277,10 +278,10 @@ class Resources:
         target, kind, registry = call.target, call.kind, self._registry
         options = options_from(self._delete_body(call), target.query, call.user)
         outcome = registry.delete_now(kind, target.namespace, target.name, options)
-        await registry.store.settled()
+        await outcome.ticket.settled()
         if outcome.deleted and not kind.returns_deleted:
             uid = outcome.object["metadata"].get("uid", "")
-            return await self._status(errors.success(target.name, kind.group, kind.plural, uid), answer, 200)
+            return await self._document(Outcome(errors.success(target.name, kind.group, kind.plural, uid)), answer, 200)
         return self._renderer.one(kind, outcome.object, answer, target.query)
 
     async def _delete_collection(self, call: Call, answer: Answer) -> Reply:
@@ -296,7 +297,7 @@ class Resources:
             except StatusError as error:
                 if error.reason != "NotFound":
                     raise
-        await registry.store.settled()
+        await registry.store.ticket.settled()
         return self._renderer.many(kind, page.states, {"resourceVersion": str(page.revision)}, answer, target.query)
 
     def _side_body(self, call: Call, api_version: str, kind: str) -> Json:

@@ -36,7 +36,7 @@ from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Secrets, Tokens, certificates, load_secrets, write_kubeconfig
 from reprieve.controlplane.server.app import App, AppOptions
 from reprieve.controlplane.server.watching import WatchTimes
-from reprieve.controlplane.storage import Store, open_log
+from reprieve.controlplane.storage import StorageError, Store, open_log
 from reprieve.controlplane.storage.store import Limits
 
 log = logging.getLogger("reprieve.apiserver")
@@ -53,10 +53,10 @@ _DATE_SECONDS = 1.0
 class ServeOptions:
     """What ``serve`` is told.
 
-    ``data_dir`` ``:memory:`` keeps nothing. ``port`` 0 takes a free one. ``steps`` are further admission
-    steps, made for the registry; ``event_ttl`` is how long Events are kept. ``controllers`` are switches as
-    ``controllers.chosen`` reads them; ``kubelets`` None simulates no nodes. ``context_extensions`` are put into
-    the context of the kubeconfig, by name.
+    ``data_dir`` ``:memory:`` keeps nothing; ``accept_loss`` starts from what can be read of damaged state.
+    ``port`` 0 takes a free one. ``steps`` are further admission steps, made for the registry; ``event_ttl`` is
+    how long Events are kept. ``controllers`` are switches as ``controllers.chosen`` reads them; ``kubelets`` None
+    simulates no nodes. ``context_extensions`` are put into the context of the kubeconfig, by name.
     """
 
     data_dir: str | Path = MEMORY
@@ -66,6 +66,7 @@ class ServeOptions:
     tls: bool = True
     anonymous: bool = False
     power_safe: bool = False
+    accept_loss: bool = False
     extra_names: tuple[str, ...] = ()
     event_ttl: timedelta = timedelta(hours=1)
     limits: Limits = field(default_factory=Limits)
@@ -113,7 +114,7 @@ class ControlPlane:
 
     async def start(self) -> None:
         """Begin what runs in the background."""
-        await self.store.settled()
+        await self.store.ticket.settled()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_events())
 
     async def _sweep_events(self) -> None:
@@ -129,7 +130,8 @@ class ControlPlane:
                 # Times in this form compare as texts.
                 if state.decode()["metadata"]["creationTimestamp"] < oldest:
                     self.store.delete(state)
-            await self.store.settled()
+            with contextlib.suppress(StorageError):  # logged; those that stay go the next time
+                await self.store.ticket.settled()
 
     async def aclose(self) -> None:
         """End watches and background work, commit, close the storage."""
@@ -294,6 +296,8 @@ def _listen(host: str, port: int) -> socket.socket:
 @asynccontextmanager
 async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
     """Serve while the context lasts. Raises StorageError, OSError or ValueError with one clear text."""
+    if not str(options.data_dir):
+        raise ValueError("the data directory has no name")
     with contextlib.ExitStack() as stack:
         if str(options.data_dir) == MEMORY:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reprieve-")))
@@ -302,7 +306,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
         else:
             directory = Path(options.data_dir)
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            opened = open_log(directory / "state.db", power_safe=options.power_safe)
+            opened = open_log(directory / "state.db", power_safe=options.power_safe, accept_loss=options.accept_loss)
             stack.callback(opened.close)  # harmless after the control plane has closed it
             keys = load_secrets(directory)
         control_plane = ControlPlane(

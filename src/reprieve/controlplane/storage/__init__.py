@@ -7,19 +7,31 @@ subscriptions.
 from reprieve.controlplane.storage.hub import Subscription, WatchEvent
 from reprieve.controlplane.storage.log import SqliteLog, StorageError, VolatileLog, open_log
 from reprieve.controlplane.storage.model import Change, Stored
-from reprieve.controlplane.storage.store import CompactedError, FutureRevisionError, MovedError, Page, Store
+from reprieve.controlplane.storage.store import (
+    DURABLE,
+    CompactedError,
+    FutureRevisionError,
+    MovedError,
+    Page,
+    Staged,
+    Store,
+    Ticket,
+)
 
 __all__ = [
+    "DURABLE",
     "Change",
     "CompactedError",
     "FutureRevisionError",
     "MovedError",
     "Page",
     "SqliteLog",
+    "Staged",
     "StorageError",
     "Store",
     "Stored",
     "Subscription",
+    "Ticket",
     "VolatileLog",
     "WatchEvent",
     "open_log",

@@ -1,67 +1,55 @@
 """The durable log of changes: one SQLite file in WAL mode, one row per change, nothing else.
 
 The latest row of a key is the object's present state, so writing is one INSERT, and start-up is one scan in
-revision order. Compaction deletes rows that a later row supersedes. Every row carries a CRC-32 of its body.
+revision order. Compaction deletes rows that a later row supersedes. Every row carries a CRC-32 of its body, and the
+mark beside the file (``mark``) the sum of all rows.
 
-Invariant: what ``append`` returned for survives the death of the process (kill -9): the transaction is in
-the WAL file by then. Against loss of power ``synchronous=FULL`` is needed (parameter ``power_safe``). A
-file that is damaged, foreign or of a newer format is refused before anything is written to it.
+Invariants: what ``append`` returned for survives the death of the process (kill -9), and a start that does not find
+all of it says so: by then the transaction is in the WAL file, and after it the mark was told. Against loss of power
+``synchronous=FULL`` is needed (parameter ``power_safe``); without it such a loss is noticed. A file that is damaged,
+foreign or of a newer format is refused before anything is written to it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import logging
 import os
+import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import quote
+from typing import Protocol
 
-APPLICATION_ID = 0x52505256
-"""SQLite application_id of our files: the letters RPRV."""
+from reprieve.controlplane.storage.mark import Contents, Mark, Row, digest_of
+from reprieve.controlplane.storage.recovery import (
+    FORMAT,
+    DamagedError,
+    Examined,
+    StorageError,
+    connect_arguments,
+    create,
+    examine,
+    insert,
+    mark_path,
+    salvage,
+)
 
-FORMAT = 1
-"""user_version of the format this program reads and writes."""
+__all__ = ["FORMAT", "Log", "Row", "SqliteLog", "StorageError", "VolatileLog", "open_log"]
 
-CHECKPOINT_BYTES = 8 * 1024 * 1024
+log = logging.getLogger("reprieve.apiserver")
+
+CHECKPOINT_BYTES = 1024 * 1024
 """How much is appended before the WAL is copied back into the main file."""
 
-WAL_BYTES = 32 * 1024 * 1024
+WAL_BYTES = 8 * 1024 * 1024
 """How large the WAL may grow before it is started afresh."""
 
 _PAGE = 4096
-
-_SCHEMA = """
-CREATE TABLE changes (
-    revision INTEGER PRIMARY KEY,
-    resource TEXT NOT NULL,
-    namespace TEXT NOT NULL,
-    name TEXT NOT NULL,
-    deleted INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    body BLOB NOT NULL
-) STRICT;
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-"""
-
-
-class StorageError(Exception):
-    """The data file cannot be used or written; the text names the file and why."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One change as it is kept: the body is JSON bytes; ``deleted`` marks the end of the object."""
-
-    revision: int
-    resource: str
-    namespace: str
-    name: str
-    deleted: bool
-    body: bytes
+_COMMIT_BYTES = 3 * _PAGE
+"""About what a commit adds to the WAL besides the bodies: the pages it touches are written whole."""
 
 
 class Log(Protocol):
@@ -76,8 +64,8 @@ class Log(Protocol):
     def append(self, rows: Sequence[Row]) -> None:
         """Make ``rows`` durable together; raises StorageError if that failed and nothing was written."""
 
-    def compact(self, revision: int, superseded: Iterable[int]) -> None:
-        """Forget the given revisions and remember that history starts after ``revision``."""
+    def compact(self, revision: int, superseded: Iterable[Row]) -> None:
+        """Forget the given rows and remember that history starts after ``revision``."""
 
     def checkpoint_due(self) -> bool:
         """Whether enough was appended to copy the WAL back."""
@@ -101,7 +89,7 @@ class VolatileLog:
     def append(self, rows: Sequence[Row]) -> None:
         """Nothing to do."""
 
-    def compact(self, revision: int, superseded: Iterable[int]) -> None:
+    def compact(self, revision: int, superseded: Iterable[Row]) -> None:
         """Nothing to do."""
 
     def checkpoint_due(self) -> bool:
@@ -115,105 +103,42 @@ class VolatileLog:
         """Nothing to do."""
 
 
-def open_log(path: str | Path, *, power_safe: bool = False) -> Log:
+def open_log(path: str | Path, *, power_safe: bool = False, accept_loss: bool = False) -> Log:
     """Open the log at ``path``; ``:memory:`` keeps none. Raises StorageError and leaves a refused file
     alone.
+
+    With ``accept_loss`` a damaged log is replaced by what can be read of it (``recovery.salvage``).
     """
     if str(path) == ":memory:":
         return VolatileLog()
-    return SqliteLog(Path(path), power_safe=power_safe)
-
-
-def _uri(path: Path, mode: str) -> str:
-    return f"file:{quote(str(path.absolute()))}?mode={mode}"
-
-
-def _verify_header(path: Path) -> None:
-    """Refuse what is no file of ours by reading its first 100 bytes only."""
-    with path.open("rb") as file:
-        header = file.read(100)
-    if not header.startswith(b"SQLite format 3\x00") or len(header) < 100:
-        raise StorageError(f"{path}: not a data file of this program (no SQLite database)")
-    application = int.from_bytes(header[68:72], "big")
-    version = int.from_bytes(header[60:64], "big")
-    if application != APPLICATION_ID:
-        raise StorageError(f"{path}: a SQLite database, but not one of this program")
-    if version > FORMAT:
-        raise StorageError(f"{path}: written by a newer version (format {version}, this one reads up to {FORMAT})")
-
-
-def _verify_rows(path: Path) -> None:
-    """Read everything once, read-only, and refuse a damaged file before the first write."""
-    connection = sqlite3.connect(_uri(path, "ro"), uri=True, isolation_level=None)
-    try:
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise StorageError(f"{path}: the data file is damaged ({verdict}); it was left as it is")
-        for revision, crc, body in connection.execute("SELECT revision, crc, body FROM changes"):
-            if zlib.crc32(body) != crc:
-                raise StorageError(
-                    f"{path}: the data file is damaged (checksum of revision {revision}); it was left as it is"
-                )
-    except sqlite3.Error as error:
-        raise StorageError(f"{path}: the data file is damaged ({error}); it was left as it is") from error
-    finally:
-        connection.close()
-
-
-def _connect_arguments(path: Path) -> dict[str, Any]:
-    return {
-        "database": _uri(path, "rw"),
-        "uri": True,
-        "isolation_level": None,
-        "timeout": 30,
-        "check_same_thread": False,
-    }
-
-
-def _create(path: Path) -> None:
-    """Make an empty data file; it gets its name only when complete, so a death half-way leaves none."""
-    draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)
-    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(**_connect_arguments(draft))
-    try:
-        connection.executescript(_SCHEMA)
-        connection.execute("INSERT INTO meta VALUES ('compacted', '0')")
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={FORMAT}")
-    finally:
-        connection.close()
-    draft.rename(path)
+    return SqliteLog(Path(path), power_safe=power_safe, accept_loss=accept_loss)
 
 
 class SqliteLog:
     """The log in a file; see the module for its promises. A second process on the same file is refused."""
 
-    def __init__(self, path: Path, *, power_safe: bool = False) -> None:
+    def __init__(self, path: Path, *, power_safe: bool = False, accept_loss: bool = False) -> None:
         self.path = path
+        self._power_safe = power_safe
         self._appended = 0
         self._closed = False
+        self._failed: StorageError | None = None
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = self._take_lock()
-        try:
-            if path.exists():
-                _verify_header(path)
-                _verify_rows(path)
-            else:
-                _create(path)
-            self._connection = sqlite3.connect(**_connect_arguments(path))
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute(f"PRAGMA synchronous={'FULL' if power_safe else 'NORMAL'}")
-            self._connection.execute("PRAGMA wal_autocheckpoint=0")
-            row = self._connection.execute("SELECT value FROM meta WHERE key='compacted'").fetchone()
-            self.compacted = int(row[0])
-            self._copier = sqlite3.connect(**_connect_arguments(path))
-        except sqlite3.Error as error:
-            self._unlock()
-            raise StorageError(f"{path}: cannot be opened ({error})") from error
-        except (StorageError, OSError):
-            self._unlock()
-            raise
+        with contextlib.ExitStack() as opened:
+            lock = self._take_lock()
+            opened.callback(os.close, lock)
+            try:
+                found = self._sound(accept_loss)
+                self._mark = Mark(mark_path(path))
+                opened.callback(self._mark.close)
+                self._connection = sqlite3.connect(**connect_arguments(path))
+                opened.callback(self._connection.close)
+                self._begin(found, power_safe)
+                self._copier = sqlite3.connect(**connect_arguments(path))
+            except sqlite3.Error as error:
+                raise StorageError(f"{path}: cannot be opened ({error})") from error
+            opened.callback(self._copier.close)
+            self._opened = opened.pop_all()
 
     def _take_lock(self) -> int:
         try:
@@ -227,8 +152,51 @@ class SqliteLog:
             raise StorageError(f"{self.path}: in use by another running server") from error
         return lock
 
-    def _unlock(self) -> None:
-        os.close(self._lock)
+    def _sound(self, accept_loss: bool) -> Examined:
+        """Return what the file holds, made new if there is none; refuse or salvage one that is not whole."""
+        path = self.path
+        marked = Mark.read(mark_path(path))
+        try:
+            if path.exists():
+                return examine(path, marked)
+            beside = path.with_name(path.name + "-wal")
+            if beside.exists() or (marked is not None and marked.revision):
+                witness = beside if beside.exists() else mark_path(path)
+                raise DamagedError(f"{path}: missing, though {witness.name} is there; --accept-loss starts without it")
+        except DamagedError as error:
+            if not accept_loss:
+                raise
+            log.warning("%s", error)
+            log.warning("%s", salvage(path, marked, secrets.token_bytes(16)))
+            return examine(path, Mark.read(mark_path(path)))
+        return self._first()
+
+    def _first(self) -> Examined:
+        """Make an empty data file; it gets its name only when complete, so a death half-way leaves none."""
+        draft = self.path.with_name(self.path.name + ".new")
+        database = secrets.token_bytes(16)
+        create(draft, database)
+        with contextlib.closing(Mark(mark_path(self.path))) as mark:
+            mark.write(database, 0, Contents())
+        draft.rename(self.path)
+        return Examined(database, Contents(), Contents(), 0)
+
+    def _begin(self, found: Examined, power_safe: bool) -> None:
+        """Set the connection up and bring the mark in line with what was found."""
+        run = self._connection.execute
+        run("PRAGMA journal_mode=WAL")
+        run(f"PRAGMA synchronous={'FULL' if power_safe else 'NORMAL'}")
+        run("PRAGMA wal_autocheckpoint=0")
+        self._contents = found.contents
+        self.compacted = found.contents.compacted
+        database = found.database
+        self._database = database if database is not None else secrets.token_bytes(16)
+        self._mark.write(self._database, found.top, self._contents)
+        if database is None:  # a file of format 1; once it says 2, it is held against its mark
+            run("BEGIN IMMEDIATE")
+            run("INSERT OR REPLACE INTO meta VALUES ('database', ?)", (self._database.hex(),))
+            run(f"PRAGMA user_version={FORMAT}")
+            run("COMMIT")
 
     def rows(self) -> Iterator[Row]:
         """Yield every kept change in revision order."""
@@ -239,45 +207,60 @@ class SqliteLog:
             yield Row(revision, resource, namespace, name, bool(deleted), body)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write ``rows`` in one transaction; on failure nothing of them is kept."""
-        run = self._connection.execute
-        try:
-            run("BEGIN IMMEDIATE")
-            self._connection.executemany(
-                "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        row.revision,
-                        row.resource,
-                        row.namespace,
-                        row.name,
-                        row.deleted,
-                        zlib.crc32(row.body),
-                        row.body,
-                    )
-                    for row in rows
-                ],
-            )
-            run("COMMIT")
-        except sqlite3.Error as error:
-            if self._connection.in_transaction:
-                run("ROLLBACK")
-            raise StorageError(f"{self.path}: cannot be written ({error})") from error
-        self._appended += sum(len(row.body) for row in rows)
+        """Write ``rows`` in one transaction, then the mark; on failure nothing of them is kept."""
+        summed = [(row, zlib.crc32(row.body)) for row in rows]
+        self._commit("written", lambda: insert(self._connection, summed))
+        self._note(rows[-1].revision, self._contents.plus(digest_of(row, crc) for row, crc in summed))
+        self._appended += _COMMIT_BYTES + sum(len(row.body) for row in rows)
 
-    def compact(self, revision: int, superseded: Iterable[int]) -> None:
+    def compact(self, revision: int, superseded: Iterable[Row]) -> None:
         """Delete superseded rows and move the start of history, in one transaction."""
+        gone = list(superseded)
+        before = self._contents
+        after = before.minus(revision, (digest_of(row, zlib.crc32(row.body)) for row in gone))
+        top = self._mark.latest.revision if self._mark.latest is not None else 0
+
+        def delete() -> None:
+            run = self._connection
+            done = run.executemany("DELETE FROM changes WHERE revision = ?", [(row.revision,) for row in gone])
+            if done.rowcount != len(gone):
+                raise sqlite3.DatabaseError(f"{len(gone)} rows should go, {done.rowcount} are there")
+            run.execute("UPDATE meta SET value = ? WHERE key = 'compacted'", (str(revision),))
+
+        self._note(top, before, after)
+        try:
+            self._commit("compacted", delete)
+        except StorageError:
+            self._note(top, before)
+            raise
+        self._note(top, after)
+        self._appended += _COMMIT_BYTES
+        self.compacted = revision
+
+    def _commit(self, done: str, work: Callable[[], None]) -> None:
+        """Do ``work`` in a transaction; raises StorageError, and then nothing was changed."""
+        if self._failed is not None:
+            raise self._failed
         run = self._connection.execute
         try:
             run("BEGIN IMMEDIATE")
-            self._connection.executemany("DELETE FROM changes WHERE revision = ?", [(number,) for number in superseded])
-            run("UPDATE meta SET value = ? WHERE key = 'compacted'", (str(revision),))
+            work()
             run("COMMIT")
         except sqlite3.Error as error:
             if self._connection.in_transaction:
                 run("ROLLBACK")
-            raise StorageError(f"{self.path}: cannot be compacted ({error})") from error
-        self.compacted = revision
+            raise StorageError(f"{self.path}: cannot be {done} ({error})") from error
+
+    def _note(self, revision: int, contents: Contents, after: Contents | None = None) -> None:
+        """Tell the mark. If that fails, the file is ahead of it and nothing more is written: a start puts it right."""
+        try:
+            self._mark.write(self._database, revision, contents, after)
+            if self._power_safe:
+                self._mark.sync()
+        except OSError as error:
+            self._failed = StorageError(f"{self._mark.path}: cannot be written ({error.strerror}); nothing more is")
+            raise self._failed from error
+        self._contents = contents
 
     def checkpoint_due(self) -> bool:
         """Whether more than ``CHECKPOINT_BYTES`` were appended since the last copy."""
@@ -285,16 +268,17 @@ class SqliteLog:
 
     def checkpoint(self) -> None:
         """Copy the WAL back without hindering the writer; a busy WAL is copied next time."""
-        self._appended = 0
-        if self._closed:
+        if self._closed or not self._appended:
             return
+        self._appended = 0
         try:
             _, frames, _ = self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if frames * _PAGE > WAL_BYTES:
                 # A writer that never pauses never lets the passive form start the WAL afresh. Almost all is
                 # copied by now, so this holds up the writer for little more than one fsync.
                 self._copier.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        except sqlite3.Error as error:
+            self._mark.sync()  # after the log, which is on disk by now up to where it was copied
+        except (sqlite3.Error, OSError) as error:
             raise StorageError(f"{self.path}: cannot be checkpointed ({error})") from error
 
     def close(self) -> None:
@@ -302,6 +286,4 @@ class SqliteLog:
         if self._closed:
             return
         self._closed = True
-        self._copier.close()
-        self._connection.close()
-        self._unlock()
+        self._opened.close()

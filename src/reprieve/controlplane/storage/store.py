@@ -1,19 +1,22 @@
 """The store: present states in memory, a bounded history of changes, durable through a log.
 
 Writes are staged synchronously (so read-modify-write needs no lock in one event loop) and committed
-together: everything staged in one turn of the loop becomes one transaction. Invariants: a reader or watcher
-never sees a change that is not committed; revisions grow by one per change and never go back, also over
-restarts; a write whose ``settled`` returned is durable.
+together: everything staged in one turn of the loop becomes one transaction. A write returns a *ticket*, which tells
+when it is durable or why it could not be written; a refusal undoes the whole transaction in memory and reaches the
+holders of its tickets, whenever they ask. Invariants: a reader or watcher never sees a change that is not committed,
+and reading commits nothing; revisions grow by one per change and never go back, also over restarts; a write whose
+``Ticket.settled`` returned is durable.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,10 +24,15 @@ from reprieve.controlplane.storage.hub import Matcher, Subscription
 from reprieve.controlplane.storage.log import Log, Row, StorageError, VolatileLog
 from reprieve.controlplane.storage.model import Change, ChangeType, Json, Key, Stored
 
+log = logging.getLogger("reprieve.apiserver")
+
 _encode = msgspec.json.Encoder().encode
 
 COMPACT_STEP = 512
 """How far over its limit the history may grow before it is cut, so that cutting is done in batches."""
+
+CHECKPOINT_SECONDS = 2.0
+"""How long after a write the log is copied back into its main file at the latest."""
 
 
 class MovedError(Exception):
@@ -69,6 +77,55 @@ class Page:
     remaining: int
 
 
+class Ticket:
+    """What becomes of the writes that are committed together. It can be asked at any time, and more than once."""
+
+    __slots__ = ("_done", "_error", "_waiters")
+
+    def __init__(self, *, done: bool = False) -> None:
+        self._done = done
+        self._error: StorageError | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of them."""
+        return self._done
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why they could not be written; None if they were, or if that is not known yet."""
+        return self._error
+
+    async def settled(self) -> None:
+        """Return once the writes are durable; raises StorageError if they could not be written."""
+        if not self._done:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        if self._error is not None:
+            raise self._error
+
+    def settle(self, error: StorageError | None) -> None:
+        """Say what became of the writes (the store does)."""
+        self._done, self._error = True, error
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+DURABLE = Ticket(done=True)
+"""The ticket of what needed no write."""
+
+
+class Staged(NamedTuple):
+    """A write that is staged: the state it makes, and the ticket to wait for."""
+
+    state: Stored
+    ticket: Ticket
+
+
 class _Table:
     """All objects of one resource, with their keys in order."""
 
@@ -105,9 +162,12 @@ class Store:
         self._history_bytes = 0
         self._subscriptions: dict[str, set[Subscription]] = {}
         self._staged: list[Change] = []
-        self._waiters: list[asyncio.Future[None]] = []
+        self._ticket = DURABLE
         self._scheduled = False
         self._checkpointing: asyncio.Future[None] | None = None
+        self._checkpoint_timer: asyncio.TimerHandle | None = None
+        self.undone: list[Callable[[], None]] = []
+        """Called after staged writes were undone: what was derived from ``head`` and ``heads`` may be wrong."""
         self.compacted = self._log.compacted
         """History starts after this revision."""
         self.revision = max(1, self.compacted)
@@ -148,9 +208,11 @@ class Store:
 
     def get(self, resource: str, namespace: str, name: str) -> Stored | None:
         """Return the committed state or None."""
-        if self._staged:
-            self.flush()
-        return self._table(resource).items.get((namespace, name))
+        key = (namespace, name)
+        for change in self._staged:
+            if change.state.key == key and change.state.resource == resource:
+                return change.previous
+        return self._table(resource).items.get(key)
 
     def head(self, resource: str, namespace: str, name: str) -> Stored | None:
         """Return the newest state, staged ones included: what a write has to build on."""
@@ -194,11 +256,9 @@ class Store:
         ``at`` shows it as of that revision (raises CompactedError or FutureRevisionError), None as of now;
         ``after`` starts behind a key; ``limit`` bounds the matching states returned.
         """
-        if self._staged:
-            self.flush()
         table = self._table(resource)
         revision = self.revision if at is None else at
-        overlay = self._as_of(resource, revision) if at is not None and at != self.revision else {}
+        overlay = self._as_of(resource, revision) if self._staged or revision != self.revision else {}
         keys = self._keys(table, namespace)
         if overlay:
             wanted = {key for key in overlay if namespace is None or key[0] == namespace}
@@ -219,9 +279,12 @@ class Store:
         return Page(found, revision, more=False, remaining=0)
 
     def _as_of(self, resource: str, revision: int) -> dict[Key, Stored | None]:
-        """Return what differs from now at ``revision``: the older state of each key changed since."""
+        """Return what differs from the newest states at ``revision``: the older state of each key changed since."""
         self.check_revision(revision)
         overlay: dict[Key, Stored | None] = {}
+        for change in reversed(self._staged):
+            if change.state.resource == resource:
+                overlay[change.state.key] = change.previous
         for change in reversed(self._by_resource.get(resource, ())):
             if change.revision <= revision:
                 break
@@ -237,21 +300,20 @@ class Store:
 
     # -- writing -------------------------------------------------------------------------------------------
 
-    def put(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Stored:
+    def put(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Staged:
         """Stage a new state that builds on ``expected`` (None: the object must not exist); raises MovedError.
 
-        ``body`` gets its resourceVersion and loses kind and apiVersion. Await :meth:`settled` before telling
-        anyone that it is written.
+        ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before telling anyone
+        that it is written.
         """
         table = self._table(resource)
         if table.items.get((namespace, name)) is not expected:
             raise MovedError
         state = self._encode(table, resource, namespace, name, body)
         table.put(state)
-        self._stage(Change("ADDED" if expected is None else "MODIFIED", state, expected))
-        return state
+        return self._stage(Change("ADDED" if expected is None else "MODIFIED", state, expected))
 
-    def delete(self, expected: Stored, body: Json | None = None) -> Stored:
+    def delete(self, expected: Stored, body: Json | None = None) -> Staged:
         """Stage the end of an object in state ``expected``; ``body`` is its last state if it changed on the
         way.
 
@@ -263,8 +325,7 @@ class Store:
         last = expected.decode() if body is None else body
         state = self._encode(table, expected.resource, expected.namespace, expected.name, last)
         table.drop(expected.key)
-        self._stage(Change("DELETED", state, expected))
-        return state
+        return self._stage(Change("DELETED", state, expected))
 
     def _encode(self, table: _Table, resource: str, namespace: str, name: str, body: Json) -> Stored:
         revision = self._next + 1
@@ -276,52 +337,43 @@ class Store:
         self._next = revision
         return state
 
-    def _stage(self, change: Change) -> None:
+    def _stage(self, change: Change) -> Staged:
+        if not self._staged:
+            self._ticket = Ticket()
         self._staged.append(change)
         if not self._scheduled:
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:
-                return  # no loop (tools, tests): the caller flushes
-            self._scheduled = True
-            loop.call_soon(self._flush_scheduled)
+                pass  # no loop (tools, tests): the caller flushes
+            else:
+                self._scheduled = True
+                loop.call_soon(self._flush_scheduled)
+        return Staged(change.state, self._ticket)
 
     def _flush_scheduled(self) -> None:
         self._scheduled = False
         self.flush()
 
-    async def settled(self) -> None:
-        """Return once everything staged so far is durable; raises StorageError if it could not be written."""
-        if not self._staged:
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
+    @property
+    def ticket(self) -> Ticket:
+        """The ticket of everything staged so far: what an answer has to wait for that was read from ``head``."""
+        return self._ticket if self._staged else DURABLE
 
     def flush(self) -> None:
-        """Commit what is staged, now. A failure undoes it in memory and is told to those who wait."""
-        staged, waiters = self._staged, self._waiters
+        """Commit what is staged, now. A failure undoes it in memory and is told by its ticket."""
+        staged, ticket = self._staged, self._ticket
         if not staged:
             return
-        self._staged, self._waiters = [], []
-        rows = [
-            Row(
-                c.revision,
-                c.state.resource,
-                c.state.namespace,
-                c.state.name,
-                c.type == "DELETED",
-                c.state.raw,
-            )
-            for c in staged
-        ]
+        self._staged = []
         try:
-            self._log.append(rows)
+            self._log.append([_row(change) for change in staged])
         except StorageError as error:
+            log.error("%s; %d writes are undone", error, len(staged))
             self._undo(staged)
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(error)
+            ticket.settle(error)
+            for call in self.undone:
+                call()
             return
         self.revision = staged[-1].revision
         touched: dict[str, list[Change]] = {}
@@ -331,9 +383,7 @@ class Store:
         for resource, changes in touched.items():
             for subscription in tuple(self._subscriptions.get(resource, ())):
                 subscription.offer(changes)
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        ticket.settle(None)
         self._trim()
         self._checkpoint()
 
@@ -371,32 +421,56 @@ class Store:
         """Forget the history up to and including ``revision``: older watches and lists get 410 from then
         on.
         """
-        if self._staged:
-            self.flush()
         revision = min(revision, self.revision)
         if revision <= self.compacted:
             return
-        superseded: list[int] = []
+        superseded: list[Row] = []
         while self._history and self._history[0].revision <= revision:
             change = self._history.popleft()
             self._by_resource[change.state.resource].popleft()
             self._history_bytes -= len(change.state.raw)
             if change.previous is not None:
-                superseded.append(change.previous.revision)
+                superseded.append(_row_of(change.previous))
             if change.type == "DELETED":
-                superseded.append(change.revision)
+                superseded.append(_row(change))
         self.compacted = revision
-        self._log.compact(revision, superseded)
+        try:
+            self._log.compact(revision, superseded)
+        except StorageError as error:
+            log.error("%s", error)  # the rows stay: they cost room, and the next start reads past them
 
     def _checkpoint(self) -> None:
-        if not self._log.checkpoint_due() or (self._checkpointing and not self._checkpointing.done()):
-            return
+        """Have the log copied back: at once if much was written, else in a while."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._log.checkpoint()
+            if self._log.checkpoint_due():
+                self._log.checkpoint()
             return
-        self._checkpointing = loop.run_in_executor(None, self._log.checkpoint)
+        if self._log.checkpoint_due() and not self._copying:
+            self._copy_back(loop)
+        elif self._checkpoint_timer is None:
+            self._checkpoint_timer = loop.call_later(CHECKPOINT_SECONDS, self._copy_back, loop)
+
+    @property
+    def _copying(self) -> bool:
+        return self._checkpointing is not None and not self._checkpointing.done()
+
+    def _copy_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+            self._checkpoint_timer = None
+        if self._copying:
+            self._checkpoint()  # later
+        else:
+            self._checkpointing = loop.run_in_executor(None, self._copied)
+
+    def _copied(self) -> None:
+        """Copy the log back, in a thread of its own. A failure costs nothing: the write-ahead log has it all."""
+        try:
+            self._log.checkpoint()
+        except StorageError as error:
+            log.error("%s", error)
 
     # -- watching ------------------------------------------------------------------------------------------
 
@@ -412,8 +486,6 @@ class Store:
 
         ``since`` may lie in the future: nothing is told until it is passed. Unsubscribe when done.
         """
-        if self._staged:
-            self.flush()
         start = self.revision if since is None else since
         if start < self.compacted:
             raise CompactedError(start, self.compacted)
@@ -456,6 +528,8 @@ class Store:
         """Commit what is staged, end all watches, close the log."""
         self.flush()
         self.end_subscriptions()
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
         if self._checkpointing is not None:
             await self._checkpointing
         self._log.close()
@@ -464,7 +538,17 @@ class Store:
         """As :meth:`aclose` where no loop runs."""
         self.flush()
         self.end_subscriptions()
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
         self._log.close()
+
+
+def _row_of(state: Stored, *, deleted: bool = False) -> Row:
+    return Row(state.revision, state.resource, state.namespace, state.name, deleted, state.raw)
+
+
+def _row(change: Change) -> Row:
+    return _row_of(change.state, deleted=change.type == "DELETED")
 
 
 def as_object(kind: str, api_version: str, state: Stored) -> Json:

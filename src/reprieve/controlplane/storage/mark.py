@@ -1,0 +1,131 @@
+"""The high-water mark: a small file beside the log that knows what the log must hold, ``state.db-mark``.
+
+SQLite drops what follows a damaged frame of its write-ahead log without a word, as if it had never been written. So
+after every commit and before anybody is told of it, the mark is given the last revision and the number and the digest
+of all rows; at the next start the rows up to that revision must add up to it. Rows beyond it were committed by a
+process that died before it could say so: nobody was told of them, and they stay.
+
+The file has two slots that are written in turn, each with a checksum, so a slot that was torn leaves the one before
+it. A compaction deletes rows: before it commits, the mark is told both sums, and either is right until it is told
+that the compaction is done. Killing the process at any moment therefore leaves files that agree. Writing a slot costs
+one system call and no fsync; it is synchronised with the log (``SqliteLog``).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+_MAGIC = b"RPRVMARK"
+_SLOT = struct.Struct("<8s16sQQ QQQ QQQ")
+_CHECKSUM = struct.Struct("<I")
+_OFFSETS = (0, 4096)
+"""Where the slots are: on pages of their own, so that no write of one can tear the other."""
+
+_SIZE = 8192
+_MOD = 2**64
+
+
+@dataclass(frozen=True)
+class Row:
+    """One change as it is kept: the body is JSON bytes; ``deleted`` marks the end of the object."""
+
+    revision: int
+    resource: str
+    namespace: str
+    name: str
+    deleted: bool
+    body: bytes
+
+
+def digest_of(row: Row, body_crc: int) -> int:
+    """Return 64 bits over everything in a row (``body_crc`` is the CRC-32 of its body)."""
+    head = f"{row.revision}\0{row.resource}\0{row.namespace}\0{row.name}\0{int(row.deleted)}"
+    return zlib.crc32(head.encode(), body_crc) << 32 | body_crc
+
+
+class Contents(NamedTuple):
+    """What a log holds: where its history starts, how many rows, and the sum of their digests (modulo 2**64)."""
+
+    compacted: int = 0
+    rows: int = 0
+    digest: int = 0
+
+    def plus(self, digests: Iterable[int]) -> Contents:
+        """With rows of these digests added."""
+        found = list(digests)
+        return Contents(self.compacted, self.rows + len(found), (self.digest + sum(found)) % _MOD)
+
+    def minus(self, compacted: int, digests: Iterable[int]) -> Contents:
+        """With rows of these digests taken away by a compaction up to ``compacted``."""
+        found = list(digests)
+        return Contents(compacted, self.rows - len(found), (self.digest - sum(found)) % _MOD)
+
+
+@dataclass(frozen=True)
+class Marked:
+    """One slot: the log ``database`` acknowledged everything up to ``revision`` and holds ``contents``.
+
+    ``after`` is what it holds if a compaction under way was committed; the same as ``contents`` if there is none.
+    """
+
+    database: bytes
+    sequence: int
+    revision: int
+    contents: Contents
+    after: Contents
+
+
+class Mark:
+    """The file of the mark, kept open; ``latest`` is its newest good slot (None: there is none)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if os.fstat(self._file).st_size < _SIZE:
+            os.ftruncate(self._file, _SIZE)
+        self.latest = _newest(os.pread(self._file, _SIZE, 0))
+
+    @staticmethod
+    def read(path: Path) -> Marked | None:
+        """Return the newest good slot of a file, None if there is none; changes nothing."""
+        try:
+            return _newest(path.read_bytes()[:_SIZE])
+        except FileNotFoundError:
+            return None
+
+    def write(self, database: bytes, revision: int, contents: Contents, after: Contents | None = None) -> None:
+        """Fill the older slot; raises OSError."""
+        sequence = self.latest.sequence + 1 if self.latest is not None else 1
+        slot = Marked(database, sequence, revision, contents, after if after is not None else contents)
+        packed = _SLOT.pack(_MAGIC, database, sequence, revision, *contents, *slot.after)
+        os.pwrite(self._file, packed + _CHECKSUM.pack(zlib.crc32(packed)), _OFFSETS[sequence % 2])
+        self.latest = slot
+
+    def sync(self) -> None:
+        """Have what was written survive a loss of power; raises OSError."""
+        os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def _newest(data: bytes) -> Marked | None:
+    slots = [slot for offset in _OFFSETS if (slot := _slot(data[offset:])) is not None]
+    return max(slots, key=lambda slot: slot.sequence, default=None)
+
+
+def _slot(data: bytes) -> Marked | None:
+    end = _SLOT.size + _CHECKSUM.size
+    if len(data) < end or _CHECKSUM.unpack_from(data, _SLOT.size)[0] != zlib.crc32(data[: _SLOT.size]):
+        return None
+    magic, database, sequence, revision, *sums = _SLOT.unpack_from(data)
+    if magic != _MAGIC:
+        return None
+    return Marked(database, sequence, revision, Contents(*sums[:3]), Contents(*sums[3:]))
