@@ -17,12 +17,14 @@ from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.cluster.pods import PodRecord
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import PostFilterPlugin
 from reprieve.live.app import Scheduler, scheduler
 from reprieve.live.event_handlers import ClusterFeedOptions
 from reprieve.live.loop import Pace
 from reprieve.live.settings import Settings
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.profiles import default_profile
+from tests.building import profile_with
 
 NAME = "reprieve-scheduler"
 NODES = "/api/v1/nodes"
@@ -467,3 +469,25 @@ def test_pods_of_one_second_are_tried_in_the_order_in_which_they_came() -> None:
                 assert [record.name for record in arrived] == ["d", "b", "c", "a"]
 
     asyncio.run(run())
+
+
+class _Informs(PostFilterPlugin):
+    """Somebody's own, from before groups had an extension point."""
+
+    name = "Informs"
+
+
+def test_what_a_profile_lacks_for_groups_is_in_the_log_at_start(capsys: pytest.CaptureFixture[str]) -> None:
+    """KEP-5710: an error line for PostFilter without PodGroupPostFilter; a warning where GangScheduling is off."""
+
+    async def run() -> None:
+        async with cluster() as found, found.scheduling(profiles={NAME: profile}):
+            pass
+
+    profile = profile_with(_Informs(), drop=["GangScheduling"])
+    asyncio.run(run())
+    lines = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    said = [line for line in lines if line.startswith(("error profile", "warning profile"))]
+    assert [line.split(" ", 1)[0] for line in said] == ["error", "warning"]
+    assert "plugin Informs extends PostFilter but not PodGroupPostFilter" in said[0]
+    assert "plugin GangScheduling is not enabled" in said[1]

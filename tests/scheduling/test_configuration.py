@@ -12,12 +12,22 @@ import pytest
 import yaml
 
 from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration, configuration_of, duration
+from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.gates import FeatureGates, GateError
+from reprieve.framework.plugin import (
+    CycleState,
+    PodGroupAttempt,
+    PodGroupPostFilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+)
 from reprieve.framework.profile import Profile
+from reprieve.framework.status import Code, Status
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.scheduling.configuring import MAX_TOTAL_SCORE
+from reprieve.scheduling.profile_remarks import remarks_on
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import GPU, World, gang, node, pod
+from tests.building import GPU, World, gang, node, pod, profile_with
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -196,6 +206,106 @@ def test_a_plugin_switched_on_at_one_point_says_nothing_at_others() -> None:
     )["default-scheduler"]
     assert "TaintToleration" in names(chosen, "filters")
     assert "TaintToleration" not in [w.plugin.name for w in chosen.scores]
+
+
+DP, DRA = "DefaultPreemption", "DynamicResources"
+
+
+@pytest.mark.parametrize(
+    ("points", "of_pods", "of_groups"),
+    [
+        ("", [DRA, DP], [DRA, DP]),
+        ("postFilter: {disabled: [{name: DefaultPreemption}]}", [DRA], [DRA]),
+        ("postFilter: {disabled: [{name: '*'}]}", [], []),
+        ("postFilter: {disabled: [{name: '*'}], enabled: [{name: DefaultPreemption}]}", [DP], [DP]),
+        ("postFilter: {enabled: [{name: DefaultPreemption}]}", [DP, DRA], [DP, DRA]),
+        (
+            "postFilter: {disabled: [{name: DefaultPreemption}]}, "
+            "podGroupPostFilter: {enabled: [{name: DefaultPreemption}]}",
+            [DRA],
+            [DP, DRA],
+        ),
+        (
+            "postFilter: {disabled: [{name: '*'}]}, podGroupPostFilter: {enabled: [{name: DefaultPreemption}]}",
+            [],
+            [DP],
+        ),
+        ("podGroupPostFilter: {disabled: [{name: DefaultPreemption}]}", [DRA, DP], [DRA]),
+        ("podGroupPostFilter: {disabled: [{name: '*'}]}", [DRA, DP], []),
+        (
+            "postFilter: {disabled: [{name: '*'}], enabled: [{name: DefaultPreemption}]}, "
+            "podGroupPostFilter: {disabled: [{name: DefaultPreemption}]}",
+            [DP],
+            [],
+        ),
+        ("multiPoint: {disabled: [{name: DefaultPreemption}]}", [DRA], [DRA]),
+        (
+            "multiPoint: {disabled: [{name: DefaultPreemption}]}, postFilter: {enabled: [{name: DefaultPreemption}]}",
+            [DRA, DP],
+            [DRA, DP],
+        ),
+    ],
+)
+def test_the_point_of_groups_follows_that_of_pods_unless_it_is_named(
+    points: str, of_pods: list[str], of_groups: list[str]
+) -> None:
+    """Who switches preemption off at postFilter does not mean that gangs go on evicting."""
+    chosen = profiles(f"profiles: [{{plugins: {{{points}}}}}]")["default-scheduler"]
+    assert (names(chosen, "post_filters"), names(chosen, "group_post_filters")) == (of_pods, of_groups)
+
+
+def test_without_preemption_nobody_goes_for_a_gang() -> None:
+    chosen = profiles("profiles: [{plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}}]")
+    world = World(node("n", cpu=1), pod("low", cpu=1, node="n"), *gang("crew", 1, cpu=1, priority=5), profiles=chosen)
+    assert world.settle().evicted == []
+    assert world.condition("crew")[2] == "pod group is unschedulable"
+
+
+class Informs(PostFilterPlugin):
+    """A plugin of somebody's own, from before groups had a point of their own."""
+
+    name = "Informs"
+
+    def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, "", self.name))
+
+
+class InformsOfBoth(Informs, PodGroupPostFilterPlugin):
+    def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, "", self.name))
+
+
+_ON = FeatureGates()
+_OFF = FeatureGates(generic_workload=False)
+
+
+@pytest.mark.parametrize(
+    ("profile", "gates", "said"),
+    [
+        (profile_with(), _ON, []),
+        (
+            profile_with(Informs()),
+            _ON,
+            [(True, "plugin Informs extends PostFilter but not PodGroupPostFilter: it is never asked")],
+        ),
+        (profile_with(Informs()), _OFF, []),
+        (profile_with(InformsOfBoth()), _ON, []),
+        (profile_with(drop=["GangScheduling"]), _ON, [(False, "plugin GangScheduling is not enabled: nothing holds")]),
+        (profile_with(drop=["GangScheduling"]), _OFF, []),
+        (
+            profiles("profiles: [{plugins: {preEnqueue: {disabled: [{name: GangScheduling}]}}}]")["default-scheduler"],
+            _ON,
+            [(False, "plugin GangScheduling is not enabled at preEnqueue: nothing holds")],
+        ),
+    ],
+    ids=["default", "pods only", "pods only, gate off", "both", "no gangs", "no gangs, gate off", "half of it"],
+)
+def test_what_is_said_of_profiles_at_start(profile: Profile, gates: FeatureGates, said: list[tuple[bool, str]]) -> None:
+    """KEP-5710: an error line for PostFilter without PodGroupPostFilter; GangScheduling belongs in every profile."""
+    found = remarks_on(profile, gates)
+    assert [remark.error for remark in found] == [error for error, _ in said]
+    for remark, (_, text) in zip(found, said, strict=True):
+        assert remark.text.startswith(f"profile 'default-scheduler': {text}")
 
 
 def test_no_profiles_is_the_default_one() -> None:

@@ -50,6 +50,7 @@ def read_options(
     if config is None and not plugins:
         return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
     from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration
+    from reprieve.scheduling.profile_remarks import remarks_on
 
     try:
         chosen = SchedulerConfiguration() if config is None else read_configuration(config)
@@ -58,7 +59,8 @@ def read_options(
     asked = call_extenders and bool(chosen.extenders)
     profiles, extenders = read_profiles(chosen, gates, config, plugins, plugin_timeout, call_extenders=asked)
     timing = Timing(float(chosen.pod_initial_backoff_seconds), float(chosen.pod_max_backoff_seconds))
-    warnings = () if asked or not chosen.extenders else (NOT_ASKED.format(config),)
+    remarks = (remark.text for profile in profiles for remark in remarks_on(profile, gates))
+    warnings = (*remarks, *(() if asked or not chosen.extenders else (NOT_ASKED.format(config),)))
     return PlanOptions(
         first_decision=first_decision,
         gates=gates,

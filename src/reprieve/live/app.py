@@ -37,6 +37,7 @@ from reprieve.observability.observer import Observer
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.store import open_store
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.profile_remarks import remarks_on
 
 GRACE: Final = 3.0
 """Seconds that writes under way get to end."""
@@ -226,6 +227,9 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
             log.info("Serving", url=server.url)
         for reason in served.unavailable:
             observer.trouble("discovery", f"not read: {reason}")
+        for profile in settings.profiles.values():
+            for remark in remarks_on(profile, settings.gates):
+                (log.error if remark.error else log.warning)(remark.text)
         log.info("Connected", server=connection.server, profiles=",".join(settings.profiles))
         yield found
 

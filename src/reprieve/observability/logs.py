@@ -41,6 +41,11 @@ class Log:
         if v <= self.verbosity:
             self._logger.info(event, level="info", **details)
 
+    def warning(self, event: str, /, **details: Any) -> None:
+        """A line about what is allowed and probably not meant; left out below verbosity 0 alone."""
+        if self.verbosity >= 0:
+            self._logger.warning(event, level="warning", **details)
+
     def error(self, event: str, /, **details: Any) -> None:
         """A line that is always written."""
         self._logger.error(event, level="error", **details)

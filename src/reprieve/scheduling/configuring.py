@@ -142,6 +142,8 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
             if not isinstance(built[ref.name], kind) and ref.name not in _UPSTREAM_ALSO.get(point, ()):
                 where = f"{path}.plugins.{point}.enabled[{index}].name"
                 raise ConfigurationError(where, f"plugin {ref.name!r} does not extend {point}")
+        if kind is PodGroupPostFilterPlugin:
+            chosen = _following(chosen, plugins.post_filter)
         names = tuple(name for name in _expanded(multi, chosen) if isinstance(built[name], kind))
         if names != tuple(name for name in named if isinstance(built[name], kind)):
             order[kind.__name__] = names
@@ -229,6 +231,21 @@ def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Regist
         alone = entry.name not in wider and "*" not in wider and entry.name not in again
         if alone and entry.name not in registry.later:
             raise ConfigurationError(where, f"{entry.name!r} can only be disabled together with {other}")
+
+
+def _following(own: PluginSet, of_pods: PluginSet) -> PluginSet:
+    """What is chosen for podGroupPostFilter: as for postFilter, but for the plugins that are named there itself.
+
+    Whoever switches preemption off at postFilter, the only such point kube-scheduler's files knew for years, means
+    groups as well.
+    """
+    named = {ref.name for ref in own.enabled} | {entry.name for entry in own.disabled}
+    if "*" in named:
+        return own
+    return PluginSet(
+        enabled=(*own.enabled, *(ref for ref in of_pods.enabled if ref.name not in named)),
+        disabled=(*own.disabled, *(entry for entry in of_pods.disabled if entry.name not in named)),
+    )
 
 
 def _expanded(multi: Mapping[str, int], chosen: PluginSet) -> Iterator[str]:

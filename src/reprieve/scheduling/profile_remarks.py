@@ -1,0 +1,49 @@
+"""What is said at start about profiles that are allowed and will not do what their owner expects.
+
+Nothing here refuses a profile: a plugin of somebody's own may do what the missing one does (KEP-5710, "Risks and
+mitigations").  Both remarks are about pod groups, so nothing is said with the gate GenericWorkload off.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import PlacementFeasiblePlugin, Plugin, PodGroupPostFilterPlugin, PreEnqueuePlugin
+from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.profile import Profile
+from reprieve.plugins.gang_scheduling import GangScheduling
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRemark:
+    """One sentence for the log. `error`: written as an error, else as a warning."""
+
+    error: bool
+    text: str
+
+
+def remarks_on(profile: Profile, gates: FeatureGates) -> list[ProfileRemark]:
+    """What to say of a profile before it decides anything."""
+    if not gates.generic_workload:
+        return []
+    found = []
+    for plugin in map(unguarded, profile.post_filters):
+        if not isinstance(plugin, PodGroupPostFilterPlugin):
+            text = (
+                f"profile {profile.name!r}: plugin {plugin.name} extends PostFilter but not PodGroupPostFilter: it is "
+                "never asked for pods of a PodGroup"
+            )
+            found.append(ProfileRemark(error=True, text=text))
+    points: dict[str, Sequence[Plugin]] = {
+        "preEnqueue": profile.at(PreEnqueuePlugin),
+        "placementFeasible": profile.at(PlacementFeasiblePlugin),
+    }
+    off = [point for point, plugins in points.items() if GangScheduling.name not in {p.name for p in plugins}]
+    if off:
+        where = "" if len(off) == len(points) else f" at {off[0]}"
+        text = (
+            f"profile {profile.name!r}: plugin {GangScheduling.name} is not enabled{where}: nothing holds the pods "
+            "of a gang back until minCount of them can run, unless another plugin does"
+        )
+        found.append(ProfileRemark(error=False, text=text))
+    return found
