@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reprieve.api import objects as o
+from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from reprieve.api.errors import Origin
 from reprieve.api.loading import read
 from reprieve.api.meta import KubernetesObject
@@ -25,7 +27,10 @@ from reprieve.client.plainyaml import yaml_of
 from reprieve.client.pseudonyms import Names
 from reprieve.client.reading import OPTIONAL, REQUIRED, Reading, manifests_of
 from reprieve.client.snapshot import snapshot, text_of
-from reprieve.simulation.plan import plan
+from reprieve.framework.configuration import configuration_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.profiles import profiles_of
+from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer
 from tests.building import RandomCluster, random_clusters
 
@@ -104,6 +109,184 @@ def test_an_anonymised_snapshot_decides_the_same_by_other_names(cluster: RandomC
     text = text_of(manifests, json=True)
     assert snapshot(objects, anonymize=True)[0] == manifests
     assert plan_of_text(text, "x.json") == renamed(plan_of(objects), objects, manifests)
+
+
+# --- everything a plan depends on ---------------------------------------------------------------------------
+
+
+def rich_objects(cluster: RandomCluster, chance: random.Random) -> list[KubernetesObject]:
+    """The cluster with priority classes, storage, and every annotation and field that decides something."""
+    classes = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": f"class-{value}"},
+            "value": value,
+            "preemptionPolicy": chance.choice(["Never", "PreemptLowerPriority"]),
+        }
+        for value in (-1, 1, 2, 5)
+    ]
+    storage: list[Json] = [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {
+                "name": name,
+                "annotations": {"storageclass.kubernetes.io/is-default-class": chance.choice(["true", "false"])},
+            },
+            "provisioner": chance.choice(["kubernetes.io/no-provisioner", "csi.example.com"]),
+            "volumeBindingMode": chance.choice(["WaitForFirstConsumer", "Immediate"]),
+        }
+        for name in ("fast", "slow")
+    ]
+    for number in range(3):
+        annotations = {"other": "x"}
+        if chance.random() < 0.4:
+            annotations["volume.beta.kubernetes.io/storage-class"] = chance.choice(["fast", "slow", ""])
+        volume: Json = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"pv{number}", "annotations": annotations},
+            "spec": {
+                "capacity": {"storage": "10Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": chance.choice(["fast", "slow"]),
+            },
+        }
+        claim: Json = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": f"claim{number}", "namespace": "default", "annotations": {}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            "status": {"phase": "Pending"},
+        }
+        noted = claim["metadata"]["annotations"]
+        if chance.random() < 0.6:
+            claim["spec"]["storageClassName"] = chance.choice(["fast", "slow"])
+        if chance.random() < 0.3:
+            noted["volume.beta.kubernetes.io/storage-class"] = chance.choice(["fast", "slow"])
+        if chance.random() < 0.3:
+            noted["volume.kubernetes.io/selected-node"] = chance.choice(["n0", "n1", "nowhere"])
+        if chance.random() < 0.3:
+            claim["spec"]["volumeName"] = f"pv{number}"
+            volume["spec"]["claimRef"] = {"namespace": "default", "name": f"claim{number}"}
+            volume["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] = "yes"
+            if chance.random() < 0.7:
+                noted["pv.kubernetes.io/bind-completed"] = "yes"
+        storage += [volume, claim]
+    for node in cluster.nodes:
+        plugins = chance.choice(["", "kubernetes.io/aws-ebs", "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"])
+        storage.append(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "CSINode",
+                "metadata": {
+                    "name": node[0].name,
+                    "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": plugins},
+                },
+                "spec": {
+                    "drivers": [{"name": "ebs.csi.aws.com", "nodeID": "x", "allocatable": {"count": 1}}],
+                },
+            }
+        )
+    return [*typed(*classes, *storage), *(_rich(item, chance) for item in live_objects(cluster))]
+
+
+def _rich(item: KubernetesObject, chance: random.Random) -> KubernetesObject:
+    annotations = dict(item.metadata.annotations)
+    if isinstance(item, o.PodGroup):
+        if chance.random() < 0.6:
+            annotations[PREEMPTION_PRIORITY_CLASS] = chance.choice(["class--1", "class-2", "class-5", "gone"])
+        if chance.random() < 0.2:
+            annotations[PREEMPTION_PRIORITY] = chance.choice(["2", "9", "x"])
+        changed = replace(item, metadata=replace(item.metadata, annotations=annotations))
+        if chance.random() < 0.2:
+            return replace(changed, spec=replace(changed.spec, preemption_policy=o.NO_POLICY_FIELD))
+        return changed
+    if isinstance(item, o.Pod) and chance.random() < 0.3:
+        volume = chance.choice(
+            [
+                {"name": "v", "persistentVolumeClaim": {"claimName": f"claim{chance.randrange(3)}"}},
+                {"name": "v", "awsElasticBlockStore": {"volumeID": f"disk{chance.randrange(2)}"}},
+            ]
+        )
+        return replace(item, spec=replace(item.spec, volumes=(msgspec.convert(volume, o.Volume),)))
+    return item
+
+
+_OPTIONS: Json = {
+    "as it is": "",
+    "all below a priority": "victimSearch: PriorityFloor",
+    "fewest victims": "placement: MinimizeVictims",
+}
+
+
+def _options(name: str, first_decision: bool, asynchronous: bool) -> PlanOptions:
+    args = _OPTIONS[name]
+    gates, _ = FeatureGates.read(f"SchedulerAsyncPreemption={str(asynchronous).lower()}")
+    if not args:
+        return PlanOptions(first_decision=first_decision, gates=gates)
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": yaml.safe_load(args)}]}],
+    }
+    profiles = profiles_of(configuration_of(document), gates)
+    return PlanOptions(first_decision=first_decision, gates=gates, profiles=profiles, any_scheduler=True)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    cluster=random_clusters(),
+    seed=st.integers(0, 2**32 - 1),
+    options=st.sampled_from(sorted(_OPTIONS)),
+    first=st.booleans(),
+    asynchronous=st.booleans(),
+    form=st.sampled_from(["json", "yaml"]),
+)
+def test_every_annotation_and_option_decides_the_same_in_a_snapshot(
+    cluster: RandomCluster, seed: int, options: str, first: bool, asynchronous: bool, form: str
+) -> None:
+    objects = rich_objects(cluster, random.Random(seed))
+    chosen = _options(options, first, asynchronous)
+    manifests, _ = snapshot(objects)
+    text = text_of(manifests, json=form == "json")
+    live = plan(manifests_of(Reading(list(objects)), "live"), chosen)
+    assert _comparable(plan(read([(f"x.{form}", text)]), chosen)) == _comparable(live)
+
+
+def _group_with(annotations: Mapping[str, str], priority: int = 1) -> list[KubernetesObject]:
+    return typed(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "dear"}, "value": 1000},
+        {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g", "namespace": "default", "uid": "u", "annotations": dict(annotations)},
+            "spec": {"schedulingPolicy": {"basic": {}}, "priority": priority},
+        },
+    )
+
+
+def test_a_group_keeps_its_preemption_priority() -> None:
+    objects = _group_with({PREEMPTION_PRIORITY_CLASS: "dear", "other": "SECRET"})
+    for anonymize in (False, True):
+        manifests, _ = snapshot(objects, anonymize=anonymize)
+        found = by_kind(manifests)
+        name = found["PriorityClass"]["metadata"]["name"]
+        assert found["PodGroup"]["metadata"]["annotations"] == {PREEMPTION_PRIORITY_CLASS: name}
+        (again,) = read([("x.json", text_of(manifests, json=True))]).pod_groups
+        assert again.object.metadata.annotations[PREEMPTION_PRIORITY] == "1000"
+
+
+@pytest.mark.parametrize(("name", "priority"), [("gone", 1), ("dear", 5000)])
+def test_a_preemption_class_that_the_scheduler_passes_over_is_no_obstacle(name: str, priority: int) -> None:
+    objects = _group_with({PREEMPTION_PRIORITY_CLASS: name}, priority)
+    reading = Reading(list(objects))
+    (group,) = manifests_of(reading, "live").pod_groups
+    assert group.object.spec.priority == priority
+    assert any("passed over" in warning for warning in reading.warnings)
+    (again,) = read([("x.json", text_of(snapshot(objects)[0], json=True))]).pod_groups
+    assert again.object.spec.priority == priority
 
 
 # --- what leaves --------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Write down everything a plan needs, so that it can be planned elsewhere.
 
-    Only fields a scheduler reads: no environment variables, annotations or image names.
+    Only what a scheduler reads: no environment variables, image names or annotations of others.
     """
     suffix = ".yaml" if output == "-" else Path(output).suffix
     if suffix not in _SUFFIXES:

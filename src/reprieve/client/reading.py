@@ -13,12 +13,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from reprieve.api import objects as o
-from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER, PriorityAdmission
+from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
 from reprieve.api.decoding import name_of
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, created_seconds
@@ -55,6 +55,7 @@ SIDE_BY_SIDE: Final = 4
 _REFUSED: Final = (401, 403, 404, 405)
 _ENDED: Final = ("Succeeded", "Failed")
 _PRIORITIZED: Final = (o.Pod, o.PodGroup, o.Workload)
+T = TypeVar("T", bound=KubernetesObject)
 _SHARED: Final = (o.Namespace, o.PriorityClass)
 
 
@@ -154,13 +155,35 @@ def manifests_of(reading: Reading, source: str) -> Manifests:
     for order, item in enumerate(reading.objects):
         if isinstance(item, _PRIORITIZED):
             try:
-                item = admission.resolve(item)
+                item = admission.resolve(_without_void_class(item, admission, reading.warnings))
             except FieldError as error:
                 reading.warnings.append(f"{name_of(item)}: {error.path}: {error.message}: priority 0 assumed")
                 item = _without_class(item)
         created = created_seconds(item.metadata, order)
         manifests.objects.setdefault(type(item), []).append(Loaded(item, Origin(source), order, created))
     return manifests
+
+
+def without_void_classes(objects: Sequence[KubernetesObject]) -> list[KubernetesObject]:
+    """The objects of a cluster without annotations that its scheduler refuses, so that reading them again succeeds."""
+    admission = PriorityAdmission([item for item in objects if isinstance(item, o.PriorityClass)])
+    warnings: list[str] = []
+    return [_without_void_class(item, admission, warnings) for item in objects]
+
+
+def _without_void_class(found: T, admission: PriorityAdmission, warnings: list[str]) -> T:
+    """A pod group without a preemption priority class that does not exist or lies below its priority: a scheduler
+    passes over such a class and says so (preemption.md 4, "Options").
+    """
+    if not isinstance(found, o.PodGroup) or PREEMPTION_PRIORITY_CLASS not in found.metadata.annotations:
+        return found
+    try:
+        admission.as_victim(found.metadata.annotations, found.spec.priority or DEFAULT_PRIORITY, stored=True)
+    except FieldError as error:
+        warnings.append(f"{name_of(found)}: {error}: passed over")
+        kept = {name: text for name, text in found.metadata.annotations.items() if name != PREEMPTION_PRIORITY_CLASS}
+        return replace(found, metadata=replace(found.metadata, annotations=kept))
+    return found
 
 
 def _without_class(item: o.Pod | o.PodGroup | o.Workload) -> o.Pod | o.PodGroup | o.Workload:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from reprieve.api import objects as o
+from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.versions import SCHEDULING_GROUP
 from reprieve.client.pseudonyms import ADDRESS, GROUP, IMAGE, NAMESPACE, NODE, UID, Names
+from reprieve.cluster.volumes import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
 
 Json = dict[str, Any]
 Leaf = Callable[[Any, Names], Any]
@@ -51,6 +53,7 @@ def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
 
 _NOTHING_IF_EMPTY: Final = frozenset(
     (
+        "annotations",
         "labels",
         "requests",
         "limits",
@@ -475,7 +478,26 @@ def domain_of(kind: str) -> str:
     return _DOMAINS.get(kind, kind.lower())
 
 
+_ANNOTATIONS: Final[Mapping[str, Leaf]] = {
+    PREEMPTION_PRIORITY_CLASS: priority_class,
+    PREEMPTION_PRIORITY: _keep,
+    SELECTED_NODE: named(NODE),
+    CLASS_BETA: named(CLASS),
+    BIND_COMPLETED: _keep,
+    BOUND_BY_CONTROLLER: _keep,
+    "storageclass.kubernetes.io/is-default-class": _keep,
+    "storage.alpha.kubernetes.io/migrated-plugins": _keep,
+    "resource.kubernetes.io/pod-claim-name": named(DEVICE_CLAIM),
+}
+"""The annotations that a scheduler, or the volume controllers beside it, read."""
+
+
+def _annotations(value: Mapping[str, str], names: Names) -> Json:
+    return {key: _ANNOTATIONS[key](text, names) for key, text in value.items() if key in _ANNOTATIONS}
+
+
 METADATA: Final = {
+    "annotations": _annotations,
     "creationTimestamp": _keep,
     "deletionTimestamp": _keep,
     "deletionGracePeriodSeconds": _keep,

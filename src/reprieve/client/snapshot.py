@@ -1,8 +1,8 @@
 """A cluster as a document that `reprieve plan -f` reads: only what a scheduler reads, names replaced if wanted.
 
-Invariants: environment variables, annotations, finalizers, messages and data never leave; an image is a number that is
-the same for the pods that run it and the nodes that have it. Planning the snapshot decides what planning the cluster
-decides. Objects stay in their order. What leaves is said in the tables of `shapes`.
+Invariants: environment variables, finalizers, messages, data and annotations that no scheduler reads never leave; an
+image is a number that is the same for the pods that run it and the nodes that have it. Planning the snapshot decides
+what planning the cluster decides. Objects stay in their order. What leaves is said in the tables of `shapes`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.api.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.plainyaml import yaml_of
 from reprieve.client.pseudonyms import NAMESPACE, UID, Names
+from reprieve.client.reading import without_void_classes
 from reprieve.client.shapes import (
     CLAIM,
     METADATA,
@@ -43,6 +44,7 @@ def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) ->
     notes = []
     if len(kept) < len(objects):
         notes.append(f"left out of an anonymised snapshot: {len(objects) - len(kept)} objects of resource.k8s.io")
+    kept = without_void_classes(kept)
     names = Names(anonymize=anonymize)
     plain = [(type(item), msgspec.to_builtins(item)) for item in kept]
     names.images = frozenset(
