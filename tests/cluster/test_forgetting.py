@@ -55,6 +55,7 @@ def test_unlike_pods_leave_nothing_behind() -> None:
     assert _sizes(state) == {
         "signatures": 40,
         "pod_constraints": 40,
+        "node_constraints": 1,
         "label_classes": 40,
         "match_counts": 0,
         "affinity_terms": 40,
@@ -62,7 +63,10 @@ def test_unlike_pods_leave_nothing_behind() -> None:
     for uid in uids[:30]:
         state.remove_pod(state.pods[uid])
         state.check()
-    assert {name: size for name, size in _sizes(state).items() if size != 10} == {"match_counts": 0}
+    assert {name: size for name, size in _sizes(state).items() if size != 10} == {
+        "match_counts": 0,
+        "node_constraints": 1,
+    }
     for uid in uids[30:]:
         state.remove_pod(state.pods[uid])
     assert set(_sizes(state).values()) == {0}

@@ -5,7 +5,8 @@ the signature and the nodes alone is computed once.  Identity, priority and grou
 
 Real pods differ, mostly in amounts and images, which plugins read as data. What they are compiled and masked by is the
 same for far more pods: selectors, tolerations, affinity, ports, spread constraints. That part is the signature's
-*constraints*, shared by all pods that have the same, whatever they ask for.
+*constraints*, shared by all pods that have the same, whatever they ask for; and of these the part that speaks of nodes
+alone its *node constraints*, shared by pods that say different things of other pods.
 
 Invariants: both are interned, so equality is identity; an `id` is never given again to another one. What no pod has any
 more is forgotten at once.
@@ -35,10 +36,20 @@ HostPort = tuple[str, str, int]
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
+class NodeConstraints:
+    """What a pod's spec says about nodes themselves: nodeSelector, node affinity, tolerations."""
+
+    id: int
+    memo: dict[str, object] = field(default_factory=dict)
+    """Where plugins keep what they compiled from it, by plugin name."""
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class PodConstraints:
     """What a pod's spec says about nodes and other pods, apart from amounts and images."""
 
     id: int
+    nodes: NodeConstraints
     node_selector: dict[str, str]
     affinity: objects.Affinity | None
     tolerations: tuple[objects.Toleration, ...]
@@ -46,8 +57,6 @@ class PodConstraints:
     spread: tuple[objects.TopologySpreadConstraint, ...]
     selects: bool
     """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
-    memo: dict[str, object] = field(default_factory=dict)
-    """Where plugins keep what they compiled from it, by plugin name."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -74,8 +83,6 @@ class PodSpecSignature:
     """Image names as node status has them, of init containers and containers, one entry for each container."""
     selects: bool = False
     """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
-    memo: dict[str, object] = field(default_factory=dict)
-    """That of the constraints: nothing kept there may depend on amounts or images."""
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -88,6 +95,7 @@ class SignatureTable:
         self._resources = resources
         self._signatures: weakref.WeakValueDictionary[object, PodSpecSignature] = weakref.WeakValueDictionary()
         self._constraints: weakref.WeakValueDictionary[object, PodConstraints] = weakref.WeakValueDictionary()
+        self._node_constraints: weakref.WeakValueDictionary[bytes, NodeConstraints] = weakref.WeakValueDictionary()
         self._ids = itertools.count()
         self._fitted = resources.capacity
 
@@ -96,7 +104,11 @@ class SignatureTable:
 
     def sizes(self) -> dict[str, int]:
         """How much is kept, for the gauges."""
-        return {"signatures": len(self._signatures), "pod_constraints": len(self._constraints)}
+        return {
+            "signatures": len(self._signatures),
+            "pod_constraints": len(self._constraints),
+            "node_constraints": len(self._node_constraints),
+        }
 
     def intern(self, pod: objects.Pod) -> PodSpecSignature:
         """The signature of a pod; the same object for every pod that reads the same to the plugins.
@@ -136,8 +148,14 @@ class SignatureTable:
                 signature.delta = grown
 
     def _make_constraints(self, spec: objects.PodSpec, ports: tuple[HostPort, ...]) -> PodConstraints:
+        node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        key = _encode((spec.node_selector, node_affinity, spec.tolerations))
+        nodes = self._node_constraints.get(key)
+        if nodes is None:
+            nodes = self._node_constraints[key] = NodeConstraints(next(self._ids))
         return PodConstraints(
             id=next(self._ids),
+            nodes=nodes,
             node_selector=dict(spec.node_selector or {}),
             affinity=spec.affinity,
             tolerations=tuple(spec.tolerations or ()),
@@ -171,7 +189,6 @@ class SignatureTable:
             spread=constraints.spread,
             images=images,
             selects=constraints.selects,
-            memo=constraints.memo,
         )
 
 

@@ -67,8 +67,8 @@ class SignatureView:
         self.used_at = 0
 
 
-class ConstraintsView:
-    """What the STATIC plugins that go by a pod's constraints alone say of every row, while nodes stay as they are.
+class NodeConstraintsView:
+    """What the STATIC plugins that go by a pod's node constraints alone say of every row, while nodes stay as they are.
 
     `mask`: bool[rows], `scores`: int64[rows] by plugin, raw, where they differ between rows.
     """
@@ -94,8 +94,8 @@ class Evaluator:
         self._share = share
         self._seed = seed
         self._views: dict[tuple[object, ...], SignatureView] = {}
-        self._by_constraints: dict[int, ConstraintsView] = {}
-        """By the constraints' id, those used longest ago first."""
+        self._by_node_constraints: dict[int, NodeConstraintsView] = {}
+        """By the node constraints' id, those used longest ago first."""
         self._signers = profile.at(SignPlugin)
         self._diagnoser = Diagnoser(cluster, profile, share=share)
         self._clock = 0
@@ -272,15 +272,15 @@ class Evaluator:
         view.static_scores, view.static_total = [], None
         mask = np.zeros(0, dtype=np.bool_)
         if n:
-            shared = self._constraints_view(state)
-            mask = self._narrow(shared.mask, [p for p in profile.static_filters if not p.by_constraints], state)
+            shared = self._node_constraints_view(state)
+            mask = self._narrow(shared.mask, [p for p in profile.static_filters if not p.by_node_constraints], state)
             for weighted in profile.scores:
                 if weighted.plugin.scope is Scope.NODE:
                     if self._scores(weighted, state):
                         view.scores.append(weighted)
                 elif weighted.plugin.scope is Scope.STATIC:
                     raw = shared.scores.get(weighted.plugin.name)
-                    if not weighted.plugin.by_constraints:
+                    if not weighted.plugin.by_node_constraints:
                         raw = self._uneven(weighted, state)
                     if raw is None:
                         continue
@@ -297,23 +297,23 @@ class Evaluator:
             self._evaluate(view, slice(0, n))
         self.passes += 1
 
-    def _constraints_view(self, state: CycleState) -> ConstraintsView:
-        """What STATIC plugins say that read nothing of a pod but its constraints; one for all pods that share them."""
-        key = state.signature.constraints.id
-        known = self._by_constraints.pop(key, None) if self._share else None
+    def _node_constraints_view(self, state: CycleState) -> NodeConstraintsView:
+        """What STATIC plugins say that read nothing of a pod but its node constraints; shared by all that have them."""
+        key = state.signature.constraints.nodes.id
+        known = self._by_node_constraints.pop(key, None) if self._share else None
         if known is None or known.changes.take() is None:
-            known = ConstraintsView(self._cluster, key)
+            known = NodeConstraintsView(self._cluster, key)
             alive = self._cluster.nodes.alive[: len(self._cluster.nodes)].copy()
-            known.mask = self._narrow(alive, [p for p in self._profile.static_filters if p.by_constraints], state)
+            known.mask = self._narrow(alive, [p for p in self._profile.static_filters if p.by_node_constraints], state)
             for weighted in self._profile.scores:
-                if weighted.plugin.scope is Scope.STATIC and weighted.plugin.by_constraints:
+                if weighted.plugin.scope is Scope.STATIC and weighted.plugin.by_node_constraints:
                     raw = self._uneven(weighted, state)
                     if raw is not None:
                         known.scores[weighted.plugin.name] = raw
-            if len(self._by_constraints) >= self._VIEWS:
-                del self._by_constraints[next(iter(self._by_constraints))]
+            if len(self._by_node_constraints) >= self._VIEWS:
+                del self._by_node_constraints[next(iter(self._by_node_constraints))]
         if self._share:
-            self._by_constraints[key] = known
+            self._by_node_constraints[key] = known
         return known
 
     def _narrow(self, mask: Mask, plugins: Sequence[FilterPlugin], state: CycleState) -> Mask:

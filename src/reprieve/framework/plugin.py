@@ -139,8 +139,8 @@ class FilterPlugin(Plugin):
     by_amounts: ClassVar[bool] = False
     """Of a NODE plugin: of a row it reads nothing but what is used and allocatable there."""
 
-    by_constraints: ClassVar[bool] = False
-    """Of a STATIC plugin: of a pod it reads nothing but its constraints (`PodSpecSignature.constraints`)."""
+    by_node_constraints: ClassVar[bool] = False
+    """Of a STATIC plugin: of a pod it reads nothing but its nodeSelector, node affinity and tolerations."""
 
     incremental: ClassVar[bool] = False
     """`filter` answers from what `pre_filter` saw, brought up to date by `add_pod` and `remove_pod` alone.
@@ -259,8 +259,8 @@ class ScorePlugin(Plugin):
     by_amounts: ClassVar[bool] = False
     """See `FilterPlugin.by_amounts`; scores are 0 or more then."""
 
-    by_constraints: ClassVar[bool] = False
-    """See `FilterPlugin.by_constraints`."""
+    by_node_constraints: ClassVar[bool] = False
+    """See `FilterPlugin.by_node_constraints`."""
 
     def pre_score(self, state: CycleState) -> bool:
         """Once per attempt; False: this plugin has nothing to say about this pod and counts nothing."""

@@ -246,7 +246,8 @@ _HIGH = 1 << 62
 def by_domain(index: PodAffinityIndex, key: str, by_row: Counts) -> Counts:
     """Sum counts by row up by domain of a topology label; entry 0 is 0."""
     domains, highest = index.domains(key)
-    counts: Counts = np.bincount(domains, weights=by_row, minlength=highest + 1).astype(np.int64)
+    there = np.flatnonzero(by_row)
+    counts: Counts = np.bincount(domains[there], weights=by_row[there], minlength=highest + 1).astype(np.int64)
     counts[0] = 0
     return counts
 

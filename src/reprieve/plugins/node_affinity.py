@@ -47,8 +47,10 @@ def requirement_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -
     if operator == "DoesNotExist":
         return ~present
     if operator in ("In", "NotIn"):
-        wanted = [numbers[value] for value in requirement.values if value in numbers]
-        found = np.isin(column, np.array(wanted, dtype=np.int32))
+        holds = np.zeros(len(numbers) + 1, dtype=np.bool_)
+        holds[[numbers[value] for value in requirement.values if value in numbers]] = True
+        # ABSENT is -1 and so reads the last entry, which is False.
+        found: Mask = holds[column]
         return found if operator == "In" else ~found
     if operator in ("Gt", "Lt"):
         return _compare(column, numbers, operator, requirement.values)
@@ -150,7 +152,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
 
     name = "NodeAffinity"
     scope: ClassVar[Scope] = Scope.STATIC
-    by_constraints: ClassVar[bool] = True
+    by_node_constraints: ClassVar[bool] = True
     normalizes: ClassVar[bool] = True
 
     def __init__(self, added: objects.NodeAffinity | None = None) -> None:

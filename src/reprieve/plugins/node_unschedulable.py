@@ -19,7 +19,7 @@ class NodeUnschedulable(FilterPlugin):
 
     name = "NodeUnschedulable"
     scope: ClassVar[Scope] = Scope.STATIC
-    by_constraints: ClassVar[bool] = True
+    by_node_constraints: ClassVar[bool] = True
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`."""

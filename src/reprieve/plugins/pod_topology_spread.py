@@ -196,17 +196,20 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         count = int(np.count_nonzero(candidates))
         total = np.zeros(len(candidates), dtype=np.float64)
         for constraint in constraints:
-            domains = _or_empty(cluster, constraint.key, index.domains(constraint.key)[0])
-            here = domains[rows]
+            labels, highest = index.domains(constraint.key)
+            domains = _or_empty(cluster, constraint.key, labels)
             pods = index.counts((constraint.matcher,))
             if constraint.key == HOSTNAME:
                 size, inside = count, pods[rows]
             else:
                 eligible = labelled & _eligible(cluster.nodes, state.signature, constraint)
-                sums = np.bincount(domains, weights=np.where(eligible, pods, 0))
+                there = np.flatnonzero(pods * eligible)
+                sums = np.bincount(domains[there], weights=pods[there], minlength=highest + 1)
+                here = domains[rows]
                 size, inside = int(np.count_nonzero(np.bincount(here[candidates]))), sums[here].astype(np.int64)
             part = inside * math.log(size + 2) + (constraint.max_skew - 1)
-            total += np.where(index.domains(constraint.key)[0][rows] > 0, part, 0.0)
+            part[labels[rows] == 0] = 0.0
+            total += part
         floor = np.floor(total)
         rounded: Scores = (floor + (total - floor >= 0.5)).astype(np.int64)
         rounded[~candidates] = _IGNORED
@@ -389,10 +392,10 @@ def _domains(state: CycleState, constraint: Constraint, labelled: Mask) -> _Doma
 
 
 def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Constraint) -> Mask:
-    """`bool[rows]`: what the inclusion policies leave; kept with the signature until a node changes."""
+    """`bool[rows]`: what the inclusion policies leave; kept with the node constraints until a node changes."""
     key = f"PodTopologySpread/{constraint.honors_affinity}/{constraint.honors_taints}"
     version = (nodes.static_version, len(nodes))
-    known = signature.memo.get(key)
+    known = signature.constraints.nodes.memo.get(key)
     if isinstance(known, tuple) and known[0] == version:
         mask: Mask = known[1]
         return mask
@@ -402,7 +405,7 @@ def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Const
     if constraint.honors_taints:
         rejects = np.array([untolerated(signature, taints) for taints in nodes.taint_sets], dtype=np.bool_)
         mask &= ~rejects[nodes.taint_set[: len(nodes)]]
-    signature.memo[key] = (version, mask)
+    signature.constraints.nodes.memo[key] = (version, mask)
     return mask
 
 

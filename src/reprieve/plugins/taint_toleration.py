@@ -70,7 +70,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
     name = "TaintToleration"
     scope: ClassVar[Scope] = Scope.STATIC
-    by_constraints: ClassVar[bool] = True
+    by_node_constraints: ClassVar[bool] = True
     normalizes: ClassVar[bool] = True
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
