@@ -17,6 +17,7 @@ from reprieve.controlplane.defaulting import apply_defaults
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind, KindTable
 from reprieve.controlplane.schema import Schema, schema_for
+from reprieve.controlplane.schema.structural import DefaultsTooLargeError
 
 Json = dict[str, Any]
 Validation = Literal["Ignore", "Warn", "Strict"]
@@ -99,7 +100,11 @@ class Decoder:
     @staticmethod
     def _default(kind: Kind, schema: Schema, obj: Json) -> None:
         if schema.structural is not None:
-            schema.structural.default(obj)
+            try:
+                schema.structural.default(obj)
+            except DefaultsTooLargeError:
+                text = "the object is too large once the defaults of its schema are filled in"
+                raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {text}") from None
         else:
             apply_defaults(kind, obj)
             if kind.kind == "Event" and not kind.group:

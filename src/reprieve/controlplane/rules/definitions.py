@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from reprieve.api import patterns
 from reprieve.controlplane.rules import names
 from reprieve.controlplane.schema import cel_rules
 from reprieve.controlplane.schema import field_errors as fe
@@ -147,12 +148,19 @@ def structure(schema: Json, path: str, *, root: bool = False) -> Iterator[FieldE
         yield fe.forbidden(f"{path}.$ref", "$ref is not supported")
     for word in _JUNCTORS:
         for index, inner in enumerate(schema.get(word, ())):
-            yield from _inside(inner, f"{path}.{word}[{index}]", bool(schema.get("x-kubernetes-int-or-string")))
+            if isinstance(inner, dict):
+                yield from _inside(inner, f"{path}.{word}[{index}]", bool(schema.get("x-kubernetes-int-or-string")))
+    if isinstance(schema.get("not"), dict):
+        yield from _patterns_inside(schema["not"], f"{path}.not")
+    yield from _pattern(schema, path)
+
+
+def _pattern(schema: Json, path: str) -> Iterator[FieldError]:
     pattern = schema.get("pattern")
     if pattern is not None:
         try:
-            re.compile(pattern.replace(r"\z", r"\Z"))
-        except re.error as error:
+            patterns.pattern(pattern)
+        except patterns.PatternError as error:
             yield fe.invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
 
 
@@ -160,6 +168,22 @@ def _inside(schema: Json, path: str, int_or_string: bool) -> Iterator[FieldError
     for word in _FORBIDDEN_INSIDE:
         if word in schema and not (word == "type" and int_or_string):
             yield fe.forbidden(f"{path}.{word}", "must be empty to be structural")
+    yield from _patterns_inside(schema, path)
+
+
+def _patterns_inside(schema: Json, path: str) -> Iterator[FieldError]:
+    """Patterns of a schema that is part of a junctor, and of everything in it."""
+    yield from _pattern(schema, path)
+    for name, inner in schema.get("properties", {}).items():
+        if isinstance(inner, dict):
+            yield from _patterns_inside(inner, f"{path}.properties[{name}]")
+    for word in ("items", "additionalProperties", "not"):
+        if isinstance(schema.get(word), dict):
+            yield from _patterns_inside(schema[word], f"{path}.{word}")
+    for word in _JUNCTORS:
+        for index, inner in enumerate(schema.get(word, ())):
+            if isinstance(inner, dict):
+                yield from _patterns_inside(inner, f"{path}.{word}[{index}]")
 
 
 def definition_update(new: Json, old: Json) -> Iterator[FieldError]:

@@ -1,24 +1,44 @@
-"""CEL rules of custom resources (`x-kubernetes-validations`), evaluated by the library `celpy`.
+"""CEL rules of custom resources (`x-kubernetes-validations`): refused where they may cost too much, run in a budget.
 
-The library is loaded at the first rule; without it a definition that carries rules is refused (`problems`),
-never accepted and ignored. A rule that names `oldSelf` is a transition rule: it runs only where there is an
-old value (or always, with `optionalOldSelf`). Of Kubernetes' own functions the string and list ones of
-`_extensions` exist; a rule that calls another one fails with an error that names it.
+When a definition is made every rule is compiled and its cost estimated (k8s.io/apiextensions-apiserver,
+schema/cel and apis/apiextensions/validation): one rule may cost at most `RULE_LIMIT`, all of a definition together
+`SCHEMA_LIMIT`, for the largest objects the schema admits; `maxItems`, `maxProperties` and `maxLength` bound them.
+When an object is written one evaluation may cost `CALL_LIMIT` and all of them together `OBJECT_LIMIT`; then no
+further rule is run and the object is refused. Texts are upstream's.
+
+A rule that names `oldSelf` is a transition rule: it runs only where there is an old value. Of Kubernetes' own
+functions those of `cel.STANDARD` exist; a rule that calls one of the others fails with an error that names it.
 """
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from reprieve.api import cel
 from reprieve.controlplane.schema import field_errors
+from reprieve.controlplane.schema.effort import Effort
 from reprieve.controlplane.schema.field_errors import FieldError
 
 Json = dict[str, Any]
-_OLD_SELF = re.compile(r"\boldSelf\b")
+
+RULE_LIMIT = 10_000_000
+"""Estimated cost of one rule, for as many objects in a resource as there can be (StaticEstimatedCostLimit)."""
+SCHEMA_LIMIT = 100_000_000
+"""Estimated cost of all rules of a schema (StaticEstimatedCRDCostLimit)."""
+CALL_LIMIT = 1_000_000
+"""Cost of one evaluation (celconfig.PerCallLimit)."""
+OBJECT_LIMIT = 10_000_000
+"""Cost of all rules over one object (celconfig.RuntimeCELCostBudget)."""
+MESSAGE_LIMIT = 5 * 1024
+"""Bytes a message expression may say (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
+TEXT_LIMIT = 512 * 1024
+"""Characters of all rules of a schema together: reading them takes time too."""
+_DEAREST = 4
+_MOST = 2**64 - 1
+_NAMES = ("self", "oldSelf")
 _REASONS = {
     "": "FieldValueInvalid",
     "FieldValueInvalid": "FieldValueInvalid",
@@ -32,155 +52,223 @@ _FRAMES = {
     "FieldValueRequired": "Required value: {}",
     "FieldValueDuplicate": "Duplicate value: {}",
 }
-_LONGEST_RULE = 10_000
+_LONGEST_KEPT = 10_000
+_OVER_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+_CALL_OVER = "no further validation rules will be run due to call cost exceeds limit"
+_ROOM = (
+    "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
+    "declared)"
+)
 
 
 class RuleError(ValueError):
     """A rule that does not compile or fails when run; `str()` says why, in one line."""
 
 
-def _extensions() -> dict[str, Any]:
-    """Functions Kubernetes adds to CEL, as far as they are offered here."""
-    from celpy import celtypes as t
+class _Rule:
+    """A compiled expression and whether it compares with what was."""
 
-    return {
-        "lowerAscii": lambda s: t.StringType(s.lower()),
-        "upperAscii": lambda s: t.StringType(s.upper()),
-        "trim": lambda s: t.StringType(s.strip()),
-        "replace": lambda s, old, new, n=-1: t.StringType(str(s).replace(old, new, int(n))),
-        "split": lambda s, by, n=-1: t.ListType(t.StringType(p) for p in str(s).split(by, max(int(n) - 1, -1))),
-        "join": lambda items, by="": t.StringType(str(by).join(items)),
-        "indexOf": lambda s, x: t.IntType(s.find(x) if isinstance(s, str) else _position(s, x)),
-        "substring": lambda s, a, b=None: t.StringType(str(s)[int(a) : None if b is None else int(b)]),
-        "isSorted": lambda items: t.BoolType(sorted(items) == list(items)),
-        "sum": lambda items: sum(items, start=t.IntType(0)),
-        "min": lambda items: min(items),
-        "max": lambda items: max(items),
-    }
+    __slots__ = ("node", "program", "transition")
+
+    def __init__(self, text: str) -> None:
+        try:
+            self.node = cel.parse(text)
+            self.program = cel.compiled(self.node, _NAMES)
+        except cel.CelSyntaxError as error:
+            raise RuleError(f"compilation failed: {error}") from None
+        self.transition = "oldSelf" in cel.identifiers(self.node)
 
 
-def _position(items: Any, wanted: Any) -> int:
-    return next((index for index, item in enumerate(items) if item == wanted), -1)
+def _compiled(text: str) -> _Rule:
+    """A compiled rule. Raises RuleError."""
+    return _kept(text) if len(text) <= _LONGEST_KEPT else _Rule(text)
 
 
-@lru_cache(maxsize=1024)
-def _program(rule: str) -> Any:
-    """A compiled rule.
-
-    Raises:
-        RuleError: no library, or no CEL.
-    """
-    try:
-        import celpy
-        from celpy import celparser
-    except ImportError:
-        raise RuleError("CEL is not supported: the Python package cel-python is not installed") from None
-    if len(rule) > _LONGEST_RULE:
-        raise RuleError(f"rule longer than {_LONGEST_RULE} characters")
-    limit = sys.getrecursionlimit()
-    environment = celpy.Environment()
-    sys.setrecursionlimit(limit)  # the library raises it for the whole process
-    try:
-        return environment.program(environment.compile(rule), functions=_extensions())
-    except RecursionError:
-        raise RuleError("compilation failed: nested too deeply") from None
-    except celparser.CELParseError as error:
-        first = (str(error).splitlines() or ["syntax error"])[0]
-        raise RuleError(f"compilation failed: {first}") from None
+@lru_cache(maxsize=512)
+def _kept(text: str) -> _Rule:
+    return _Rule(text)
 
 
-def _run(rule: str, self_value: Any, old: Any, has_old: bool) -> Any:
-    from celpy import adapter, evaluation
-
-    program = _program(rule)
-    bound = {"self": adapter.json_to_cel(self_value)}
-    if has_old:
-        bound["oldSelf"] = adapter.json_to_cel(old)
-    try:
-        return program.evaluate(bound)
-    except evaluation.CELEvalError as error:
-        reason = str(error.args[0]) if error.args else "evaluation failed"
-        raise RuleError(reason.split(" (in activation")[0]) from None
-    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise RuleError(f"{type(error).__name__}: {error}") from None
+# -- when a definition is made ----------------------------------------------------------------------------------------
 
 
 def problems(schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with the rules of a schema, for the creation of a definition; `path` is where it
-    stands.
-    """
+    """What is wrong with the rules of a schema, for the creation of a definition; `path` is where it stands."""
     found: list[FieldError] = []
-    for place, inner in _schemas(schema, path):
-        for index, rule in enumerate(inner.get("x-kubernetes-validations", ())):
-            text = rule.get("rule", "")
-            field = f"{place}.x-kubernetes-validations[{index}].rule"
-            if not text.strip():
-                found.append(field_errors.required(field, "rule is not specified"))
-                continue
-            try:
-                _program(text)
-            except RuleError as error:
-                found.append(field_errors.invalid(field, text, str(error)))
+    total, dear, read = 0, list[tuple[int, str]](), 0
+    for place, inner, root, times in _schemas(schema, path):
+        rules = inner.get("x-kubernetes-validations", ())
+        form = cel.declared(inner, root=root) if rules else cel.UNKNOWN
+        variables = dict.fromkeys(_NAMES, form)
+        # Under a list without a limit there are as many as fit into a request (MaxCardinality).
+        count = cel.declarations.MAX_REQUEST // (form.smallest + 1) if times is None else times
+        for index, rule in enumerate(rules):
+            at = f"{place}.x-kubernetes-validations[{index}]"
+            if not str(rule.get("rule", "")).strip():
+                found.append(field_errors.required(f"{at}.rule", "rule is not specified"))
+            for word in ("rule", "messageExpression"):
+                text = rule.get(word, "")
+                if not text.strip():
+                    continue
+                read += len(text)
+                if read > TEXT_LIMIT:
+                    said = f"validation rules of a schema may have at most {TEXT_LIMIT} characters together"
+                    return [*found, field_errors.forbidden(f"{at}.{word}", said)]
+                try:
+                    cost = cel.estimated_cost(_compiled(text).node, variables)
+                except RuleError as error:
+                    found.append(field_errors.invalid(f"{at}.{word}", text, str(error)))
+                    continue
+                cost = min(cost * (count if word == "rule" else 1), _MOST)
+                if cost > RULE_LIMIT:
+                    name = "estimated rule cost" if word == "rule" else "estimated messageExpression cost"
+                    found.append(field_errors.forbidden(f"{at}.{word}", _exceeded(name, cost, RULE_LIMIT)))
+                total = min(total + cost, _MOST)
+                if cost >= SCHEMA_LIMIT // 100:
+                    dear = sorted([*dear, (-cost, f"{at}.{word}")])[:_DEAREST]
+    if total > SCHEMA_LIMIT:
+        said = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        found.extend(field_errors.forbidden(at, said) for _, at in dear)
+        name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        found.append(field_errors.forbidden(path, _exceeded(name, total, SCHEMA_LIMIT)))
     return found
 
 
-def _schemas(schema: Json, path: str) -> Iterator[tuple[str, Json]]:
-    yield path, schema
-    for name, inner in schema.get("properties", {}).items():
-        yield from _schemas(inner, f"{path}.properties[{name}]")
-    for word in ("items", "additionalProperties"):
-        if isinstance(schema.get(word), dict):
-            yield from _schemas(schema[word], f"{path}.{word}")
+def _exceeded(name: str, cost: int, limit: int) -> str:
+    factor = cost / limit
+    shown = "more than 100x" if factor > 100 else f"{factor:.6f}x" if factor < 1.5 else f"{factor:.1f}x"
+    return f"{name} exceeds budget by factor of {shown} {_ROOM}"
 
 
-def evaluate(schema: Json, obj: Any, old: Any) -> list[FieldError]:
+def _schemas(schema: Json, path: str) -> Iterator[tuple[str, Json, bool, int | None]]:
+    """Every schema inside one: where it stands, itself, whether it is a resource's, how often it can occur at most
+    (None: without limit).
+    """
+    pending: list[tuple[str, Json, bool, int | None]] = [(path, schema, True, 1)]
+    while pending:
+        place, one, root, times = pending.pop()
+        yield place, one, root or bool(one.get("x-kubernetes-embedded-resource")), times
+        below: list[tuple[str, Json, bool, int | None]] = []
+        for name, inner in one.get("properties", {}).items():
+            if isinstance(inner, dict):
+                below.append((f"{place}.properties[{name}]", inner, False, times))
+        for word, limit in (("items", "maxItems"), ("additionalProperties", "maxProperties")):
+            if isinstance(one.get(word), dict):
+                most = one.get(limit)
+                inside = None if times is None or not isinstance(most, int) else min(times * max(most, 0), _MOST)
+                below.append((f"{place}.{word}", one[word], False, inside))
+        pending.extend(reversed(below))
+
+
+# -- when an object is written ----------------------------------------------------------------------------------------
+
+
+def evaluate(schema: Json, obj: Any, old: Any, effort: Effort | None = None) -> list[FieldError]:
     """Findings of all rules of the schema against `obj` and, for transition rules, against what it was."""
-    errors: list[FieldError] = []
-    _evaluate(schema, obj, old, old is not None, "", errors)
-    return errors
+    return _Evaluation(effort or Effort()).of(schema, obj, old)
 
 
-def _evaluate(schema: Json, value: Any, old: Any, has_old: bool, path: str, errors: list[FieldError]) -> None:
-    if value is None:
-        return
-    for rule in schema.get("x-kubernetes-validations", ()):
-        if _OLD_SELF.search(rule["rule"]) and not has_old:
-            continue
-        _apply(rule, value, old, has_old, path, errors)
-    if isinstance(value, dict):
-        before = old if isinstance(old, dict) else {}
-        properties = schema.get("properties", {})
-        others = schema.get("additionalProperties")
-        for key, inner in value.items():
-            below = properties.get(key, others)
-            if isinstance(below, dict):
-                _evaluate(below, inner, before.get(key), key in before, f"{path}.{key}" if path else key, errors)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        keys = schema.get("x-kubernetes-list-map-keys", ())
-        earlier = old if isinstance(old, list) and keys else []
-        for index, inner in enumerate(value):
-            match = [o for o in earlier if all(o.get(k) == inner.get(k) for k in keys)]
-            was = match[0] if match else None
-            _evaluate(schema["items"], inner, was, bool(match), f"{path}[{index}]", errors)
+class _OverError(Exception):
+    """No further rule is run."""
 
 
-def _apply(rule: Json, value: Any, old: Any, has_old: bool, path: str, errors: list[FieldError]) -> None:
-    reason = _REASONS.get(rule.get("reason", ""), "FieldValueInvalid")
-    field = path + rule.get("fieldPath", "") if path else rule.get("fieldPath", "").lstrip(".") or "<nil>"
-    try:
-        if _run(rule["rule"], value, old, has_old):
+class _Evaluation:
+    """The rules over one object, and what is left of their budget."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+        self._left = OBJECT_LIMIT
+        self._errors: list[FieldError] = []
+
+    def of(self, schema: Json, obj: Any, old: Any) -> list[FieldError]:
+        with suppress(_OverError):
+            self._walk(schema, obj, old, old is not None, "")
+        return self._errors
+
+    def _walk(self, schema: Json, value: Any, old: Any, has_old: bool, path: str) -> None:
+        if value is None:
             return
-        said = rule.get("message") or f"failed rule: {rule['rule']}"
-        if rule.get("messageExpression"):
-            said = _message(rule["messageExpression"], value, old, has_old) or said
-    except RuleError as error:
-        said = f"rule evaluation error: {rule['rule']}: {error}"
-    errors.append(FieldError(reason, field, _FRAMES[reason].format(said)))
+        self._effort.spend(1)
+        for rule in schema.get("x-kubernetes-validations", ()):
+            self._apply(rule, value, old, has_old, path)
+        if isinstance(value, dict):
+            before = old if isinstance(old, dict) else {}
+            properties = schema.get("properties", {})
+            others = schema.get("additionalProperties")
+            for key, inner in value.items():
+                below = properties.get(key, others)
+                if isinstance(below, dict):
+                    self._walk(below, inner, before.get(key), key in before, f"{path}.{key}" if path else key)
+        elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+            keys = schema.get("x-kubernetes-list-map-keys", ())
+            earlier = _by_keys(old, keys) if keys else {}
+            for index, inner in enumerate(value):
+                was = earlier.get(_identity(inner, keys)) if earlier else None
+                self._walk(schema["items"], inner, was, was is not None, f"{path}[{index}]")
+
+    def _apply(self, rule: Json, value: Any, old: Any, has_old: bool, path: str) -> None:
+        text = rule.get("rule", "")
+        field = path + rule.get("fieldPath", "") if path else rule.get("fieldPath", "").lstrip(".") or "<nil>"
+        reason = _REASONS.get(rule.get("reason", ""), "FieldValueInvalid")
+        shown = (rule.get("message") or text).strip()
+        try:
+            compiled = _compiled(text)
+            if compiled.transition and not has_old:
+                return
+            if self._run(compiled, value, old, has_old, path) is True:
+                return
+            said = rule.get("message") or f"failed rule: {text}"
+            if rule.get("messageExpression"):
+                said = self._message(rule["messageExpression"], value, old, has_old, path) or said
+        except RuleError as error:
+            said = f"rule evaluation error: {text}: {error}"
+        except cel.CostExceededError as error:
+            self._end(path, f"'{error}': {_CALL_OVER} for rule: {shown}")
+        self._errors.append(FieldError(reason, field, _FRAMES[reason].format(said)))
+
+    def _end(self, path: str, said: str) -> None:
+        self._errors.append(FieldError("FieldValueInvalid", path or "<nil>", f"Invalid value: {said}"))
+        raise _OverError
+
+    def _run(self, rule: _Rule, value: Any, old: Any, has_old: bool, path: str) -> Any:
+        if self._left <= 0:
+            self._end(path, _OVER_BUDGET)
+        meter = cel.Meter(CALL_LIMIT)
+        values = {"self": value, "oldSelf": old} if has_old else {"self": value}
+        try:
+            return rule.program.evaluate(values, meter)
+        except cel.CelError as error:
+            raise RuleError(str(error)) from None
+        finally:
+            spent = CALL_LIMIT - max(meter.left, 0)
+            self._left -= spent
+            self._effort.spend_cel(spent)
+            if self._left < 0:
+                self._end(path, _OVER_BUDGET)
+
+    def _message(self, expression: str, value: Any, old: Any, has_old: bool, path: str) -> str:
+        try:
+            said = self._run(_compiled(expression), value, old, has_old, path)
+        except RuleError:
+            return ""
+        except cel.CostExceededError:
+            shown = field_errors.shown(expression)
+            self._end(path, f"{_CALL_OVER} for messageExpression: {shown}")
+        said = said.strip() if isinstance(said, str) else ""
+        return "" if len(said.encode("utf-8", "replace")) > MESSAGE_LIMIT or "\n" in said else said
 
 
-def _message(expression: str, value: Any, old: Any, has_old: bool) -> str:
-    try:
-        said = _run(expression, value, old, has_old)
-    except RuleError:
-        return ""
-    return str(said).strip() if isinstance(said, str) else ""
+def _by_keys(items: Any, keys: Sequence[str]) -> dict[Any, Any]:
+    """The items of a list by their keys; the first of equal ones counts."""
+    found: dict[Any, Any] = {}
+    for item in items if isinstance(items, list) else ():
+        found.setdefault(_identity(item, keys), item)
+    return found
+
+
+def _identity(item: Any, keys: Sequence[str]) -> Any:
+    return (
+        field_errors.frozen([item.get(key) for key in keys])
+        if isinstance(item, dict)
+        else ("", field_errors.frozen(item))
+    )

@@ -9,16 +9,26 @@ validate (`validate`).
 from __future__ import annotations
 
 import copy
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any
 
+from reprieve.api import patterns
 from reprieve.controlplane.schema import cel_rules, definitions, field_errors, nodes, scalars
 from reprieve.controlplane.schema.decoding import Thorough, TypeProblem, UnknownField
+from reprieve.controlplane.schema.effort import Effort, TooMuchError
 from reprieve.controlplane.schema.field_errors import FieldError
 from reprieve.controlplane.schema.nodes import Node, Type
 
 Json = dict[str, Any]
+MOST_ERRORS = 500
+"""Findings against one object; after these no more are looked for."""
+DEFAULTS_LIMIT = 3 * 1024 * 1024
+"""Bytes (as JSON) that defaults may add to one object."""
+SEARCH_LIMIT = 200_000_000
+"""Steps that searching for patterns may take over one object (`Pattern.cost`), a second at most."""
 _STRING = Node(Type.STRING, "string", atomic=True)
 _IMPLICIT = ("apiVersion", "kind", "metadata")
 _CEL_SKIPPED = FieldError(
@@ -27,6 +37,7 @@ _CEL_SKIPPED = FieldError(
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
 )
+_TOO_MUCH = field_errors.forbidden("<nil>", "checking this object against its schema takes too long")
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda v: isinstance(v, dict),
     "array": lambda v: isinstance(v, list),
@@ -77,13 +88,17 @@ def structural_node(schema: Json, *, root: bool = False) -> Node:
     return Node(Type.ANY, "any")
 
 
+class DefaultsTooLargeError(Exception):
+    """An object that would be larger than a request may be, with its defaults filled in."""
+
+
 class Structural:
     """What a structural schema says of one object; made once per version of a definition."""
 
     def __init__(self, schema: Json) -> None:
         self.schema = schema
-        self._patterns: dict[str, re.Pattern[str]] = {}
         self._has_rules = _has_rules(schema)
+        self._defaulting = _Defaulting(schema)
         self._meta = nodes.named(definitions.OBJECT_META)
 
     def decode(self, obj: Json) -> tuple[Json, list[UnknownField], list[TypeProblem]]:
@@ -147,22 +162,52 @@ class Structural:
         return kept
 
     def default(self, obj: Json) -> None:
-        """Fill in the defaults of the schema, in place; null goes where a default stands and null may not."""
-        _default(self.schema, obj)
+        """Fill in the defaults of the schema, in place; null goes where a default stands and null may not.
 
-    def validate(self, obj: Json, old: Json | None = None) -> list[FieldError]:
-        """What the schema and its CEL rules say against `obj` (against the change, if `old` is given)."""
-        errors: list[FieldError] = []
+        Raises DefaultsTooLargeError.
+        """
+        self._defaulting.fill(obj)
+
+    def validate(self, obj: Json, old: Json | None = None, effort: Effort | None = None) -> list[FieldError]:
+        """What the schema and its CEL rules say against `obj` (against the change, if `old` is given).
+
+        Raises TooMuchAtOnceError where the effort is one of the event loop and not enough.
+        """
+        effort = effort or Effort()
         body = {key: value for key, value in obj.items() if key not in _IMPLICIT}
-        self._validate(self.schema, {**body, **_implicit_properties(self.schema, obj)}, "", errors)
-        if self._has_rules:
-            if errors:
-                errors.append(_CEL_SKIPPED)
-            else:
-                errors.extend(cel_rules.evaluate(self.schema, obj, old))
+        try:
+            errors = _Validation(effort).of(self.schema, {**body, **_implicit_properties(self.schema, obj)})
+            if self._has_rules:
+                if errors:
+                    errors.append(_CEL_SKIPPED)
+                else:
+                    errors.extend(cel_rules.evaluate(self.schema, obj, old, effort))
+        except TooMuchError:
+            return [_TOO_MUCH]
         return errors
 
+
+class _EnoughError(Exception):
+    """No more findings are gathered."""
+
+
+class _Validation:
+    """The check of one object against its schema: what was found, and what is left of its budgets."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+        self._search = SEARCH_LIMIT
+        self._errors: list[FieldError] = []
+
+    def of(self, schema: Json, value: Any) -> list[FieldError]:
+        with suppress(_EnoughError):
+            self._validate(schema, value, "", self._errors)
+        return self._errors
+
     def _validate(self, schema: Json, value: Any, path: str, errors: list[FieldError]) -> None:
+        self._effort.spend(1)
+        if len(errors) >= MOST_ERRORS:
+            raise _EnoughError
         if value is None:
             if schema.get("nullable") or ("type" not in schema and not schema.get("x-kubernetes-int-or-string")):
                 return
@@ -175,8 +220,10 @@ class Structural:
         elif "type" in schema and not _TYPES[schema["type"]](value):
             self._type_error(schema, value, path, errors)
             return
-        if "enum" in schema and value not in schema["enum"]:
-            errors.append(field_errors.not_supported(path, value, schema["enum"]))
+        if "enum" in schema:
+            self._effort.spend(len(schema["enum"]) // 16)
+            if value not in schema["enum"]:
+                errors.append(field_errors.not_supported(path, value, schema["enum"]))
         if isinstance(value, str):
             self._validate_string(schema, value, path, errors)
         elif isinstance(value, dict):
@@ -207,22 +254,27 @@ class Structural:
         if "minLength" in schema and len(value) < schema["minLength"]:
             detail = f"{path} in body should be at least {schema['minLength']} chars long"
             errors.append(field_errors.invalid(path, value, detail))
-        if "pattern" in schema and not self._matches(schema["pattern"], value):
-            detail = f"{path} in body should match '{schema['pattern']}'"
-            errors.append(field_errors.invalid(path, value, detail))
+        if "pattern" in schema:
+            self._match(schema["pattern"], value, path, errors)
         check = _FORMATS.get(schema.get("format", ""))
         if check is not None and not check(value):
             detail = f"{path} in body must be of type {schema['format']}: {field_errors.shown(value)}"
             errors.append(field_errors.invalid(path, value, detail))
 
-    def _matches(self, pattern: str, value: str) -> bool:
-        """Whether the pattern is found in the value; a pattern Python cannot read matches everything."""
-        if pattern not in self._patterns:
-            try:
-                self._patterns[pattern] = re.compile(pattern.replace(r"\z", r"\Z"))
-            except re.error:
-                self._patterns[pattern] = re.compile("")
-        return self._patterns[pattern].search(value) is not None
+    def _match(self, text: str, value: str, path: str, errors: list[FieldError]) -> None:
+        """The pattern has to be found in the value; one that cannot be read (of an older definition) is found."""
+        try:
+            pattern = patterns.pattern(text)
+        except patterns.PatternError:
+            return
+        cost = pattern.cost(value)
+        self._search -= cost
+        if self._search < 0:
+            errors.append(field_errors.forbidden(path, "searching for the patterns of this object takes too long"))
+            raise _EnoughError
+        self._effort.spend_search(cost)
+        if not pattern.found_in(value):
+            errors.append(field_errors.invalid(path, value, f"{path} in body should match '{text}'"))
 
     def _validate_object(self, schema: Json, value: Json, path: str, errors: list[FieldError]) -> None:
         properties = schema.get("properties", {})
@@ -233,7 +285,9 @@ class Structural:
         if "minProperties" in schema and len(value) < schema["minProperties"]:
             detail = f"{path} in body should have at least {schema['minProperties']} properties"
             errors.append(field_errors.invalid(path, len(value), detail))
-        errors.extend(field_errors.required(dot + name) for name in schema.get("required", ()) if name not in value)
+        if wanted := schema.get("required"):
+            self._effort.spend(len(wanted) // 16)
+            errors.extend(field_errors.required(dot + name) for name in wanted if name not in value)
         for key, inner in value.items():
             if key in properties:
                 self._validate(properties[key], inner, dot + key, errors)
@@ -252,7 +306,7 @@ class Structural:
             errors.append(field_errors.invalid(path, len(value), detail))
         keys = schema.get("x-kubernetes-list-map-keys", ())
         defaults = (items or {}).get("properties", {})
-        seen: list[Any] = []
+        seen: set[Hashable] = set()
         for index, inner in enumerate(value):
             if schema.get("x-kubernetes-list-type") == "map" and isinstance(inner, dict):
                 key: Any = {name: inner.get(name, defaults.get(name, {}).get("default")) for name in keys}
@@ -260,9 +314,13 @@ class Structural:
                 key = inner
             else:
                 break
-            if key in seen:
+            self._effort.spend(1)
+            identity = field_errors.frozen(key)
+            if identity in seen:
                 errors.append(field_errors.duplicate(f"{path}[{index}]", key))
-            seen.append(key)
+                if len(errors) >= MOST_ERRORS:
+                    raise _EnoughError
+            seen.add(identity)
 
     def _validate_junctors(self, schema: Json, value: Any, path: str, errors: list[FieldError]) -> None:
         for inner in schema.get("allOf", ()):
@@ -278,6 +336,7 @@ class Structural:
     def _accepts(self, schema: Json, value: Any, path: str) -> bool:
         found: list[FieldError] = []
         self._validate(schema, value, path, found)
+        self._effort.spend(4 * len(found))  # wording a finding takes longer than looking for it
         return not found
 
 
@@ -309,21 +368,64 @@ def _validate_number(schema: Json, value: float, path: str, errors: list[FieldEr
         errors.append(field_errors.invalid(path, value, f"{path} in body must be of type {schema['format']}: {value}"))
 
 
-def _default(schema: Json, value: Any) -> None:
-    if isinstance(value, dict):
-        properties = schema.get("properties", {})
-        for key, inner in properties.items():
-            if "default" in inner and (key not in value or (value[key] is None and not inner.get("nullable"))):
-                value[key] = copy.deepcopy(inner["default"])
-        others = schema.get("additionalProperties")
-        for key, below in value.items():
-            if key in properties:
-                _default(properties[key], below)
-            elif isinstance(others, dict):
-                _default(others, below)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for inner in value:
-            _default(schema["items"], inner)
+class _Defaulting:
+    """Fills in the defaults of a schema: only where it has some, and no more than a request could hold.
+
+    A default stands in the schema once and in the object as often as there are places for it, so a small definition
+    and a small object could make a large one.
+    """
+
+    def __init__(self, schema: Json) -> None:
+        self._schema = schema
+        self._carriers: dict[int, bool] = {}
+        self._defaults: dict[int, list[tuple[str, Any, bool, int]]] = {}
+        self._carries(schema)
+
+    def _carries(self, schema: Any) -> bool:
+        """Whether defaults stand anywhere in a schema; those of each of its places are gathered on the way."""
+        if not isinstance(schema, dict):
+            return False
+        own: list[tuple[str, Any, bool, int]] = []
+        inside = False
+        for name, inner in schema.get("properties", {}).items():
+            if isinstance(inner, dict) and "default" in inner:
+                weight = len(json.dumps(inner["default"], default=str))
+                own.append((name, inner["default"], bool(inner.get("nullable")), weight))
+            inside |= self._carries(inner)
+        for word in ("items", "additionalProperties"):
+            inside |= self._carries(schema.get(word))
+        if own:
+            self._defaults[id(schema)] = own
+        found = self._carriers[id(schema)] = bool(own) or inside
+        return found
+
+    def fill(self, value: Any) -> None:
+        """Fill in an object in place. Raises DefaultsTooLargeError."""
+        if self._carriers.get(id(self._schema)):
+            self._fill(self._schema, value, [DEFAULTS_LIMIT])
+
+    def _fill(self, schema: Json, value: Any, room: list[int]) -> None:
+        if isinstance(value, dict):
+            for name, given, nullable, weight in self._defaults.get(id(schema), ()):
+                _take(room, 1)
+                if name not in value or (value[name] is None and not nullable):
+                    _take(room, weight)
+                    value[name] = copy.deepcopy(given)
+            properties = schema.get("properties", {})
+            others = schema.get("additionalProperties")
+            for key, below in value.items():
+                field = properties.get(key, others)
+                if isinstance(field, dict) and self._carriers.get(id(field)):
+                    self._fill(field, below, room)
+        elif isinstance(value, list) and self._carriers.get(id(schema.get("items"))):
+            for inner in value:
+                self._fill(schema["items"], inner, room)
+
+
+def _take(room: list[int], size: int) -> None:
+    room[0] -= size
+    if room[0] < 0:
+        raise DefaultsTooLargeError
 
 
 def _has_rules(schema: Any) -> bool:

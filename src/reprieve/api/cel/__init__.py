@@ -1,0 +1,40 @@
+"""The Common Expression Language as Kubernetes uses it: parsed, its cost estimated, evaluated within a budget.
+
+`parse` makes a tree of a text (`syntax`), `estimated_cost` says what evaluating it takes at most for values of a
+declared form (`estimating`, `declarations`), `compiled` makes a `Program` of the tree that counts what it does and
+stops at a limit (`evaluating`, `functions`). Costs are the units of cel-go and of k8s.io/apiserver/pkg/cel, so that
+what an API server refuses is refused here. Nothing here backtracks, recurses with the length of a text, or runs
+longer than its budget.
+
+Values: int, `Uint`, float, str, bytes, bool, None, list, dict, `datetime` and `timedelta`, the types themselves
+(`TypeName`), and whatever a caller binds and its functions know.
+"""
+
+from reprieve.api.cel.declarations import UNKNOWN, Declared, declared
+from reprieve.api.cel.estimating import estimated_cost
+from reprieve.api.cel.evaluating import Program, compiled
+from reprieve.api.cel.functions import STANDARD, Function
+from reprieve.api.cel.syntax import MAX_DEPTH, CelSyntaxError, Node, identifiers, parse
+from reprieve.api.cel.values import CelError, CostExceededError, Meter, TypeName, Uint, type_name
+
+__all__ = [
+    "MAX_DEPTH",
+    "STANDARD",
+    "UNKNOWN",
+    "CelError",
+    "CelSyntaxError",
+    "CostExceededError",
+    "Declared",
+    "Function",
+    "Meter",
+    "Node",
+    "Program",
+    "TypeName",
+    "Uint",
+    "compiled",
+    "declared",
+    "estimated_cost",
+    "identifiers",
+    "parse",
+    "type_name",
+]

@@ -1,0 +1,116 @@
+"""Regular expressions that come from outside: searched in time linear in the text, whatever the expression.
+
+Kubernetes reads the patterns of schemas and the argument of CEL's `matches` with Go's regexp, whose syntax is that
+of RE2; the library is RE2 itself. Python's `re` backtracks: `^(a+)+$` over forty characters takes it for ever.
+Linear still is (size of the program) x (bytes of the text): `Pattern.cost` says how much a search may take, so that
+a caller with a budget can refuse it before it begins. What `re` reads and RE2 does not (look-around,
+back-references, `\\Z`) is refused, as upstream refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+MAX_LENGTH = 16 * 1024
+"""Characters of a pattern."""
+MAX_NESTING = 1000
+"""Levels of parentheses (regexp/syntax.maxHeight)."""
+_MEMORY = 512 * 1024
+"""Bytes of a compiled pattern together with the states it finds while it searches."""
+_KEPT = 128
+_SHOWN = 64
+_CALL = 16
+"""What a search costs beside its steps, in bytes of text."""
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be read; `str()` says why in Go's words, in one line."""
+
+
+class Pattern:
+    """A compiled pattern; searching changes nothing, from any thread."""
+
+    __slots__ = ("_all", "_search", "size")
+
+    def __init__(self, program: Any) -> None:
+        self._search = program.search
+        self._all = program.finditer
+        self.size: int = program.programsize
+        """Instructions of the program."""
+
+    def found_in(self, text: str) -> bool:
+        """Whether the pattern is found anywhere in the text."""
+        try:
+            return self._search(text) is not None
+        except UnicodeEncodeError:  # a lone surrogate is no character: nothing matches it
+            return self._search(text.encode("utf-8", "replace").decode()) is not None
+
+    def all_in(self, text: str) -> Iterator[tuple[str, int]]:
+        """What it finds in the text from the left, one by one, each with how many characters are left then.
+
+        Together these searches are not linear: each may look at all that is left.
+        """
+        text = text.encode("utf-8", "replace").decode()
+        for match in self._all(text):
+            yield match.group(), len(text) - match.end()
+
+    def cost(self, text: str) -> int:
+        """At most how many steps a search takes; a step is some nanoseconds."""
+        return self.size * (len(text) + _CALL)
+
+
+def pattern(text: str) -> Pattern:
+    """The compiled pattern. Raises PatternError."""
+    if len(text) > MAX_LENGTH:
+        raise PatternError(f"error parsing regexp: expression is longer than {MAX_LENGTH} characters")
+    found = _compiled(text)
+    if isinstance(found, str):
+        raise PatternError(found)
+    return found
+
+
+@lru_cache(maxsize=_KEPT)
+def _compiled(text: str) -> Pattern | str:
+    import re2
+
+    if _nesting(text) > MAX_NESTING:
+        return f"error parsing regexp: expression nests too deeply: `{text[:_SHOWN]}...`"
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return Pattern(re2.compile(text, options))
+    except re2.error as error:
+        said = error.args[0] if error.args else b""
+        said = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        return f"error parsing regexp: {' '.join(said.split())[: 4 * _SHOWN]}"
+    except UnicodeEncodeError:
+        return "error parsing regexp: invalid UTF-8"
+
+
+def _nesting(text: str) -> int:
+    """How deep the parentheses of a pattern go; those that are escaped or in a class do not count."""
+    if text.count("(") <= MAX_NESTING:
+        return 0
+    depth = deepest = at = 0
+    inside = False
+    while at < len(text):
+        sign = text[at]
+        if sign == "\\":
+            at += 1
+        elif inside:
+            inside = sign != "]"
+        elif sign == "[":
+            inside = True
+            at += text[at + 1 : at + 2] == "^"
+            at += text[at + 1 : at + 2] == "]"  # first in a class it is one of its characters
+        elif sign == "(":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif sign == ")":
+            depth -= 1
+        at += 1
+    return deepest

@@ -1,0 +1,50 @@
+"""How much work checking one object may be before it has to go off the event loop.
+
+Requests are answered in one thread, and a write is decided in one turn of its loop: while an object is checked nobody
+else is answered. What a stranger sends can be checked for seconds within all limits (a million small values, a rule
+over all pairs of a list), so checking counts what it does and gives up after `INLINE` steps; the server then repeats
+it in a thread of its own and comes back with the result. `MOST` steps end it there too: the object is refused.
+"""
+
+from __future__ import annotations
+
+INLINE = 20_000
+"""Steps that are taken on the event loop: some tens of milliseconds."""
+MOST = 1_000_000
+"""Steps that are taken at all; an object of that many values is more than fits into etcd."""
+_CEL = 10
+_SEARCH = 200
+
+
+class TooMuchAtOnceError(Exception):
+    """The work is too much for one turn of the event loop."""
+
+
+class TooMuchError(Exception):
+    """The work is too much altogether."""
+
+
+class Effort:
+    """Steps left; one step is a value that is looked at, about a microsecond. `inline`: on the event loop."""
+
+    __slots__ = ("_inline", "_left")
+
+    def __init__(self, *, inline: bool = False) -> None:
+        self._inline = inline
+        self._left = INLINE if inline else MOST
+
+    def spend(self, steps: int) -> None:
+        """Take steps. Raises TooMuchAtOnceError (inline) or TooMuchError if there are none left."""
+        self._left -= steps
+        if self._left < 0:
+            raise TooMuchAtOnceError if self._inline else TooMuchError
+
+    def spend_cel(self, cost: int) -> None:
+        """Take the steps that expressions of a cost are worth; off the loop they have a budget of their own."""
+        if self._inline:
+            self.spend(cost // _CEL)
+
+    def spend_search(self, cost: int) -> None:
+        """Take the steps that searching for patterns (`Pattern.cost`) is worth, likewise."""
+        if self._inline:
+            self.spend(cost // _SEARCH)
