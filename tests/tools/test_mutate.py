@@ -1,0 +1,68 @@
+"""The tool that counts which small faults the tests notice."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "mutate.py"
+SOURCE = '''"""A module."""
+
+LIMIT: int = 3
+
+
+def clip(value: int, least: int = 0) -> int:
+    """Text that is no code."""
+    if value < least and value != 7:
+        print("low")
+        return least
+    return value - 1 if value > LIMIT else value
+'''
+
+
+@pytest.fixture(scope="module")
+def mutate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("mutate", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mutate"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_mutant_is_one_change_of_code_that_runs(mutate: ModuleType, tmp_path: Path) -> None:
+    """Comparisons, conditions, numbers and calls; neither annotations nor docstrings."""
+    path = tmp_path / "clip.py"
+    path.write_text(SOURCE)
+    made = list(mutate.mutants(path))
+    assert len(made) == mutate.count(path)
+    assert len({mutant.text for mutant in made}) == len(made)
+    whats = [mutant.what for mutant in made]
+    for expected in (
+        "value < least  ->  value <= least",
+        "value != 7  ->  value == 7",
+        "value < least and value != 7  ->  value < least or value != 7",
+        "print('low')  ->  None",
+        "value - 1  ->  value + 1",
+        "value > LIMIT  ->  value >= LIMIT",
+        "3  ->  4",
+    ):
+        assert expected in whats, expected
+    for mutant in made:
+        compile(mutant.text, "clip.py", "exec")
+        assert "Text that is no code." in mutant.text
+
+
+def test_a_draw_depends_on_the_seed_alone(mutate: ModuleType, tmp_path: Path) -> None:
+    """The same seed, the same mutants: a rate can be repeated."""
+    path = tmp_path / "clip.py"
+    path.write_text(SOURCE)
+    draws = [[m.what for m in mutate.chosen([path], 4, seed)] for seed in (1, 1, 2, 3)]
+    assert draws[0] == draws[1]
+    assert any(draw != draws[0] for draw in draws[2:])
+    assert all(len(draw) == 4 for draw in draws)
