@@ -23,11 +23,12 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 @dataclass(frozen=True)
 class User:
-    """Who asks: the name and groups that authorisation decides on."""
+    """Who asks: the name and groups that authorisation decides on; ``extra`` is only shown."""
 
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 SYSTEM = User("system:apiserver", ("system:masters", "system:authenticated"))

@@ -180,15 +180,15 @@ class Authorizer(Step):
                 if role is None:
                     continue
                 rules = tuple(role.get("rules") or ())
-                reference = binding["roleRef"]
+                reference = binding.get("roleRef") or {}
                 for subject in binding.get("subjects") or ():
                     key = _subject(subject, state.namespace)
                     shown = binding["metadata"]["name"]
                     if namespaced:
                         shown = f"{shown}/{state.namespace}"
                     reason = (
-                        f'RBAC: allowed by {name} "{shown}" of {reference["kind"]} "{reference["name"]}" '
-                        f'to {subject["kind"]} "{_shown(subject)}"'
+                        f'RBAC: allowed by {name} "{shown}" of {reference.get("kind")} "{reference.get("name")}" '
+                        f'to {subject.get("kind")} "{_shown(subject)}"'
                     )
                     grant = _Grant(reason, rules, state.namespace if namespaced else None)
                     grants.setdefault(key, []).append(grant)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import Attributes, Authorizer
 from reprieve.controlplane.kinds import Kind
-
-if TYPE_CHECKING:
-    from reprieve.controlplane.security import Tokens
+from reprieve.controlplane.security import AUDIENCE, TokenError, Tokens
 
 Json = dict[str, Any]
 
@@ -19,6 +17,8 @@ def _info(user: User) -> Json:
     if user.uid:
         out["uid"] = user.uid
     out["groups"] = list(user.groups)
+    if user.extra:
+        out["extra"] = {key: list(values) for key, values in user.extra}
     return out
 
 
@@ -57,8 +57,11 @@ def answer(kind: Kind, review: Json, user: User, authorizer: Authorizer, tokens:
             resources, paths = authorizer.rules_for(user, spec.get("namespace", ""))
             return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
         case "TokenReview":
-            found = tokens.user(spec.get("token", ""))
-            return {"authenticated": False} if found is None else {"authenticated": True, "user": _info(found)}
+            try:
+                found = tokens.verify(spec.get("token", ""), spec.get("audiences") or (AUDIENCE,))
+            except TokenError as error:
+                return {"user": {}, "error": str(error)}
+            return {"authenticated": True, "user": _info(found.user), "audiences": list(found.audiences)}
         case _:
             asked = User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
             return _decision(authorizer, asked, spec)

@@ -1,8 +1,8 @@
 """Certificates, tokens and kubeconfigs: all secrets of a server, made once and kept in its data directory.
 
 Invariants: a file with a secret is created with mode 0600 and replaced in one step; tokens are kept in
-memory as hashes; no secret is logged. Service account tokens are signed statements (HMAC-SHA-256) that any
-start of the same data directory can check.
+memory as hashes; no secret is logged. Service account tokens are signed statements (JWT, HMAC-SHA-256) that any
+start of the same data directory can check; they are good while what they are bound to is there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import secrets
 import ssl
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,6 +40,9 @@ _RENEW_DAYS = 30
 _TOKEN_LENGTH = 32
 _KEY_BYTES = 32
 _DEFAULT_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
+AUDIENCE = "https://kubernetes.default.svc"
+"""Who this server is to those who ask for tokens."""
+
 ADMIN = User("admin", (MASTERS, AUTHENTICATED), "admin")
 READER = User("reader", (READERS, AUTHENTICATED), "reader")
 
@@ -216,57 +220,142 @@ def _unb64(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
+@dataclass(frozen=True)
+class Bound:
+    """What a token of a service account lives and dies with: an object by its resource, namespace, name and uid."""
+
+    resource: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a token says that was found good: who, and for which audiences of those asked for."""
+
+    user: User
+    audiences: tuple[str, ...]
+
+
+class TokenError(Exception):
+    """The token is not good; the text says why."""
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    """Return the groups of every service account of a namespace."""
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+
+
 class Tokens:
-    """Bearer tokens: fixed ones by hash, and signed ones for service accounts."""
+    """Bearer tokens: fixed ones by hash, and signed ones for service accounts.
+
+    A signed token is good as long as it is not expired, was made for an audience asked for, and what it is bound to
+    is there: its account and, if it was asked for, a pod, secret or node (by uid, so not one made again).
+    ``present`` tells whether an object is; nothing is until it is set.
+    """
 
     def __init__(self, signing_key: bytes) -> None:
         self._key = signing_key
         self._users: dict[bytes, User] = {}
+        self.present: Callable[[Bound], bool] = lambda _: False
 
     def add(self, token: str, user: User) -> None:
         """Let ``token`` stand for ``user``."""
         self._users[_digest(token)] = user
 
     def user(self, token: str) -> User | None:
-        """Return whom a token stands for, or None."""
-        found = self._users.get(_digest(token))
-        return found if found is not None else self._service_account(token)
+        """Return whom a token presented to this server stands for, or None."""
+        try:
+            return self.verify(token).user
+        except TokenError:
+            return None
 
-    def issue(self, namespace: str, name: str, uid: str, seconds: int, audiences: list[str]) -> tuple[str, int]:
+    def verify(self, token: str, audiences: Sequence[str] = (AUDIENCE,)) -> Verified:
+        """Return what a token says; raises TokenError unless it is good for one of ``audiences``."""
+        fixed = self._users.get(_digest(token))
+        if fixed is None:
+            return self._service_account(token, audiences)
+        if AUDIENCE not in audiences:
+            raise TokenError("invalid bearer token")
+        return Verified(fixed, (AUDIENCE,))
+
+    def issue(
+        self, account: Bound, seconds: int, audiences: Sequence[str], bound: Bound | None = None
+    ) -> tuple[str, int]:
         """Return a signed token for a service account and when it ends (seconds since 1970)."""
         ends = int(time.time()) + seconds
+        private: dict[str, Any] = {
+            "namespace": account.namespace,
+            "serviceaccount": {"name": account.name, "uid": account.uid},
+        }
+        if bound is not None:
+            private[_CLAIM_OF[bound.resource]] = {"name": bound.name, "uid": bound.uid}
         claims = {
-            "aud": audiences,
+            "aud": list(audiences),
             "exp": ends,
             "iat": ends - seconds,
-            "iss": "https://kubernetes.default.svc",
-            "jti": secrets.token_hex(8),
-            "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}},
-            "sub": f"system:serviceaccount:{namespace}:{name}",
+            "iss": AUDIENCE,
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": private,
+            "nbf": ends - seconds,
+            "sub": f"system:serviceaccount:{account.namespace}:{account.name}",
         }
-        head = _b64(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
-        signed = f"{head}.{_b64(json.dumps(claims).encode())}"
+        signed = f"{_HEAD}.{_b64(json.dumps(claims).encode())}"
         return f"{signed}.{_b64(self._sign(signed))}", ends
 
     def _sign(self, text: str) -> bytes:
         return hmac.digest(self._key, text.encode(), "sha256")
 
-    def _service_account(self, token: str) -> User | None:
-        signed, dot, signature = token.rpartition(".")
-        if not dot or signed.count(".") != 1 or len(token) > 8192:
-            return None
+    def _service_account(self, token: str, audiences: Sequence[str]) -> Verified:
+        claims = self._claims(token)
+        if claims["exp"] <= time.time():
+            raise TokenError("service account token has expired")
+        shared = tuple(one for one in audiences if one in claims["aud"])
+        if not shared:
+            raise TokenError(
+                f"token audiences {_listed(claims['aud'])} is invalid for the target audiences {_listed(audiences)}"
+            )
+        private = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
+        extra = [("authentication.kubernetes.io/credential-id", (f"JTI={claims['jti']}",))]
+        bound = [Bound("serviceaccounts", namespace, account["name"], account["uid"])]
+        for resource, claim in _CLAIM_OF.items():
+            if claim not in private:
+                continue
+            name, uid = private[claim]["name"], private[claim]["uid"]
+            bound.append(Bound(resource, "" if resource == "nodes" else namespace, name, uid))
+            if claim != "secret":
+                extra.append((f"authentication.kubernetes.io/{claim}-name", (name,)))
+                extra.append((f"authentication.kubernetes.io/{claim}-uid", (uid,)))
+        if not all(map(self.present, bound)):
+            raise TokenError("service account token has been invalidated")
+        groups = (*account_groups(namespace), AUTHENTICATED)
+        return Verified(User(claims["sub"], groups, account["uid"], tuple(extra)), shared)
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token that we signed."""
+        signed, _, signature = token.rpartition(".")
+        head, _, claims = signed.partition(".")
         try:
-            if not hmac.compare_digest(_unb64(signature), self._sign(signed)):
-                return None
-            claims: dict[str, Any] = json.loads(_unb64(signed.partition(".")[2]))
+            if len(token) <= _LONGEST_TOKEN and head == _HEAD and _same(_unb64(signature), self._sign(signed)):
+                found: dict[str, Any] = json.loads(_unb64(claims))
+                return found
         except ValueError:
-            return None
-        if claims.get("exp", 0) < time.time():
-            return None
-        account = claims["kubernetes.io"]
-        namespace = account["namespace"]
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-        return User(claims["sub"], groups, account["serviceaccount"]["uid"])
+            pass
+        raise TokenError("invalid bearer token")
+
+
+_CLAIM_OF = {"pods": "pod", "secrets": "secret", "nodes": "node"}
+"""What a token can be bound to besides its account, and under which claim."""
+
+_LONGEST_TOKEN = 8192
+_HEAD = _b64(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
+_same = hmac.compare_digest
+
+
+def _listed(audiences: Iterable[str]) -> str:
+    return "[" + " ".join(json.dumps(one, ensure_ascii=False) for one in audiences) + "]"
 
 
 @dataclass(frozen=True)

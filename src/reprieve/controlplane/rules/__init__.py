@@ -22,6 +22,7 @@ from reprieve.controlplane.rules import (
     pod_updates,
     pods,
     policies,
+    rbac,
     scheduling,
     storage,
     workloads,
@@ -63,7 +64,6 @@ class Rules(NamedTuple):
 
 
 _EVENT = Rules(events.event, events.event_update)
-_ROLE = Rules(name=names.path_segment)
 _RBAC = "rbac.authorization.k8s.io"
 _DEFAULT = Rules()
 RULES: dict[tuple[str, str], Rules] = {
@@ -102,10 +102,12 @@ RULES: dict[tuple[str, str], Rules] = {
     ("resource.k8s.io", "ResourceClaimTemplate"): Rules(storage.resource_claim_template, storage.spec_fixed),
     ("resource.k8s.io", "ResourceSlice"): Rules(storage.resource_slice, lambda new, _: storage.resource_slice(new)),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): Rules(definitions.definition, definitions.definition_update),
-    (_RBAC, "Role"): _ROLE,
-    (_RBAC, "ClusterRole"): _ROLE,
-    (_RBAC, "RoleBinding"): _ROLE,
-    (_RBAC, "ClusterRoleBinding"): _ROLE,
+    (_RBAC, "Role"): Rules(rbac.role, rbac.role_update, name=names.path_segment),
+    (_RBAC, "ClusterRole"): Rules(rbac.cluster_role, rbac.cluster_role_update, name=names.path_segment),
+    (_RBAC, "RoleBinding"): Rules(rbac.role_binding, rbac.role_binding_update, name=names.path_segment),
+    (_RBAC, "ClusterRoleBinding"): Rules(
+        rbac.cluster_role_binding, rbac.cluster_role_binding_update, name=names.path_segment
+    ),
 }
 
 

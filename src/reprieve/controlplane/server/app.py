@@ -15,8 +15,9 @@ from typing import Any
 
 from reprieve.controlplane import errors, openapi
 from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.authorization import ANONYMOUS, AUTHENTICATED, MASTERS, Authorizer
+from reprieve.controlplane.authorization import ANONYMOUS, Authorizer
 from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.impersonation import impersonated
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Tokens
 from reprieve.controlplane.server.bodies import Disconnected, Receive, read_body
@@ -123,7 +124,7 @@ class App:
                 return
 
     async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> Reply | None:
-        user = self._impersonated(self._authenticate(headers), headers)
+        user = impersonated(self._authenticate(headers), scope["headers"], self.authorizer)
         target = read_target(scope["method"], scope["path"], scope["query_string"])
         self.authorizer.check(user, target.attributes)
         if not target.resource:
@@ -179,19 +180,6 @@ class App:
         if user is None:
             raise _unauthorized()
         return user
-
-    def _impersonated(self, user: User, headers: Mapping[str, str]) -> User:
-        """Let system:masters act as somebody else (kubectl --as)."""
-        name = headers.get("impersonate-user")
-        if not name:
-            return user
-        if MASTERS not in user.groups:
-            raise errors.forbidden(
-                "users", "", name, f'User "{user.name}" cannot impersonate resource "users" in API group "" at the '
-                "cluster scope"
-            )  # fmt: skip
-        groups = [group.strip() for group in headers.get("impersonate-group", "").split(",") if group.strip()]
-        return User(name, (*groups, AUTHENTICATED))
 
     # -- paths that are no resource ------------------------------------------------------------------------
 

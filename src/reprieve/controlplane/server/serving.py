@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,6 +30,7 @@ from reprieve.controlplane.background import background
 from reprieve.controlplane.bootstrap import base_steps, ensure_base
 from reprieve.controlplane.clock import Clock, stamp
 from reprieve.controlplane.crds import CustomResources
+from reprieve.controlplane.escalation import EscalationCheck
 from reprieve.controlplane.features import DropDisabled, Features
 from reprieve.controlplane.kinds import KindTable
 from reprieve.controlplane.kubelet import KubeletOptions
@@ -38,6 +40,7 @@ from reprieve.controlplane.server.app import App, AppOptions
 from reprieve.controlplane.server.watching import WatchTimes
 from reprieve.controlplane.storage import StorageError, Store, open_log
 from reprieve.controlplane.storage.store import Limits
+from reprieve.controlplane.tokens import present
 
 log = logging.getLogger("reprieve.apiserver")
 
@@ -98,12 +101,14 @@ class ControlPlane:
         features = features or Features()
         self.registry = Registry(store, kinds=KindTable(features.kinds()), chain=Chain(base_steps()), clock=clock)
         self.authorizer = Authorizer(self.registry)
+        tokens.present = partial(present, store)
         self.custom_resources = CustomResources(self.registry)
         chain = self.registry.chain
         for step in steps(self.registry) if steps is not None else ():
             chain.add(step)
         chain.add(DropDisabled(features))
         chain.add(self.authorizer)
+        chain.add(EscalationCheck(self.authorizer))
         chain.add(ClaimStatus(self.authorizer))
         chain.add(self.custom_resources)
         self.app = App(self.registry, self.authorizer, tokens, app_options)
