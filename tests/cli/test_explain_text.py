@@ -185,7 +185,7 @@ def test_a_preemption_is_told_with_costs_reasons_and_the_comparison() -> None:
         "To make room: 1 workload (2 pods) evicted",
         "group default/old  2 pods  n1, n2  1         2 h",
         "why: with it back, default/a would not fit on n1: Insufficient cpu (1 short)",
-        "although a PodDisruptionBudget forbids it: nothing else would do",
+        "although a PodDisruptionBudget forbids it: what no budget protects is not enough on these nodes",
         "Decided at 2026-07-01 14:04:44 UTC; it failed: 503",
         "4 h of running time is lost, over all pods.",
         "3 domains would have worked; n1 was chosen over n2: fewest victim pods.",

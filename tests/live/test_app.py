@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -491,3 +493,26 @@ def test_what_a_profile_lacks_for_groups_is_in_the_log_at_start(capsys: pytest.C
     assert [line.split(" ", 1)[0] for line in said] == ["error", "warning"]
     assert "plugin Informs extends PostFilter but not PodGroupPostFilter" in said[0]
     assert "plugin GangScheduling is not enabled" in said[1]
+
+
+def test_records_that_cannot_be_kept_are_counted(tmp_path: Path) -> None:
+    """observability.md "Decision records": scheduling goes on without them, and the metric says so."""
+    file = tmp_path / "records.db"
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0")
+            async with world.scheduling(records=file) as found:
+                with sqlite3.connect(file) as other:
+                    other.execute("ALTER TABLE record RENAME TO elsewhere")
+                other.close()
+                registry = found.observer.metrics.registry
+                assert registry.get_sample_value("scheduler_decision_records_dropped_total") == 0
+                await world.pod("huge", 64)
+                await world.pod("p")
+                await world.until(lambda p: p["p"]["spec"].get("nodeName"))
+                async with asyncio.timeout(20):
+                    while not registry.get_sample_value("scheduler_decision_records_dropped_total"):
+                        await asyncio.sleep(0.01)
+
+    asyncio.run(run())

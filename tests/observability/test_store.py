@@ -188,7 +188,8 @@ def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> None:
     said: list[str] = []
-    store = FileStore(tmp_path / "records.db", trouble=said.append)
+    lost: list[int] = []
+    store = FileStore(tmp_path / "records.db", trouble=said.append, lost=lost.append)
     put(store, "a", "kept")
     store.flush()
     with sqlite3.connect(tmp_path / "records.db") as other:
@@ -197,7 +198,7 @@ def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> Non
     for _ in range(3):
         put(store, "a", "lost")
         store.flush()
-    assert store.dropped == 3
+    assert (store.dropped, sum(lost)) == (3, 3)
     assert len(said) == 1, "said once, however many there are"
     assert "not kept" in said[0]
     with sqlite3.connect(tmp_path / "records.db") as other:

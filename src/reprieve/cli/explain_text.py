@@ -16,7 +16,7 @@ from reprieve.api import objects
 from reprieve.api.versions import pod_group_name
 from reprieve.cli.evidence import Evidence, Occurrence
 from reprieve.cli.render import count, seconds_text
-from reprieve.cli.sections import Row, Section, Tone
+from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cluster.pods import was_preempted
 from reprieve.observability.records import API_VERSION, DecisionRecord, PreemptionRecord, Unit
 from reprieve.preemption.cost import BY_NAME
@@ -362,7 +362,7 @@ def _unit_row(unit: Unit) -> Row:
     kind = "group" if unit.kind == "PodGroup" else "pod"
     below = [f"why: {_because(unit)}"] if unit.why is not None else []
     if unit.violates_pdb and unit.why is not None:
-        below.append("although a PodDisruptionBudget forbids it: nothing else would do")
+        below.append(BUDGET_OVERRULED)
     return Row((f"{kind} {unit.unit}", count(unit.pods, "pod"), nodes, str(unit.priority), ran), below=tuple(below))
 
 
@@ -385,7 +385,7 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
         notes.append(f"It went with its whole group {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
     notes.append(f"Why this one: {_because(unit)}.")
     if unit.violates_pdb:
-        notes.append("A PodDisruptionBudget forbids it, but nothing else would do.")
+        notes.append(f"It had to go {BUDGET_OVERRULED}.")
     notes += _comparison(made)
     others = made.cost.units - 1
     if others:

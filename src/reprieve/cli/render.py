@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from reprieve.cli.sections import Row, Section, Tone
+from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.preemption.outcome import CLUSTER_DOMAIN
 from reprieve.simulation.report import (
     Account,
@@ -170,7 +170,7 @@ def _victims(alike: Sequence[UnitAccount], *, ages: bool = True) -> Row:
     if not first.evicted:
         protected = "first of all because a PodDisruptionBudget protects them" if first.violates_pdb else ""
         return Row(cells, below=(protected,) if protected else ())
-    budget = ("although a PodDisruptionBudget forbids it: nothing else would do",) if first.violates_pdb else ()
+    budget = (BUDGET_OVERRULED,) if first.violates_pdb else ()
     leaving = ("leaving already for an earlier preemptor, whose room this is",) if first.evicted_before else ()
     return Row(cells, below=(f"why: {first.why}", *budget, *leaving))
 

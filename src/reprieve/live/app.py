@@ -195,7 +195,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
             log.error(text, where="records")
 
         try:
-            store = open_store(settings.records, trouble=records_trouble)
+            store = open_store(settings.records, trouble=records_trouble, lost=metrics.records_dropped.inc)
         except OSError as error:
             raise ConfigError(f"decision records: {error}") from None
         stack.callback(store.close)

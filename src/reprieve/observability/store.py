@@ -29,6 +29,7 @@ from reprieve.observability.records import DecisionRecord, decode, encode
 Name = tuple[str, str, str]
 """(kind, namespace, name)."""
 Trouble = Callable[[str], None]
+Lost = Callable[[int], None]
 
 MOST_FOUND: Final = 20
 _VERSION: Final = 1
@@ -62,12 +63,19 @@ class RecordStore(Protocol):
         """Write what is not written. Nothing may be put afterwards."""
 
 
-def open_store(path: Path | None, *, bounds: Bounds = Bounds(), trouble: Trouble = lambda _: None) -> RecordStore:
-    """A store in a file, or in memory where there is none. `trouble` is told what went wrong, from any thread.
+def open_store(
+    path: Path | None,
+    *,
+    bounds: Bounds = Bounds(),
+    trouble: Trouble = lambda _: None,
+    lost: Lost = lambda _: None,
+) -> RecordStore:
+    """A store in a file, or in memory where there is none.
 
+    From any thread `trouble` is told what went wrong, and `lost` how many records could not be kept because of it.
     Raises OSError where the file cannot be opened or made, or is something else.
     """
-    return MemoryStore(bounds) if path is None else FileStore(path, bounds, trouble=trouble)
+    return MemoryStore(bounds) if path is None else FileStore(path, bounds, trouble=trouble, lost=lost)
 
 
 # -- in memory -------------------------------------------------------------------------------------
@@ -166,10 +174,18 @@ _Put = tuple[int, Name, bytes, tuple[Name, ...]]
 class FileStore:
     """Records in an SQLite file that only its owner may read."""
 
-    def __init__(self, path: Path, bounds: Bounds = Bounds(), *, trouble: Trouble = lambda _: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        bounds: Bounds = Bounds(),
+        *,
+        trouble: Trouble = lambda _: None,
+        lost: Lost = lambda _: None,
+    ) -> None:
         self._path = path
         self._bounds = bounds
         self._trouble = trouble
+        self._lost = lost
         self._waiting: deque[_Put] = deque()
         self._changed = threading.Condition()
         self._closing = False
@@ -196,14 +212,14 @@ class FileStore:
         item = (record.id, entity, encode(record), tuple(involved))
         with self._changed:
             if self._closing:
-                self.dropped += 1
+                self._drop(1)
                 return
             self._waiting.append(item)
             self._put += 1
             if len(self._waiting) > _QUEUE:
                 self._waiting.popleft()
                 self._done += 1
-                self.dropped += 1
+                self._drop(1)
             self._changed.notify_all()
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
@@ -240,7 +256,7 @@ class FileStore:
                 with self._connection:
                     self._write(batch)
             except sqlite3.Error as error:
-                self.dropped += len(batch)
+                self._drop(len(batch))
                 lost += len(batch)
                 self._recount()
                 if str(error) != failing:
@@ -253,6 +269,11 @@ class FileStore:
             with self._changed:
                 self._done += len(batch)
                 self._changed.notify_all()
+
+    def _drop(self, count: int) -> None:
+        with self._changed:
+            self.dropped += count
+        self._lost(count)
 
     def _write(self, batch: Sequence[_Put]) -> None:
         connection = self._connection
