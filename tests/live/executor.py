@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from reprieve.client.clock import REAL_CLOCK
+from reprieve.client.clock import REAL_CLOCK, Clock
 from reprieve.client.discovery import Served, discover
 from reprieve.client.informer import InformerOptions
 from reprieve.client.pacing import BackoffPolicy
@@ -114,12 +114,17 @@ async def running(
     script: Callable[[Call, Send], Awaitable[Answer]] | None = None,
     asynchronous: bool = True,
     kinds: Sequence[str] = KINDS,
+    kind: type[FaultyClient] = FaultyClient,
+    clock: Clock | None = None,
 ) -> AsyncIterator[Running]:
-    """A scheduler, from its start to its end. Leaving the context kills it: nothing is finished or given back."""
+    """A scheduler, from its start to its end. Leaving the context kills it: nothing is finished or given back.
+
+    `clock` is by default a hundred times as fast as the machine's.
+    """
     gates = FeatureGates(scheduler_async_preemption=asynchronous)
     profile = default_profile(gates)
     settings = Settings({profile.name: profile}, gates=gates, feed=ClusterFeedOptions(rediscover=1e6, informers=_QUICK))
-    async with client_of(server, FaultyClient, clock=FastClock()) as client:
+    async with client_of(server, kind, clock=clock or FastClock()) as client:
         if script is not None:
             client.script = script
         engine = Engine(settings.profiles, gates=gates, validate=True)

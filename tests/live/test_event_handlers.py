@@ -14,6 +14,7 @@ from reprieve.client.errors import ApiError
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
+from reprieve.controlplane.features import Features
 from reprieve.controlplane.server.serving import ServeOptions, serving
 from reprieve.live.event_handlers import ClusterFeed, ClusterFeedOptions
 from reprieve.scheduling.engine import Engine
@@ -46,11 +47,13 @@ class Stage:
         self.engine = Engine(validate=True)
         self.told: list[tuple[ChangeKind, str, str]] = []
         self.troubles: list[str] = []
+        self.notes: list[str] = []
         self.feed = ClusterFeed(
             client,
             self.engine,
             listener=self._listen,
             trouble=lambda where, text: self.troubles.append(text),
+            note=self.notes.append,
             options=ClusterFeedOptions(rediscover=0.05),
         )
 
@@ -214,15 +217,24 @@ def definition(group: str, version: str) -> Json:
     }
 
 
-def test_of_two_groups_of_one_name_the_native_one_counts() -> None:
-    """api.md: the coscheduling plugin's PodGroup is read too; whichever comes first, goes or changes."""
-    plural = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "spec"),
+    [
+        ("scheduling.x-k8s.io", "v1alpha1", lambda least: {"minMember": least}),
+        (CRD, "v1beta1", lambda least: {"schedulingPolicy": {"gang": {"minCount": least}}}),
+    ],
+    ids=["coscheduling", "ours"],
+)
+def test_of_two_groups_of_one_name_the_native_one_counts(group: str, version: str, spec: Callable[[int], Json]) -> None:
+    """api.md: custom PodGroups are read beside native ones; whichever comes first, goes or changes."""
+    plural = f"/apis/{group}/{version}/namespaces/default/podgroups"
 
     async def act(stage: Stage) -> None:
-        group = "scheduling.x-k8s.io"
         async with stage.running():
-            await stage.create(definitions, f"podgroups.{group}", **definition(group, "v1alpha1"))
+            await stage.create(DEFINITIONS, f"podgroups.{group}", **definition(group, version))
 
             async def served() -> bool:
                 return len((await discover(stage.client)).readable("PodGroup")) == 2
@@ -232,21 +244,48 @@ def test_of_two_groups_of_one_name_the_native_one_counts() -> None:
             while not await served():
                 assert loop.time() < ends
             for name in ("both", "theirs"):
-                await stage.create(plural, name, kind="PodGroup", apiVersion=f"{group}/v1alpha1", spec={"minMember": 5})
+                await stage.create(plural, name, kind="PodGroup", apiVersion=f"{group}/{version}", spec=spec(5))
             await stage.until(lambda: stage.minimum == {"default/both": 5, "default/theirs": 5})
             await stage.group("both", 2)
             await stage.until(lambda: stage.minimum == {"default/both": 2, "default/theirs": 5})
-            patch = {"spec": {"minMember": 7}}
+            patch = {"spec": spec(7)}
             await stage.client.request("PATCH", f"{plural}/both", body=patch, content_type=MERGE_PATCH)
             await stage.client.request("PATCH", f"{plural}/theirs", body=patch, content_type=MERGE_PATCH)
             await stage.until(lambda: stage.minimum == {"default/both": 2, "default/theirs": 7})
             await stage.client.request("DELETE", f"{GROUPS}/both")
             await stage.until(lambda: stage.minimum == {"default/both": 7, "default/theirs": 7})
             # Its definition goes, and all objects with it.
-            await stage.client.request("DELETE", f"{definitions}/podgroups.{group}")
-            await stage.until(lambda: stage.minimum == {})
+            await stage.group("theirs", 3)
+            await stage.client.request("DELETE", f"{DEFINITIONS}/podgroups.{group}")
+            await stage.until(lambda: stage.minimum == {"default/theirs": 3})
+        assert any("both is there as podgroups.v1beta1.scheduling.k8s.io, which counts" in x for x in stage.troubles)
+        assert stage.notes == []
 
     play(act, controllers="*")
+
+
+def test_a_kind_that_is_not_served_is_a_normal_state() -> None:
+    """A cluster before 1.36 has no PodGroup: said once, as no error, and again when that changes."""
+
+    async def act(stage: Stage) -> None:
+        async with stage.running():
+            [note] = stage.notes
+            assert note.startswith("not served by this API server: ")
+            assert "PodGroup" in note
+            await stage.create(DEFINITIONS, f"podgroups.{CRD}", **definition(CRD, "v1beta1"))
+            await until(lambda: "now served by this API server: PodGroup" in stage.notes)
+            body: Json = {"apiVersion": f"{CRD}/v1beta1", "kind": "PodGroup"}
+            path = f"/apis/{CRD}/v1beta1/namespaces/default/podgroups"
+            await stage.create(path, "gang", spec={"schedulingPolicy": {"gang": {"minCount": 2}}}, **body)
+            await stage.until(lambda: stage.minimum == {"default/gang": 2})
+        assert stage.troubles == []
+
+    play(act, features=Features(generic_workload=False))
+
+
+def test_what_is_newly_served_is_looked_for_often_enough() -> None:
+    """docs/install.md: ten seconds, of which the API server may need some itself."""
+    assert ClusterFeedOptions().rediscover <= 5.0
 
 
 def test_an_object_that_cannot_be_taken_in_is_said_and_left_out() -> None:

@@ -12,8 +12,8 @@ from typing import Final
 BUDGET_OVERRULED: Final = (
     "although a PodDisruptionBudget forbids it: what no budget protects is not enough on these nodes"
 )
-"""Of a victim. Protected units are tried for reprieve before all others (preemption.md 3.4), so that is known; what other
-nodes or placements would have asked for is not."""
+"""Of a victim. Protected units are tried for reprieve before all others (preemption.md 3.4), so that is known; what
+other nodes or placements would have asked for is not."""
 
 
 class Tone(StrEnum):

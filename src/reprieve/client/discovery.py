@@ -3,8 +3,9 @@
 Terms: a resource is a kind in one version with its path. Aggregated discovery (Kubernetes 1.27) answers with all groups
 in one document; older servers are asked group by group.
 
-Rules: Workload and PodGroup are used in the best native version; where the native group has none, as the custom
-resources of `scheduling.reprieve.dev`; the PodGroup of `scheduling.x-k8s.io` is read in any case (api.md).
+Rules: Workload and PodGroup are used in the best native version, and read as well as the custom resources of
+`scheduling.reprieve.dev` and, PodGroup alone, of `scheduling.x-k8s.io` (api.md): a cluster that goes from one to the
+other has both for a while.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from reprieve.api.decoding import KINDS
-from reprieve.api.versions import COSCHEDULING_GROUP, READABLE_VERSIONS
+from reprieve.api.versions import READABLE_VERSIONS
 from reprieve.client.errors import ApiError
 from reprieve.client.transport import ApiClient
 
@@ -73,11 +74,15 @@ class Served:
         return next((found for v in api_versions if (found := self._by_kind.get((v, kind))) is not None), None)
 
     def readable(self, kind: str) -> tuple[Resource, ...]:
-        """All resources to read a kind of `reprieve.api` from, the stronger first; empty if it is not served."""
-        versions = READABLE_VERSIONS.get(kind, KINDS[kind][1])
-        main = self.find(kind, [v for v in versions if not v.startswith(f"{COSCHEDULING_GROUP}/")])
-        more = self.find(kind, [v for v in versions if v.startswith(f"{COSCHEDULING_GROUP}/")])
-        return tuple(found for found in (main, more) if found is not None)
+        """The best version of each API group to read a kind of `reprieve.api` from, the stronger group first.
+
+        Empty if it is not served. Of two objects of one name that of the stronger group counts.
+        """
+        by_group: dict[str, list[str]] = {}
+        for version in READABLE_VERSIONS.get(kind, KINDS[kind][1]):
+            by_group.setdefault(version.rpartition("/")[0], []).append(version)
+        best = (self.find(kind, versions) for versions in by_group.values())
+        return tuple(found for found in best if found is not None)
 
 
 class _Kind(msgspec.Struct, frozen=True):

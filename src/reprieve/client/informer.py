@@ -77,7 +77,11 @@ class InformerOptions:
 
 
 class Informer(Generic[T]):
-    """See the module. `handler` is called in the task that runs `run`; what it raises ends `run`."""
+    """See the module. `handler` is called in the task that runs `run`; what it raises ends `run`.
+
+    `on_trouble` hears of objects that cannot be read; `on_cut` of every list or watch that failed and is tried again
+    (default: as trouble), `on_answer` of every one that the server has begun to answer.
+    """
 
     def __init__(
         self,
@@ -92,6 +96,8 @@ class Informer(Generic[T]):
         options: InformerOptions = InformerOptions(),
         on_synced: Callable[[], None] = lambda: None,
         on_trouble: Callable[[str], None] = log.warning,
+        on_cut: Callable[[ClientError], None] | None = None,
+        on_answer: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._resource = resource
@@ -102,6 +108,8 @@ class Informer(Generic[T]):
         self._options = options
         self._on_synced = on_synced
         self._on_trouble = on_trouble
+        self._on_cut = on_cut or self._say_cut
+        self._on_answer = on_answer
         self._objects: dict[str, T] = {}
         self._revision: str | None = None
         self._arriving: dict[str, T] | None = None
@@ -167,6 +175,7 @@ class Informer(Generic[T]):
             labels=self._selection.get("labelSelector", ""),
             fields=self._selection.get("fieldSelector", ""),
         )
+        self._on_answer()
         if not listed.revision:
             raise UnreachableError(f"{self._resource}: the list has no resourceVersion")
         found = {item.key: item for item in listed.objects}
@@ -183,6 +192,7 @@ class Informer(Generic[T]):
             {**self._selection, **query, "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)},
             self._take,
             silence=lambda: options.silence if self._arriving is None else options.first_silence,
+            opened=self._on_answer,
         )
 
     # --- how to go on after a watch ---------------------------------------------------------------------
@@ -217,9 +227,12 @@ class Informer(Generic[T]):
                 self._revision = None
                 self._restarts += 1
                 return None if self._restarts == 1 else self._backoff.next()
-        self._on_trouble(f"{self._resource}: watching again: {error}")
+        self._on_cut(error)
         wait = self._backoff.next()
         return max(wait, error.retry_after or 0.0) if isinstance(error, ApiError) else wait
+
+    def _say_cut(self, error: ClientError) -> None:
+        self._on_trouble(f"{self._resource}: watching again: {error}")
 
     def _without_watch_list(self, why: str) -> float | None:
         self._watch_list = False

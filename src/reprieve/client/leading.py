@@ -114,6 +114,7 @@ class Election:
         *,
         on_leading: Callable[[], None] = lambda: None,
         on_trouble: Callable[[str], None] = lambda _: None,
+        on_answer: Callable[[], None] = lambda: None,
     ) -> None:
         self.fence = Fence(client.clock)
         self.leader = ""
@@ -122,6 +123,7 @@ class Election:
         self._options = options
         self._on_leading = on_leading
         self._on_trouble = on_trouble
+        self._on_answer = on_answer
         self._seen: tuple[str, datetime | None, str] | None = None
         self._seen_at = 0.0
         self._leading = asyncio.Event()
@@ -166,6 +168,7 @@ class Election:
             if not quicker or self.fence.open:
                 self._on_trouble(f"lease {options.namespace}/{options.name}: {error}")
             return False
+        self._on_answer()
         if term is None:
             if self.fence.open:  # somebody else has it: no need to wait for the deadline
                 self.fence.shut()

@@ -113,7 +113,7 @@ async def _read(client: ApiClient, served: Served, kind: type[KubernetesObject])
         if kind in REQUIRED:
             raise ApiError(404, "NotFound", f"{client.connection.server}: serves no {kind.KIND}: is this a cluster?")
         result.absent = kind.KIND
-    known: set[str] = set()
+    known: dict[str, str] = {}
     for resource in resources:
         try:
             listed: Listed[KubernetesObject] = await list_objects(client, resource, kind)
@@ -125,9 +125,10 @@ async def _read(client: ApiClient, served: Served, kind: type[KubernetesObject])
         result.warnings += [f"left out: {found.reason}" for found in listed.unreadable]
         for item in listed.objects:
             if item.key in known:
-                result.warnings.append(f"{name_of(item)} of {resource.api_version} left out: it is there natively")
+                text = f"{name_of(item)} of {resource.api_version} left out: that of {known[item.key]} counts"
+                result.warnings.append(text)
                 continue
-            known.add(item.key)
+            known[item.key] = resource.api_version
             result.objects.append(item)
     return result
 

@@ -54,14 +54,17 @@ async def watch(
     handle: Callable[[Event], None],
     *,
     silence: Callable[[], float],
+    opened: Callable[[], None] = lambda: None,
 ) -> None:
     """Hand events to `handle` until the server ends the stream.
 
-    `silence` says how many seconds the stream may be silent now. Raises ApiError if the server refuses or sends an
+    `silence` says how many seconds the stream may be silent now; `opened` is called when the server begins to answer.
+    Raises ApiError if the server refuses or sends an
     ERROR event, GarbledError, UnreachableError if the stream is cut or silent, and whatever `handle` raises.
     """
     where = f"{client.connection.server}{path}"
     async with client.stream(path, {**query, "watch": "true"}, opening=silence()) as stream:
+        opened()
         guard = _Silence(client, stream, silence)
         watchdog = asyncio.create_task(guard.run())
         try:

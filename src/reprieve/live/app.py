@@ -28,6 +28,7 @@ from reprieve.client.writing import WriterPool
 from reprieve.live.decision_executor import DecisionExecutor
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.loop import SchedulingLoop
+from reprieve.live.outages import Outages
 from reprieve.live.serving import DelegatedAuth, Health, Server
 from reprieve.live.settings import Settings, environment_of
 from reprieve.live.writes import Writes
@@ -67,6 +68,7 @@ class Scheduler:
         self.engine = engine
         self.observer = observer
         self.served = served
+        self.outages = Outages(client.clock, observer, over=self._answers_again)
         self.election: Election | None = None
         self._led = False
         if settings.election is not None:
@@ -74,19 +76,24 @@ class Scheduler:
                 lease_client,
                 settings.election,
                 on_leading=self._leads,
-                on_trouble=lambda text: observer.trouble("lease", text),
+                on_trouble=lambda text: self.outages.failed("lease", "lease", text),
+                on_answer=lambda: self.outages.well("lease"),
             )
         fence = self.election.fence if self.election is not None else None
         self.pool = WriterPool(client, fence)
         self.events = WriterPool(client, fence, workers=_EVENT_WORKERS, attempts=2)
         self.writes = Writes(client, served, self.pool, events=self.events)
-        self.shell = DecisionExecutor(engine, client, served, self.writes, observer, extenders=settings.extenders)
+        self.shell = DecisionExecutor(
+            engine, client, served, self.writes, observer, self.outages, extenders=settings.extenders
+        )
         self.feed = ClusterFeed(
             client,
             engine,
             wake=lambda: self.loop.wake(),
             listener=self.shell.heard,
             trouble=observer.trouble,
+            note=observer.log.info,
+            outages=self.outages,
             refused=lambda group, why: observer.refused(group, why, now=self.loop.time()),
             options=settings.feed,
         )
@@ -142,6 +149,9 @@ class Scheduler:
             async with asyncio.timeout(GRACE):
                 await self.pool.drain()
                 await self.events.drain()
+
+    def _answers_again(self, seconds: float, calls: int) -> None:
+        self.observer.log.info("The API server answers again", outage_seconds=seconds, failed_calls=calls)
 
     def _leads(self) -> None:
         self._led = True

@@ -27,6 +27,7 @@ from reprieve.live.binding import Binder
 from reprieve.live.conditions import Conditions
 from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.loop import SchedulingLoop
+from reprieve.live.outages import Outages
 from reprieve.live.preempting import Preemptor
 from reprieve.live.writes import Writes
 from reprieve.observability.observer import Observer
@@ -46,6 +47,7 @@ class DecisionExecutor:
         served: Served,
         writes: Writes,
         observer: Observer,
+        outages: Outages,
         *,
         extenders: ExtenderCalls | None = None,
     ) -> None:
@@ -60,7 +62,7 @@ class DecisionExecutor:
         self._bodies = extenders.bodies if extenders is not None else None
         calls = {} if extenders is None else {"call_extender": extenders.bind}
         self.binder = Binder(client, served, writes, self, **calls)
-        self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: observer.trouble("write", text))
+        self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: outages.besides("write", text))
         self.preemptor = Preemptor(
             writes,
             self.conditions,

@@ -3,9 +3,9 @@
 Informers run all the time and only append to the queue; `apply` empties it into the engine. Whoever runs the engine
 calls it between cycles, so that a cycle sees one consistent picture.
 
-Terms: a *source* is one resource that a kind is read from. A kind may have two: native PodGroups and those of the
-coscheduling plugin; of two groups of one name the native one counts (api.md). *Synced* means that every source has
-delivered what was there at the start.
+Terms: a *source* is one resource that a kind is read from. PodGroup may have three: native ones, our custom resources
+and those of the coscheduling plugin; of two groups of one name the native one counts, then ours (api.md). *Synced*
+means that every source has delivered what was there at the start.
 
 Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
 highest of its members, which are pods and so have theirs resolved; members that differ from it are told so as ever.
@@ -14,8 +14,8 @@ What a group counts as when it is a victim stands in an annotation that nobody r
 Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
 `simulation.virtual.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides as a
 run from the beginning; later changes come in the order in which each watch told them. Pods and nodes are required;
-any other kind that is not served, or that we may not read, is left out with a warning and asked for again with every
-rediscovery, as is one that begins to be served later (an installed CRD).
+any other kind that is not served, which is nothing unusual, or that we may not read is left out, is said to be, and is
+asked for again with every rediscovery, as is one that begins to be served later (an installed CRD).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import msgspec
 
 from reprieve.api import objects as o
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.versions import COSCHEDULING_GROUP
+from reprieve.api.versions import COSCHEDULING_GROUP, CRD_GROUP, SCHEDULING_GROUP
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError
@@ -41,6 +41,7 @@ from reprieve.client.reading import OPTIONAL, REQUIRED
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.live.classes import VictimClasses
+from reprieve.live.outages import Outages
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.virtual import in_order
 
@@ -53,6 +54,8 @@ KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
 NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is told as deleted."""
 _REFUSED: Final = (401, 403)
+_STRONGER_FIRST: Final = (SCHEDULING_GROUP, CRD_GROUP, COSCHEDULING_GROUP)
+"""API groups that have PodGroups."""
 WATCH: Final = "watch"
 DISCOVERY: Final = "discovery"
 """Where trouble was, in the observer's words."""
@@ -62,8 +65,8 @@ DISCOVERY: Final = "discovery"
 class ClusterFeedOptions:
     """Times in seconds."""
 
-    rediscover: float = 30.0
-    """How often to ask what is served: a CRD may have been installed."""
+    rediscover: float = 5.0
+    """How often to ask what is served: a CRD may have been installed. Within twice this it is watched."""
     informers: InformerOptions = field(default_factory=InformerOptions)
 
 
@@ -92,6 +95,16 @@ class _Source:
         return self.informer.synced or self.refused
 
 
+class _Telling:
+    """Trouble that is not counted."""
+
+    def __init__(self, tell: Callable[[str, str], None]) -> None:
+        self.trouble = tell
+
+    def trouble_again(self, where: str) -> None:
+        """Said already."""
+
+
 class ClusterFeed:
     """See the module docstring. `wake` is called when there is something to apply; `listener` hears of all of it.
 
@@ -106,6 +119,8 @@ class ClusterFeed:
         wake: Callable[[], None] = lambda: None,
         listener: Listener = lambda change, resource: None,
         trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
+        note: Callable[[str], None] = log.info,
+        outages: Outages | None = None,
         refused: Callable[[o.PodGroup, str], None] = lambda group, why: None,
         options: ClusterFeedOptions = ClusterFeedOptions(),
     ) -> None:
@@ -114,17 +129,21 @@ class ClusterFeed:
         self._wake = wake
         self._listener = listener
         self._trouble = trouble
+        self._note = note
+        self._outages = outages or Outages(client.clock, _Telling(trouble))
         self._options = options
         self._sources: dict[tuple[str, str], _Source] = {}
         """By kind and API group."""
         self._changes: deque[tuple[Change[Any], Resource]] = deque()
-        self._groups: dict[str, dict[bool, tuple[o.PodGroup, Resource]]] = {}
-        """PodGroups by key, then by whether they are the coscheduling plugin's."""
+        self._groups: dict[str, dict[str, tuple[o.PodGroup, Resource]]] = {}
+        """PodGroups by key, then by the API group they are of."""
         self._open: dict[str, int | None] = {}
         """PodGroups without a priority of their own, and the one they were given."""
         self._refused = refused
         self._victims = VictimClasses(self._refuse)
         self._said: set[str] = set()
+        self._absent: list[str] = []
+        """Kinds that are not served."""
         self._arrived_pods = 0
         self._synced = asyncio.Event()
         self._fed = False
@@ -159,6 +178,7 @@ class ClusterFeed:
                 await self._until(rounds)
                 if self._client.clock.monotonic() >= rounds:
                     await self._rediscover(served)
+                    self._outages.tick()
                     rounds = self._client.clock.monotonic() + self._options.rediscover
         finally:
             tasks = [source.task for source in self._sources.values() if source.task is not None]
@@ -188,6 +208,7 @@ class ClusterFeed:
         if source.kind in REQUIRED or not isinstance(error, ApiError) or error.code not in _REFUSED:
             raise error
         source.refused = True
+        self._outages.well(str(source.resource))
         self._warn_once(f"{source.resource} not read: {error}")
         self._check_synced()
 
@@ -196,8 +217,9 @@ class ClusterFeed:
         try:
             served.become(await discover(self._client))
         except ClientError as error:
-            self._trouble(DISCOVERY, str(error))
+            self._outages.failed(DISCOVERY, DISCOVERY, str(error))
             return
+        self._outages.well(DISCOVERY)
         self._watch_all(served)
         if not self._synced.is_set():
             waiting = [str(source.resource) for source in self._sources.values() if not source.ready]
@@ -223,8 +245,13 @@ class ClusterFeed:
         for where, (kind, resource) in wanted.items():
             if where not in self._sources:
                 self._start(where, kind, resource)
-        if absent:
-            self._warn_once(f"not served by this API server: {', '.join(absent)}")
+        if absent != self._absent:
+            come = [kind for kind in self._absent if kind not in absent]
+            if come:
+                self._note(f"now served by this API server: {', '.join(come)}")
+            if any(kind not in self._absent for kind in absent):
+                self._note(f"not served by this API server: {', '.join(absent)}")
+            self._absent = absent
         self._check_synced()
 
     def _start(
@@ -234,6 +261,7 @@ class ClusterFeed:
         resource: Resource,
         before: _Source | None = None,
     ) -> None:
+        name = str(resource)
         informer: Informer[Any] = Informer(
             self._client,
             resource,
@@ -243,10 +271,13 @@ class ClusterFeed:
             options=self._options.informers,
             on_synced=partial(self._arrived, before),
             on_trouble=lambda text: self._trouble(WATCH, text),
+            on_cut=lambda error: self._outages.failed(name, WATCH, f"{name}: watching again: {error}"),
+            on_answer=lambda: self._outages.well(name),
         )
         source = self._sources[where] = _Source(kind, resource, informer)
         if before is not None and before.task is not None:
             before.task.cancel()
+            self._outages.well(str(before.resource))
         source.task = asyncio.create_task(informer.run(), name=f"watch {resource}")
 
     def _stop(self, where: tuple[str, str], source: _Source) -> None:
@@ -254,6 +285,7 @@ class ClusterFeed:
         del self._sources[where]
         if source.task is not None:
             source.task.cancel()
+        self._outages.well(str(source.resource))
         for item in list(source.informer.objects.values()):
             self._heard(Change(ChangeKind.DELETED, item, item), source.resource)
 
@@ -384,17 +416,19 @@ class ClusterFeed:
             engine.remove_resource(item.KIND, item.namespace, item.name, now)
 
     def _tell_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
-        """Of two groups of one name the native one counts, whichever came first."""
-        item, foreign = change.object, resource.group == COSCHEDULING_GROUP
+        """Of two groups of one name that of the stronger API group counts, whichever came first."""
+        item = change.object
         there = self._groups.setdefault(item.key, {})
         counted = self._counted(item.key)
         if change.kind is ChangeKind.DELETED:
-            there.pop(foreign, None)
+            there.pop(resource.group, None)
         else:
-            there[foreign] = (item, resource)
+            there[resource.group] = (item, resource)
             if len(there) > 1:
-                self._warn_once(f"PodGroup {item.key} of {resource} is there natively too: that one counts")
-        best = next((there[which] for which in (False, True) if which in there), None)
+                strong, *weak = (there[group][1] for group in _STRONGER_FIRST if group in there)
+                for other in weak:
+                    self._warn_once(f"PodGroup {item.key} is there as {strong}, which counts, and as {other}")
+        best = next((there[group] for group in _STRONGER_FIRST if group in there), None)
         if best is None:
             del self._groups[item.key]
             self._open.pop(item.key, None)
@@ -440,7 +474,7 @@ class ClusterFeed:
     def _counted(self, key: str) -> o.PodGroup | None:
         """Of the groups of one name the one that counts."""
         there = self._groups.get(key, {})
-        return next((there[which][0] for which in (False, True) if which in there), None)
+        return next((there[group][0] for group in _STRONGER_FIRST if group in there), None)
 
     def _refuse(self, group: o.PodGroup, why: str) -> None:
         self._trouble(WATCH, f"PodGroup {group.key}: {why}")

@@ -207,8 +207,12 @@ class Observer:
 
     def trouble(self, where: str, text: str) -> None:
         """Something went wrong outside of an attempt. `where` is one of a few fixed words (it is a label)."""
-        self.metrics.trouble.labels(where).inc()
+        self.trouble_again(where)
         self.log.error(text, where=where)
+
+    def trouble_again(self, where: str) -> None:
+        """The same, where it has been said already."""
+        self.metrics.trouble.labels(where).inc()
 
     def tick(self, now: float) -> None:
         """Time passes although nothing happens: series of events end. Call it once a minute or so."""
