@@ -496,7 +496,7 @@ def test_what_a_profile_lacks_for_groups_is_in_the_log_at_start(capsys: pytest.C
 
 
 def test_records_that_cannot_be_kept_are_counted(tmp_path: Path) -> None:
-    """observability.md "Decision records": scheduling goes on without them, and the metric says so."""
+    """observability.md 4: scheduling goes on without them, and the metric says so."""
     file = tmp_path / "records.db"
 
     async def run() -> None:
