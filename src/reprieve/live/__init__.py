@@ -1,1 +1,1 @@
-"""The acting shell: one engine driven by a Kubernetes API, and what is done there about its decisions."""
+"""The scheduler on a live cluster: one engine driven by a Kubernetes API, and what becomes of its decisions."""

@@ -1,1 +1,1 @@
-"""The in-tree plugins, one module each, under the names configuration files use."""
+"""The in-tree plugins: one module each, under the names configuration files use."""

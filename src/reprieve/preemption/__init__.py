@@ -1,1 +1,1 @@
-"""Preemption: who must go, who is spared, and why (spec: preemption.md)."""
+"""Who must go, who is spared, and why (preemption.md)."""

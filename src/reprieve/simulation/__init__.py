@@ -1,1 +1,1 @@
-"""Virtual time: plans, scenarios, traces, benchmarks."""
+"""Plans and benchmarks in virtual time: scenarios, traces, the demo."""
