@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.cluster.volumes import SELECTED_NODE
+from reprieve.api.storage import SELECTED_NODE
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject

@@ -19,6 +19,13 @@ from reprieve.api.meta import (
     map_field,
 )
 
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node its volume is to be made for."""
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+CLASS_BETA = "volume.beta.kubernetes.io/storage-class"
+"""Annotation of claims and volumes from before there was a field for the class."""
+
 
 class VolumeResourceRequirements(Struct, frozen=True, kw_only=True):
     """resources of a PersistentVolumeClaim."""

@@ -20,6 +20,9 @@ from reprieve.api import objects
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.quantity import value_of
 from reprieve.api.storage import (
+    BIND_COMPLETED,
+    CLASS_BETA,
+    SELECTED_NODE,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -34,10 +37,6 @@ if TYPE_CHECKING:
 VolumeObject = PersistentVolume | PersistentVolumeClaim | StorageClass | CSINode | CSIDriver | CSIStorageCapacity
 VOLUME_KINDS = (PersistentVolume, PersistentVolumeClaim, StorageClass, CSINode, CSIDriver, CSIStorageCapacity)
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-CLASS_BETA = "volume.beta.kubernetes.io/storage-class"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 ONCE_POD = "ReadWriteOncePod"

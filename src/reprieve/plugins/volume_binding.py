@@ -16,12 +16,17 @@ from typing import ClassVar
 import numpy as np
 
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from reprieve.api.storage import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import (
-    BOUND_BY_CONTROLLER,
-    SELECTED_NODE,
     Reservation,
     VolumeObjects,
     fully_bound,

@@ -21,6 +21,8 @@ from reprieve.api import objects
 from reprieve.api.quantity import format_quantity, value_of
 from reprieve.api.selectors import compile_label_selector
 from reprieve.api.storage import (
+    BIND_COMPLETED,
+    SELECTED_NODE,
     CSIPersistentVolumeSource,
     ObjectReference,
     PersistentVolume,
@@ -32,9 +34,7 @@ from reprieve.api.storage import (
 )
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import (
-    BIND_COMPLETED,
     NO_PROVISIONER,
-    SELECTED_NODE,
     WAIT_FOR_CONSUMER,
     VolumeObject,
     class_of,
