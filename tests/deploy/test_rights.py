@@ -87,14 +87,14 @@ def without_watch_lists(plane: Live) -> None:
     app = plane.server.control_plane.app
     answer = app._answer
 
-    async def older(scope: Any, headers: Any, receive: Any, send: Any) -> Any:
+    async def older(scope: Any, *more: Any) -> Any:
         if b"sendInitialEvents" in scope["query_string"]:
             raise StatusError(
                 422, "Invalid", "sendInitialEvents is forbidden for watch unless the WatchList gate is on"
             )
-        return await answer(scope, headers, receive, send)
+        return await answer(scope, *more)
 
-    app._answer = older  # type: ignore[method-assign]
+    app._answer = older  # type: ignore[method-assign, assignment]
 
 
 def post(plane: Live, path: str, body: Json) -> Json:

@@ -119,6 +119,8 @@ class Authorizer(Step):
             )
             if discovery and AUTHENTICATED in user.groups:
                 return Decision(True)
+            if asked.path == "/metrics" and READERS in user.groups:
+                return Decision(True, "reprieve: read-only token")
         for grant in self._granted(user):
             if grant.namespace is None and any(_rule_allows_path(rule, asked) for rule in grant.rules):
                 return Decision(True, grant.reason)

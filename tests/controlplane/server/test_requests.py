@@ -167,3 +167,24 @@ def test_custom_resources_are_served_at_once_and_go_with_their_definition(plane:
         if plane.request("GET", f"{definitions}/widgets.example.com")[0] == 404:
             break
     assert plane.request("GET", path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/apis/metrics.k8s.io/v1beta1/pods",
+        "/apis/autoscaling/v2/horizontalpodautoscalers",
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+        "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+        "/apis/networking.k8s.io/v1/networkpolicies",
+        "/api/v1/namespaces/default/pods/a/log",
+        "/api/v1/namespaces/default/pods/a/exec",
+        "/api/v1/namespaces/default/pods/a/attach",
+        "/api/v1/namespaces/default/pods/a/portforward",
+        "/api/v1/componentstatuses",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+    ],
+)
+def test_what_is_documented_as_not_served_is_404(plane: Live, path: str) -> None:
+    """The table "What it is not" of docs/apiserver.md."""
+    assert plane.request("GET", path)[0] == 404

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from reprieve.controlplane import errors, openapi
@@ -22,6 +23,7 @@ from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Tokens
 from reprieve.controlplane.server.bodies import Disconnected, Receive, read_body
 from reprieve.controlplane.server.discovery import VERSION_INFO, Discovery, wants_aggregated
+from reprieve.controlplane.server.metrics import CONTENT_TYPE, Measured, Metrics, labels_of
 from reprieve.controlplane.server.negotiation import negotiate
 from reprieve.controlplane.server.query import watch_options
 from reprieve.controlplane.server.rendering import Renderer, Reply, Send, encode, error_reply, send_reply
@@ -34,6 +36,9 @@ Json = dict[str, Any]
 Scope = MutableMapping[str, Any]
 
 log = logging.getLogger("reprieve.apiserver")
+
+_CLIENT_CLOSED = 499
+"""What is counted for a request whose client left before its answer."""
 
 _OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers", "shutdown")
@@ -72,6 +77,7 @@ class App:
         self.renderer = Renderer(registry)
         self.resources = Resources(registry, self.renderer, authorizer, tokens, future_wait=self.options.future_wait)
         self.discovery = Discovery(registry.kinds, self.options.server_address)
+        self.metrics = Metrics(registry)
         self.stopping = False
         self._documents: dict[str, tuple[int, bytes]] = {}
         self._plain: dict[str, Callable[[Target, Mapping[str, str]], Reply]] = {
@@ -85,7 +91,9 @@ class App:
             "/apis": self._apis,
             "/openapi/v2": self._openapi_v2,
             "/openapi/v3": self._openapi_v3_index,
+            "/metrics": self._metrics,
         }
+        self._counted_paths = frozenset(self._plain) - {""}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection event of ASGI."""
@@ -96,22 +104,42 @@ class App:
             return
         headers = read_headers(scope)
         gzip = "gzip" in headers.get("accept-encoding", "")
+        target = read_target(scope["method"], scope["path"], scope["query_string"])
+        measured = self._begin(target, headers, scope["query_string"])
+        code = _CLIENT_CLOSED
         try:
-            reply = await self._answer(scope, headers, receive, send)
-        except StatusError as error:
-            reply = error_reply(error)
-        except PlainNotFound:
-            reply = Reply(404, b"404 page not found\n", "text/plain; charset=utf-8")
+            reply = await self._reply(scope, target, headers, receive, send)
+            code = 200 if reply is None else reply.status
+            if reply is not None:
+                await send_reply(send, reply, gzip=gzip, head=scope["method"] == "HEAD")
         except Disconnected:
             return
+        finally:
+            self.metrics.end(measured, code)
+
+    def _begin(self, target: Target, headers: Mapping[str, str], query: bytes) -> Measured:
+        kind = self.registry.kinds.at(target.group, target.version, target.resource) if target.resource else None
+        content_type = headers.get("content-type", "")
+        return self.metrics.begin(labels_of(target, kind, content_type, query, self._counted_paths))
+
+    async def _reply(
+        self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
+    ) -> Reply | None:
+        """Answer a request, whatever becomes of it; None if the answer was a stream that has been sent."""
+        try:
+            return await self._answer(scope, target, headers, receive, send)
+        except StatusError as error:
+            return error_reply(error)
+        except PlainNotFound:
+            return Reply(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        except Disconnected:
+            raise
         except StorageError as error:
             log.error("storage: %s", error)
-            reply = error_reply(StatusError(500, "InternalError", f"Internal error occurred: {error}"))
+            return error_reply(StatusError(500, "InternalError", f"Internal error occurred: {error}"))
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            reply = error_reply(StatusError(500, "InternalError", "Internal error occurred; see the server's log"))
-        if reply is not None:
-            await send_reply(send, reply, gzip=gzip, head=scope["method"] == "HEAD")
+            return error_reply(StatusError(500, "InternalError", "Internal error occurred; see the server's log"))
 
     @staticmethod
     async def _lifespan(receive: Receive, send: Send) -> None:
@@ -123,9 +151,10 @@ class App:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> Reply | None:
+    async def _answer(
+        self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
+    ) -> Reply | None:
         user = impersonated(self._authenticate(headers), scope["headers"], self.authorizer)
-        target = read_target(scope["method"], scope["path"], scope["query_string"])
         self.authorizer.check(user, target.attributes)
         if not target.resource:
             return self._plain_path(target, headers)
@@ -138,7 +167,15 @@ class App:
                 query["fieldSelector"] = f"metadata.name={target.name}"
             options = watch_options(query)
             stream = WatchStream(
-                self.registry, self.renderer, kind, namespace, options, answer, query, self.options.times
+                self.registry,
+                self.renderer,
+                kind,
+                namespace,
+                options,
+                answer,
+                query,
+                self.options.times,
+                sent=partial(self.metrics.watch_events, kind),
             )
             try:
                 await self._stream(stream, receive, send)
@@ -218,7 +255,7 @@ class App:
         paths = {"/.well-known/openid-configuration", "/api", "/apis", "/openapi/v2", "/openapi/v3"} - {
             "/.well-known/openid-configuration"
         }
-        paths |= {"/healthz", "/livez", "/readyz", "/version"}
+        paths |= {"/healthz", "/livez", "/metrics", "/readyz", "/version"}
         for group, versions in self.registry.kinds.groups().items():
             base = f"/apis/{group}" if group else "/api"
             paths.add(base)
@@ -228,6 +265,9 @@ class App:
     @staticmethod
     def _version(target: Target, headers: Mapping[str, str]) -> Reply:
         return Reply(200, encode(VERSION_INFO))
+
+    def _metrics(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        return Reply(200, self.metrics.render(), CONTENT_TYPE)
 
     def _health(self, target: Target, headers: Mapping[str, str]) -> Reply:
         if self.stopping and target.path.startswith("/readyz"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class WatchTimes:
 
 
 class WatchStream:
-    """One watch request."""
+    """One watch request; ``sent`` is told the numbers of events that went out."""
 
     def __init__(
         self,
@@ -54,6 +54,8 @@ class WatchStream:
         answer: Answer,
         query: Mapping[str, str],
         times: WatchTimes,
+        *,
+        sent: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._registry = registry
         self._renderer = renderer
@@ -62,6 +64,7 @@ class WatchStream:
         self._answer = answer
         self._query = query
         self._times = times
+        self._sent = sent
         selection = select(kind, options.labels, options.fields)
         self._match = selection.match
         self._namespace = namespace if namespace is not None else selection.namespace
@@ -120,6 +123,7 @@ class WatchStream:
         if initial is not None:
             start = subscription.revision
             await self._send_lines(send, (self._encoded(WatchEvent("ADDED", state)) for state in initial))
+            self._sent(len(initial))
             if options.initial and options.bookmarks:
                 await self._send_lines(send, [self._bookmark(start, initial_end=True)])
         else:
@@ -140,7 +144,9 @@ class WatchStream:
                 # that every piece waits gathers what other writers commit right now.
                 await asyncio.sleep(max(sent + times.gather - loop.time(), 0))
                 sent = loop.time()
-                await self._send_lines(send, [self._line(event) for event in subscription.take()])
+                events = subscription.take()
+                await self._send_lines(send, [self._line(event) for event in events])
+                self._sent(len(events))
             elif options.bookmarks and loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + times.bookmark
                 await self._send_lines(send, [self._bookmark(self._registry.store.revision)])
