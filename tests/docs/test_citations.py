@@ -177,6 +177,11 @@ def test_numbers_of_a_section_count_up_without_gaps() -> None:
             assert items == list(range(1, len(items) + 1)), f"{name}.md {section}"
 
 
+def test_every_page_of_rules_is_listed() -> None:
+    listed = set(re.findall(r"^\| \[([\w-]+)\.md\]", (RULES / "index.md").read_text(), re.MULTILINE))
+    assert listed == set(rules())
+
+
 OPTIONAL_DATA = {
     "tests/shared/test_cases.py",
     "tests/shared/test_reference.py",
