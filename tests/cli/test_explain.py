@@ -36,23 +36,28 @@ PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 
 
-def pod(name: str, *, priority: str = "", group: str = "", **requests: str) -> Json:
+def pod(name: str, *, priority: str = "", group: str = "", scheduler: str = "", **requests: str) -> Json:
     amounts = {key.replace("gpu", "example.com/gpu"): amount for key, amount in requests.items()}
     limits = {key: amount for key, amount in amounts.items() if "/" in key}
     spec: Json = {"containers": [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": limits}}]}
     if priority:
         spec["priorityClassName"] = priority
+    if scheduler:
+        spec["schedulerName"] = scheduler
     if group:
         spec["schedulingGroup"] = {"podGroupName": group}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def gang(name: str, least: int) -> Json:
+def gang(name: str, least: int, *, priority: str = "") -> Json:
     return {
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": name},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": least}}},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": least}},
+            **({"priorityClassName": priority} if priority else {}),
+        },
     }
 
 
@@ -98,6 +103,11 @@ async def play(kubeconfig: Path) -> None:
         await create(GROUPS, gang("train", 4))
         await create(PODS, *(pod(f"t{i}", group="train", gpu="2") for i in range(4)))
         await until(rejected("huge", "same", "t0", "t3"))
+        await create(GROUPS, gang("wide", 3, priority="mid"), gang("odd", 2), gang("parts", 4))
+        await create(PODS, *(pod(f"w{i}", group="wide", priority="mid", cpu="3") for i in range(3)))
+        await create(PODS, pod("o0", group="odd", cpu="3"), pod("o1", group="odd", cpu="3", scheduler="somebody"))
+        await create(PODS, *(pod(f"p{i}", group="parts", gpu=gpu) for i, gpu in enumerate(("1", "1", "1", "4"))))
+        await until(rejected("w0", "o0", "p0"))
 
 
 class Up:
@@ -190,6 +200,29 @@ def test_a_gang_and_its_members_tell_the_same(up: Up, run: Run) -> None:
         assert "Of 4 pods tried together 3 found a place." in ended.out
         assert "1 more example.com/gpu free on n2, where least is missing: one more pod must find a place." in ended.out
         assert "With minCount 3 instead of 4 it could start: so many have a place." in ended.out
+
+
+def test_why_nobody_is_pushed_out_for_a_gang(up: Up, run: Run) -> None:
+    """What runs at a lower priority is 3 cores on n2; vip is above."""
+    ended = run("explain", "podgroup", "wide", "--kubeconfig", up.kubeconfig)
+    assert "pod group is unschedulable, pod group is unschedulable" in ended.out, "the condition is upstream's"
+    told = ended.out.partition("Nobody is pushed out for it\n")[2]
+    assert re.search(r"pod default/low-[ab] +1 pod +n2 +0 ", told)
+    assert "With all of lower priority gone, 1 workload (1 pod), 1 of its pods would find a place, and 3 must." in told
+    assert "default/w1 would find none of 2 nodes even then: 2 Insufficient cpu." in told
+
+
+def test_a_member_of_another_scheduler(up: Up, run: Run) -> None:
+    """The group says whose pod it waits for in vain, and no lower minCount is advised."""
+    ended = run("explain", "podgroup", "odd", "--kubeconfig", up.kubeconfig)
+    assert 'the same .spec.schedulerName set, got: "somebody" and "default-scheduler"' in ended.out
+    assert "minCount 1" not in ended.out
+
+
+def test_a_gang_that_only_its_order_keeps_from_being_placed(up: Up, run: Run) -> None:
+    ended = run("explain", "podgroup", "parts", "--kubeconfig", up.kubeconfig)
+    assert "A placement may exist: pods are tried one after another" in ended.out
+    assert "In another order 4 pods would find a place: GangScheduling with treeSearch: Retry" in ended.out
 
 
 def test_json_is_one_document(up: Up, run: Run) -> None:

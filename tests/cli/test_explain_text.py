@@ -17,9 +17,11 @@ from reprieve.observability.records import (
     Comparison,
     Cost,
     DecisionRecord,
+    InVain,
     Lack,
     Members,
     Message,
+    Order,
     PreemptionRecord,
     Reason,
     Ref,
@@ -193,6 +195,80 @@ def test_a_preemption_is_told_with_costs_reasons_and_the_comparison() -> None:
         "pod default/kept  1 pod  n1  2         unknown",
         "... and 7 more",
     ):
+        assert said in text
+
+
+LOOKED_AT = Unit(
+    unit="default/old",
+    kind="PodGroup",
+    outcome="LookedAt",
+    priority=1,
+    pods=2,
+    pod_names=["default/old-0", "default/old-1"],
+    nodes=["n1"],
+    running_seconds=7200.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            InVain(
+                reason="DoesNotFit",
+                potential_victims=3,
+                pods=4,
+                looked_at=[LOOKED_AT],
+                placed=1,
+                needed=3,
+                pod="default/a-1",
+                nodes=3,
+                reasons=[Reason(reason="Insufficient cpu", nodes=2), Reason(reason="some taint", nodes=1)],
+            ),
+            [
+                "group default/old  2 pods  n1  1         2 h",
+                "... and 2 more",
+                "With all of lower priority gone, 3 workloads (4 pods), 1 of its pods would find a place, and 3 must.",
+                "default/a-1 would find none of 3 nodes even then: 2 Insufficient cpu, 1 some taint.",
+            ],
+        ),
+        (
+            InVain(reason="NothingGained", potential_victims=1, pods=2, looked_at=[LOOKED_AT], placed=1),
+            ["With all of lower priority gone, 1 workload (2 pods), no more of its pods would find a place than do"],
+        ),
+        (
+            InVain(reason="NoLowerPriority", lowest_priority=7),
+            ["Nothing that runs has a priority below 5: the lowest is 7."],
+        ),
+        (InVain(reason="NoLowerPriority"), ["Nothing runs that could make room."]),
+        (InVain(reason="PreemptionPolicyNever"), ["preemptionPolicy Never: it does not push out anybody."]),
+        (InVain(reason="UnderWay"), ["Room is being made for it already: its victims are still leaving."]),
+    ],
+    ids=lambda value: value.reason if isinstance(value, InVain) else "",
+)
+def test_why_nobody_is_pushed_out_for_a_group(found: InVain, said: list[str]) -> None:
+    text = plain(explanation_of(evidence(record(in_vain=found))))
+    assert "Nobody is pushed out for it" in text
+    for sentence in said:
+        assert sentence in text
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (
+            Order(search="Greedy", placed=3),
+            "In another order 3 pods would find a place: GangScheduling with tree",
+        ),
+        (Order(search="Greedy"), "room. GangScheduling with treeSearch: Retry tries other orders."),
+        (Order(search="Retry"), "A few other orders were tried as well, in vain."),
+    ],
+)
+def test_a_gang_that_its_order_keeps_from_being_placed(order: Order, said: str) -> None:
+    """Waiting or making room: somebody may go who need not."""
+    for each in (record(order=order), record(order=order, result="Preempting", preemption=preempting())):
+        text = plain(explanation_of(evidence(each)))
+        assert "A placement may exist: pods are tried one after another" in text
         assert said in text
 
 

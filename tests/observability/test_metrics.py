@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from reprieve.framework.events import EventKind
+from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Rows, row_count
+from reprieve.framework.status import FITS
 from reprieve.observability.metrics import Metrics, attempts_label, event_label, exponential
 from reprieve.queueing.queue import Timing
-from tests.building import bound_to, gang, group, node, pdb, pod, without_gates
+from tests.building import bound_to, gang, group, node, pdb, pod, profile_with, without_gates
 from tests.observability.watching import TOOK, Observed, read
 
 PROFILE = "default-scheduler"
@@ -175,6 +180,59 @@ def test_preemption_by_a_group() -> None:
     assert seen.value("scheduler_podgroup_preemption_reprieved_total") == 1, "units"
     assert seen.value("scheduler_preemption_workload_disruptions_sum", preemptor="podgroup") == 1, "units of groups"
     assert seen.value("scheduler_preemption_victims_count") == 0, "those of single pods only"
+
+
+class _Breaks(FilterPlugin):
+    """Fails as soon as somebody who runs is set aside: while victims are looked for, not before."""
+
+    name = "Breaks"
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        if not state.cluster.nodes.pods[0]:
+            raise RuntimeError("broken")
+        return np.full(row_count(state.cluster, rows), FITS, dtype=np.int8)
+
+
+_RUNS = [node("n1", cpu=4), pod("low", cpu=4, node="n1", grace=1000)]
+
+
+@pytest.mark.parametrize(
+    ("items", "result", "status", "timed"),
+    [
+        (gang("new", 1, cpu=4, priority=100), "success", "Success", True),
+        (gang("new", 2, cpu=4, priority=100), "unschedulable", "Unschedulable", True),
+        (gang("new", 1, cpu=4, priority=0), "unschedulable", "UnschedulableAndUnresolvable", True),
+        (gang("new", 1, cpu=4, priority=100, policy="Never", never=True), "", "Unschedulable", False),
+        ([*gang("new", 1, cpu=4, priority=100), "breaks"], "error", "Error", True),
+    ],
+    ids=["success", "does not fit", "nobody lower", "Never", "a plugin fails"],
+)
+def test_every_attempt_of_a_group_to_preempt_counts_by_its_result(
+    items: list[Any], result: str, status: str, timed: bool
+) -> None:
+    """KEP-5710, "Monitoring Requirements": one that may not preempt attempts nothing."""
+    breaks = "breaks" in items
+    profile = profile_with(*([_Breaks()] if breaks else []))
+    seen = Observed(*_RUNS, *[item for item in items if item != "breaks"], profiles={profile.name: profile})
+    seen.world.step()
+    name = "scheduler_podgroup_preemption_attempts_total"
+    counts = {label: seen.value(name, result=label) for label in ("success", "unschedulable", "error")}
+    assert {label for label, number in counts.items() if number} == ({result} if result else set())
+    assert seen.value("scheduler_workload_preemption_attempts_total", result=status) == 1
+    assert seen.value("scheduler_podgroup_preemption_attempt_duration_seconds_count") == int(timed)
+    evaluated = seen.value(
+        "scheduler_preemption_evaluation_duration_seconds_count", preemptor="podgroup", result=result
+    )
+    assert evaluated == (1 if timed else None)
+
+
+def test_a_preemption_of_a_group_whose_calls_fail_counts_as_an_error() -> None:
+    """KEP-5710, "Troubleshooting": victims that are not removed are seen in result="error"."""
+    seen = Observed(*_RUNS, *gang("new", 1, cpu=4, priority=100))
+    decision = seen.world.step()
+    assert decision.preemption is not None
+    seen.observer.preemption_ended(decision.preemption, seconds=0.1, error="forbidden")
+    assert seen.value("scheduler_podgroup_preemption_attempts_total", result="error") == 1
 
 
 def test_gauges_read_the_queues_when_scraped() -> None:

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from reprieve.observability.recording import RecordKeeper
-from reprieve.observability.records import MOST_REPRIEVED, DecisionRecord, decode, encode
+from reprieve.observability.records import MOST_LOOKED_AT, MOST_REPRIEVED, DecisionRecord, decode, encode
 from reprieve.observability.store import MemoryStore
-from tests.building import START, Item, gang, group, node, pdb, pod
+from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
+from tests.building import START, Item, gang, group, node, pdb, pod, profile_with
 from tests.observability.watching import Observed
 
 GPU = "nvidia.com/gpu"
@@ -129,6 +130,90 @@ def test_a_gang_that_lacks_places() -> None:
     assert record.lack.closest is not None
     assert record.lack.closest.missing == {GPU: "1"}
     assert record.lack.closest.names == ["n2"]
+
+
+_TWO_OF_FOUR = [node("n1", cpu=4), node("n2", cpu=2), node("n3", cpu=8, taints=[("k", "v", "NoSchedule")])]
+
+
+def test_why_no_room_was_made_for_a_gang() -> None:
+    """The condition keeps upstream's words; who was looked at and why it did not help is in the record."""
+    low = [pod("low", cpu=4, node="n1"), *gang("crew", 2, cpu=1, node="n2", whole=True, start=5)]
+    seen = Recorded(*_TWO_OF_FOUR, *low, *gang("train", 3, cpu=4, priority=9)).settle()
+    record = seen.one("train", "PodGroup")
+    assert record.message == "pod group is unschedulable, pod group is unschedulable"
+    found = record.in_vain
+    assert found is not None
+    assert (found.reason, found.placed, found.needed) == ("DoesNotFit", 1, 3)
+    assert (found.potential_victims, found.pods) == (2, 3)
+    assert [(u.unit, u.kind, u.outcome, u.pods, u.nodes) for u in found.looked_at] == [
+        ("default/crew", "PodGroup", "LookedAt", 2, ["n2"]),
+        ("default/low", "Pod", "LookedAt", 1, ["n1"]),
+    ]
+    assert found.pod == "default/train-1"
+    assert found.nodes == 3
+    assert {r.reason: r.nodes for r in found.reasons} == {
+        "Insufficient cpu": 2,
+        "node(s) had untolerated taint(s)": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("items", "reason", "lowest"),
+    [
+        ([pod("low", cpu=4, node="n1", priority=9)], "NoLowerPriority", 9),
+        ([pod("low", cpu=4, node="n1", priority=12), pod("x", node="n2", priority=10)], "NoLowerPriority", 10),
+        ([], "NoLowerPriority", None),
+    ],
+    ids=["equal", "higher", "nobody"],
+)
+def test_nobody_of_lower_priority_to_make_room(items: list[Item], reason: str, lowest: int | None) -> None:
+    seen = Recorded(*_TWO_OF_FOUR, *items, *gang("train", 3, cpu=4, priority=9)).settle()
+    found = seen.one("train", "PodGroup").in_vain
+    assert found is not None
+    assert (found.reason, found.lowest_priority, found.looked_at) == (reason, lowest, [])
+
+
+def test_a_gang_that_may_not_push_out_anybody() -> None:
+    items = [*_TWO_OF_FOUR, pod("low", cpu=4, node="n1")]
+    seen = Recorded(*items, *gang("train", 1, cpu=4, priority=9, policy="Never", never=True)).settle()
+    found = seen.one("train", "PodGroup").in_vain
+    assert found is not None
+    assert (found.reason, found.potential_victims) == ("PreemptionPolicyNever", 0)
+
+
+def test_a_gang_whose_victims_are_still_leaving() -> None:
+    items = [*_TWO_OF_FOUR, pod("low", cpu=4, node="n1", grace=100)]
+    seen = Recorded(*items, *gang("train", 1, cpu=4, priority=9))
+    seen.world.drain()
+    seen.world.add(pod("more", cpu=4, group="train", priority=9))
+    seen.world.virtual.until(seen.world.now + 20)
+    found = seen.one("train", "PodGroup").in_vain
+    assert found is not None
+    assert found.reason == "UnderWay"
+
+
+def test_those_looked_at_are_counted_and_the_first_are_named() -> None:
+    low = [pod(f"low{i:02d}", cpu="10m", node="n1", start=i) for i in range(MOST_LOOKED_AT + 5)]
+    seen = Recorded(*_TWO_OF_FOUR, *low, *gang("train", 3, cpu=4, priority=9)).settle()
+    found = seen.one("train", "PodGroup").in_vain
+    assert found is not None
+    assert found.potential_victims == found.pods == MOST_LOOKED_AT + 5
+    assert [unit.unit for unit in found.looked_at] == [f"default/low{i:02d}" for i in range(MOST_LOOKED_AT)]
+
+
+@pytest.mark.parametrize(("option", "search"), [(GREEDY, "Greedy"), (RETRY, "Retry")])
+def test_a_gang_that_its_order_keeps_from_being_placed(option: str, search: str) -> None:
+    """scheduling.md 3.9: record and `explain` say that a placement may exist."""
+    profile = profile_with(GangScheduling(option))
+    members = [pod(f"m{i}", cpu=cpu, group="crew", priority=5) for i, cpu in enumerate((2, 2, 4))]
+    items = [node("n1", cpu=4), node("n2", cpu=4), group("crew", min_count=3, priority=5), *members]
+    seen = Recorded(*items, profiles={profile.name: profile}).settle()
+    if option == RETRY:
+        assert seen.about("crew", "PodGroup") == []
+        return
+    record = seen.one("crew", "PodGroup")
+    assert record.order is not None
+    assert (record.order.search, record.order.placed) == (search, 3)
 
 
 def test_evicted_and_reprieved_with_their_reasons() -> None:

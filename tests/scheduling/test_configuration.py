@@ -27,7 +27,7 @@ from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.scheduling.configuring import MAX_TOTAL_SCORE
 from reprieve.scheduling.profile_remarks import remarks_on
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import GPU, World, gang, node, pod, profile_with
+from tests.building import GPU, World, gang, group, node, pod, profile_with
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -252,6 +252,15 @@ def test_the_point_of_groups_follows_that_of_pods_unless_it_is_named(
     """Who switches preemption off at postFilter does not mean that gangs go on evicting."""
     chosen = profiles(f"profiles: [{{plugins: {{{points}}}}}]")["default-scheduler"]
     assert (names(chosen, "post_filters"), names(chosen, "group_post_filters")) == (of_pods, of_groups)
+
+
+def test_other_orders_are_tried_where_the_args_say_so() -> None:
+    """scheduling.md 3.9; in the form of a file."""
+    members = [pod(f"m{i}", cpu=cpu, group="crew") for i, cpu in enumerate((2, 2, 4))]
+    items = [node("n1"), node("n2"), group("crew", min_count=3), *members]
+    args = "pluginConfig: [{name: GangScheduling, args: {treeSearch: Retry}}]"
+    assert World(*items, profiles=profiles("profiles: [{}]")).settle().where == {}
+    assert len(World(*items, profiles=profiles(f"profiles: [{{{args}}}]")).settle().where) == 3
 
 
 def test_without_preemption_nobody_goes_for_a_gang() -> None:
@@ -541,6 +550,8 @@ ARGS: dict[str, tuple[str, str, str]] = {
     "DynamicResources: {bindingTimeout: 500ms}": ("DynamicResources", "bindingTimeout", "at least 1 second"),
     "DynamicResources: {bindingTimeout: 5}": ("DynamicResources", "bindingTimeout", "expected `str`"),
     "ImageLocality: {size: 1}": ("ImageLocality", "", "this plugin takes no args"),
+    "GangScheduling: {treeSearch: Random}": ("GangScheduling", "treeSearch", "'Random': want Greedy or Retry"),
+    "GangScheduling: {search: Retry}": ("GangScheduling", "", "unknown field `search`"),
     "InterPodAffinity: {hard: 1}": ("InterPodAffinity", "", "unknown field `hard`"),
 }
 

@@ -18,9 +18,10 @@ from reprieve.cli.evidence import Evidence, Occurrence
 from reprieve.cli.render import count, seconds_text
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cluster.pods import was_preempted
-from reprieve.observability.records import API_VERSION, DecisionRecord, PreemptionRecord, Unit
+from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, Order, PreemptionRecord, Unit
+from reprieve.plugins.gang_scheduling import RETRY
 from reprieve.preemption.cost import BY_NAME
-from reprieve.preemption.outcome import NEVER
+from reprieve.preemption.outcome import NEVER, NoRoom
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 MOST_REASONS: Final = 12
@@ -103,6 +104,8 @@ def explanation_of(evidence: Evidence) -> list[Section]:
     own = own_record(evidence)
     if _is_waiting(evidence) and own is not None:
         sections += _why(own)
+        if own.in_vain is not None:
+            sections.append(_looked_at(own.in_vain, own.entity.priority))
     for record in _preemptions_by(evidence):
         sections += _preemption(record)
         break
@@ -292,10 +295,58 @@ def _why(record: DecisionRecord) -> list[Section]:
     if not rows:
         notes += [f"{count(pods.pods, 'pod')}: {pods.message}" for pods in others] or [record.message]
     title = f"Why: none of {count(record.nodes, 'node')} would do" if rows else "Why"
+    if record.order is not None:
+        notes.append(order_sentence(record.order))
     again = f" {record.repeated + 1} attempts ended like that." if record.repeated else ""
     if again:
         notes.append(again.strip())
     return [Section(title, ("nodes", "reason") if rows else (), tuple(rows), tuple(notes), tone=Tone.WAITING)]
+
+
+def order_sentence(order: Order) -> str:
+    """Of a gang that nothing but the order of its pods is known to keep from being placed (scheduling.md 3.9)."""
+    text = "A placement may exist: pods are tried one after another, and an early one may have taken a later one's room"
+    if order.search == RETRY:
+        return f"{text}. A few other orders were tried as well, in vain."
+    retry = "GangScheduling with treeSearch: Retry tries other orders"
+    if order.placed:
+        return f"{text}. In another order {count(order.placed, 'pod')} would find a place: {retry}."
+    return f"{text}. {retry}."
+
+
+_OUT_OF_THE_QUESTION: Final = {
+    NoRoom.POLICY_NEVER.value: "preemptionPolicy Never: it does not push out anybody.",
+    NoRoom.UNDER_WAY.value: "Room is being made for it already: its victims are still leaving.",
+    NoRoom.ERROR.value: "A plugin failed while victims were looked for.",
+}
+
+
+def in_vain_sentences(found: InVain, priority: int) -> list[str]:
+    """Why no room was made for a group of that priority: who was looked at, and why it did not help."""
+    if found.reason in _OUT_OF_THE_QUESTION:
+        return [_OUT_OF_THE_QUESTION[found.reason]]
+    if found.reason == NoRoom.NO_LOWER_PRIORITY.value:
+        if found.lowest_priority is None:
+            return ["Nothing runs that could make room."]
+        return [f"Nothing that runs has a priority below {priority}: the lowest is {found.lowest_priority}."]
+    looked = f"{count(found.potential_victims, 'workload')} ({count(found.pods, 'pod')})"
+    gone = f"With all of lower priority gone, {looked},"
+    if found.reason == NoRoom.NOTHING_GAINED.value:
+        said = [f"{gone} no more of its pods would find a place than do without."]
+    else:
+        said = [f"{gone} {found.placed} of its pods would find a place, and {found.needed} must."]
+    if found.pod and found.reasons:
+        reasons = ", ".join(f"{reason.nodes} {reason.reason}" for reason in found.reasons[:MOST_REASONS])
+        said.append(f"{found.pod} would find none of {count(found.nodes, 'node')} even then: {reasons}.")
+    return said
+
+
+def _looked_at(found: InVain, priority: int) -> Section:
+    rows = tuple(_unit_row(unit) for unit in found.looked_at[:MOST_SPARED])
+    more = found.potential_victims - len(rows)
+    notes = [f"... and {more} more"] if rows and more else []
+    notes += in_vain_sentences(found, priority)
+    return Section("Nobody is pushed out for it", _UNIT_COLUMNS if rows else (), rows, tuple(notes), tone=Tone.WAITING)
 
 
 # -- preemption ------------------------------------------------------------------------------------
@@ -322,6 +373,8 @@ def _preemption(record: DecisionRecord) -> list[Section]:
     if cost.running_seconds_lost >= 1:
         notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
     notes += _comparison(made)
+    if record.order is not None:
+        notes.append(order_sentence(record.order))
     rows = tuple(_unit_row(unit) for unit in made.evicted[:MOST_UNITS])
     if len(made.evicted) > len(rows):
         notes.insert(0, f"... and {len(made.evicted) - len(rows)} more (-o json lists them all)")

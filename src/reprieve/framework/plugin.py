@@ -374,6 +374,9 @@ class PlacementScorePlugin(Plugin):
 class PlacementFeasiblePlugin(Plugin):
     """Judges the progress of a group's placement after every pod."""
 
+    retries_orders: bool = False
+    """A gang that fails is tried again with its pods in other orders (scheduling.md 3.9, `treeSearch: Retry`)."""
+
     def feasible(self, group: GroupState, *, scheduled: int, remaining: int) -> Status:
         """SUCCESS: good as it is; WAIT: may become good; UNSCHEDULABLE: cannot any more, stop early.
 
@@ -403,6 +406,8 @@ class PostFilterResult:
     """Nothing helps: whatever was nominated before no longer holds."""
     deferred_writes: tuple[Instruction, ...] = ()
     """What may make the pod fit a later time, to be carried out; no other PostFilter runs then."""
+    in_vain: object | None = None
+    """Where it did not succeed: what was looked at and why it did not help, as the plugin's plain data."""
 
 
 class TieBreaker:
@@ -429,11 +434,13 @@ class PodGroupAttempt:
     placements: Sequence[Placement] | None = None
     """Where the group may be placed, as a whole in one of them; None: anywhere."""
 
-    def run(self, ties: TieBreaker | None = None, within: Placement | None = None) -> "PodGroupAssignment":
+    def run(
+        self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False
+    ) -> "PodGroupAssignment":
         """Run the group's scheduling algorithm, without post filters, in the cluster's present view.
 
         The view is left as it was.  `ties` decides between nodes of equal score before their names do; `within` is the
-        only placement to use.
+        only placement to use.  With `diagnose` it is told why members have no place.
         """
         raise NotImplementedError
 
@@ -466,7 +473,9 @@ class PodGroupAssignment:
     placed: tuple[tuple[PodRecord, int], ...]
     feasible: bool
     failed: Mapping[str, str]
-    """UID -> why, for members without a place."""
+    """UID -> why, for members that were tried and have no place, in that order; empty unless it was asked for."""
+    diagnosis: "Diagnosis | None" = None
+    """Why the first of those fits nowhere."""
 
 
 class PerNodeFilter(FilterPlugin):

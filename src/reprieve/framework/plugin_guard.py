@@ -322,8 +322,10 @@ class _HandedAttempt(PodGroupAttempt):
         self._attempt = attempt
         self._watch = watch
 
-    def run(self, ties: TieBreaker | None = None, within: Placement | None = None) -> PodGroupAssignment:
-        return self._watch.back(lambda: self._attempt.run(ties, within))
+    def run(
+        self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False
+    ) -> PodGroupAssignment:
+        return self._watch.back(lambda: self._attempt.run(ties, within, diagnose=diagnose))
 
     def hopeful(self) -> Sequence[Placement]:
         return self._watch.back(self._attempt.hopeful)

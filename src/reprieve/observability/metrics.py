@@ -134,7 +134,7 @@ class Metrics:
         )
         self.evaluation_seconds = self._histogram(
             "preemption_evaluation_duration_seconds",
-            "Duration in seconds of attempts that ended with a preemption.",
+            "Duration in seconds of attempts in which victims were looked for, by what came of it.",
             exponential(0.001, 2, 16),
             ["preemptor", "result"],
         )
@@ -192,7 +192,7 @@ class Metrics:
         )
         self.group_preemption_seconds = self._histogram(
             "podgroup_preemption_attempt_duration_seconds",
-            "Latency in seconds of attempts of pod groups that ended with a preemption.",
+            "Latency in seconds of attempts of pod groups in which victims were looked for, whatever came of it.",
             exponential(0.001, 2, 16),
         )
         self.group_preemption_victims = self._histogram(

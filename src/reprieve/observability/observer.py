@@ -32,7 +32,7 @@ from reprieve.observability.metrics import (
     attempts_label,
 )
 from reprieve.observability.stopwatch import Stopwatch
-from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, Result
 from reprieve.scheduling.engine import Engine
 
@@ -42,6 +42,7 @@ _GROUP_RESULTS: Final = {
     Result.WAITING: WAITING_ON_PREEMPTION,
     Result.ERROR: ERROR,
 }
+_STATUS_OF: Final = {NoRoom.NO_LOWER_PRIORITY: "UnschedulableAndUnresolvable", NoRoom.ERROR: "Error"}
 _ASSUMED_LIMIT: Final = 200_000
 
 
@@ -137,12 +138,11 @@ class Observer:
             self._event(rejection.pod, None, WARNING, "FailedScheduling", "Scheduling", rejection.message, now)
         if decision.preemption is not None:
             self._count_preemption(decision.preemption, seconds)
-        elif decision.result is Result.UNSCHEDULABLE:  # it was looked into, and did not help
-            if is_group:
-                metrics.group_preemption_attempts.labels(UNSCHEDULABLE).inc()
-                metrics.workload_attempts.labels("Unschedulable").inc()
-            else:
-                metrics.preemption_attempts.inc()
+        elif decision.in_vain is not None:
+            self._count_in_vain(decision.in_vain, seconds)
+        elif decision.result is Result.UNSCHEDULABLE and not is_group:  # it was looked into, and did not help
+            metrics.preemption_attempts.inc()
+            metrics.evaluation_seconds.labels("pod", UNSCHEDULABLE).observe(seconds)
         self._log_decision(decision, seconds)
         if self._records is not None:
             self._records.decided(decision, seconds=seconds, now=now)
@@ -193,6 +193,8 @@ class Observer:
             self.log.info("Preemption carried out", v=DECISIONS, by=preemption.key, seconds=seconds)
         else:
             self.log.error("Preemption failed", by=preemption.key, seconds=seconds, error=error)
+            if preemption.group is not None:
+                metrics.group_preemption_attempts.labels(ERROR).inc()
         if self._records is not None:
             self._records.preemption_ended(preemption, seconds=seconds, error=error)
 
@@ -252,6 +254,17 @@ class Observer:
             metrics.disruptions.labels(kind).observe(disruptions)
         if preemption.pdb_violations:
             metrics.pdb_violations.labels(kind).inc(preemption.pdb_violations)
+
+    def _count_in_vain(self, in_vain: PreemptionInVain, seconds: float) -> None:
+        """Of a group. `workload_preemption_attempts` counts as kube-scheduler does: every call, by its status."""
+        metrics = self.metrics
+        metrics.workload_attempts.labels(_STATUS_OF.get(in_vain.why, "Unschedulable")).inc()
+        if not in_vain.attempted:
+            return
+        result = ERROR if in_vain.why is NoRoom.ERROR else UNSCHEDULABLE
+        metrics.group_preemption_attempts.labels(result).inc()
+        metrics.group_preemption_seconds.observe(seconds)
+        metrics.evaluation_seconds.labels("podgroup", result).observe(seconds)
 
     def _log_decision(self, decision: Decision, seconds: float) -> None:
         if not self.log.at(DECISIONS):

@@ -15,10 +15,12 @@ from typing import Final
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import readable
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
 from reprieve.observability.events import micro_time
 from reprieve.observability.records import (
     API_VERSION,
     KIND,
+    MOST_LOOKED_AT,
     MOST_MESSAGES,
     MOST_NAMES,
     MOST_NOMINATIONS,
@@ -27,10 +29,12 @@ from reprieve.observability.records import (
     Comparison,
     Cost,
     DecisionRecord,
+    InVain,
     Lack,
     Members,
     Message,
     Nomination,
+    Order,
     PreemptionRecord,
     Reason,
     Ref,
@@ -41,11 +45,13 @@ from reprieve.observability.records import (
 )
 from reprieve.observability.shortages import lack_of
 from reprieve.observability.store import Name, RecordStore
+from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.cost import cost_of
 from reprieve.preemption.outcome import Cost as CostKey
-from reprieve.preemption.outcome import Preemption, Verdict
+from reprieve.preemption.outcome import Preemption, PreemptionInVain, Verdict
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.group_orders import retries
 
 RESULTS: Final = {
     Result.SCHEDULED: "PartlyScheduled",
@@ -126,7 +132,6 @@ class RecordKeeper:
         message = condition.message if condition is not None and condition.message else ""
         if not message and rejections:
             message = rejections[0].message
-        reasons = sorted(diagnosis.reasons.items(), key=lambda item: (-item[1], item[0])) if diagnosis else []
         record = DecisionRecord(
             id=0,
             api_version=API_VERSION,
@@ -139,7 +144,7 @@ class RecordKeeper:
             profile=decision.profile,
             timings=Timings(attempt_seconds=seconds, waiting_seconds=max(0.0, now - decision.queued)),
             nodes=diagnosis.nodes if diagnosis is not None else 0,
-            reasons=[Reason(reason=reason, nodes=nodes) for reason, nodes in reasons],
+            reasons=_reasons(diagnosis),
             rejected_by=sorted(decision.rejected_by),
             pods=_messages(rejections),
         )
@@ -147,6 +152,11 @@ class RecordKeeper:
             record.members = self._members(engine.cluster, decision)
         if decision.result is Result.UNSCHEDULABLE and rejections:
             record.lack = self._lacking(engine.cluster, decision, record.members)
+        if decision.in_vain is not None:
+            record.in_vain = in_vain_record(engine.cluster, decision.in_vain, now)
+        if decision.order_matters is not None:
+            search = RETRY if retries(engine.running[decision.profile]) else GREEDY
+            record.order = Order(search=search, placed=decision.order_matters.placed)
         if decision.preemption is not None:
             record.preemption = preemption_record(engine.cluster, decision.preemption, now)
         return record
@@ -218,6 +228,31 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
     )
 
 
+def in_vain_record(cluster: ClusterState, found: PreemptionInVain, now: float) -> InVain:
+    """A preemption that did not come about as data; `now`: for how long who was looked at has been running."""
+    diagnosis = found.diagnosis
+    first = [Verdict(unit, False, None) for unit in found.units[:MOST_LOOKED_AT]]
+    return InVain(
+        reason=found.why.value,
+        potential_victims=len(found.units),
+        pods=sum(len(unit.pods) for unit in found.units),
+        looked_at=[_unit(cluster.nodes.names, verdict, now, outcome="LookedAt") for verdict in first],
+        placed=found.placed,
+        needed=found.needed,
+        pod=found.pod.key if found.pod is not None else "",
+        nodes=diagnosis.nodes if diagnosis is not None else 0,
+        reasons=_reasons(diagnosis),
+        lowest_priority=found.lowest,
+    )
+
+
+def _reasons(diagnosis: Diagnosis | None) -> list[Reason]:
+    """Reasons with their nodes, the most frequent first."""
+    counts = diagnosis.reasons if diagnosis is not None else {}
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [Reason(reason=reason, nodes=nodes) for reason, nodes in ordered]
+
+
 def _comparison(preemption: Preemption, key: CostKey | None) -> Comparison:
     compared = preemption.compared
     found = Comparison(candidates=preemption.candidates, chosen=_candidate(preemption.domain, key))
@@ -245,14 +280,14 @@ def _candidate(domain: str, key: CostKey | None) -> Candidate:
     )
 
 
-def _unit(names: Sequence[str], verdict: Verdict, now: float) -> Unit:
+def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = "") -> Unit:
     unit, reason = verdict.unit, verdict.reason
     starts = [pod.start for pod in unit.pods if pod.start is not None]
     rows = dict.fromkeys(unit.rows)
     return Unit(
         unit=unit.name,
         kind="PodGroup" if unit.group is not None else "Pod",
-        outcome="Reprieved" if reason is None else "Evicted",
+        outcome=outcome or ("Reprieved" if reason is None else "Evicted"),
         priority=unit.priority,
         pods=len(unit.pods),
         pod_names=[pod.key for pod in unit.pods[:MOST_NAMES]],

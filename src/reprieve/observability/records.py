@@ -17,6 +17,7 @@ API_VERSION: Final = "reprieve.dev/v1alpha1"
 KIND: Final = "DecisionRecord"
 MOST_NAMES: Final = 10
 MOST_REPRIEVED: Final = 100
+MOST_LOOKED_AT: Final = 20
 MOST_NOMINATIONS: Final = 200
 MOST_MESSAGES: Final = 20
 
@@ -105,7 +106,7 @@ class Unit(Part):
     unit: str
     kind: str
     outcome: str
-    """`Evicted` or `Reprieved`; for the latter everything still fits with it running."""
+    """`Evicted`, `Reprieved` (everything still fits with it running) or `LookedAt` (its going would not help)."""
     priority: int
     pods: int
     pod_names: list[str]
@@ -182,6 +183,43 @@ class PreemptionRecord(Part):
     seconds: float = 0.0
 
 
+class InVain(Part):
+    """Why no room was made for a pod group that needed some: who was looked at, and why it did not help.
+
+    `reason`: `NoLowerPriority` (nobody who runs has a lower priority, the lowest is `lowest_priority`), `DoesNotFit`
+    and `NothingGained` (with all potential victims gone, too few of its pods or no more than before would find a
+    place), `PreemptionPolicyNever`, `UnderWay` (its victims of before are still leaving), `Error` (a plugin failed).
+    """
+
+    reason: str
+    potential_victims: int = 0
+    """Units."""
+    pods: int = 0
+    """Their pods."""
+    looked_at: list[Unit] = []
+    """The most important of them; their `outcome` is `LookedAt`."""
+    placed: int = 0
+    """Pods of the group that would find a place with all of them gone."""
+    needed: int = 0
+    """How many would have to."""
+    pod: str = ""
+    """The first that would find none, even then; `reasons` says why, on how many of the `nodes`."""
+    nodes: int = 0
+    reasons: list[Reason] = []
+    lowest_priority: int | None = None
+
+
+class Order(Part):
+    """A gang failed in the order in which its pods are tried, and a placement may exist: nothing is tried twice.
+
+    `search`: `Greedy`, or `Retry` where other orders have been tried too.  `placed`: how many of its pods another order
+    places; 0 where none is known and nothing rules one out.
+    """
+
+    search: str
+    placed: int = 0
+
+
 class Timings(Part):
     """`attempt_seconds`: this attempt; `waiting_seconds`: since the entity first might be tried."""
 
@@ -215,6 +253,8 @@ class DecisionRecord(Part):
     members: Members | None = None
     lack: Lack | None = None
     preemption: PreemptionRecord | None = None
+    in_vain: InVain | None = None
+    order: Order | None = None
 
 
 encode: Final = msgspec.json.Encoder().encode

@@ -9,6 +9,8 @@ from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import PlacementFeasiblePlugin, PreEnqueuePlugin
 from reprieve.framework.status import SUCCESS, Code, Status
 
+GREEDY, RETRY = "Greedy", "Retry"
+"""`treeSearch`: leave it at that, or try other orders of its pods."""
 WAITING_FOR_MEMBERS = "waiting for minCount pods from a gang to appear in scheduling queue"
 
 
@@ -18,10 +20,16 @@ def waiting_for_object(name: str) -> str:
 
 
 class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
-    """A gang waits for its object and for minCount pods, and is placed only if minCount of them get a place."""
+    """A gang waits for its object and for minCount pods, and is placed only if minCount of them get a place.
+
+    `tree_search`: what is done with a gang that fails in the usual order of its pods (scheduling.md 3.9).
+    """
 
     name = "GangScheduling"
     concerns_group: ClassVar[bool] = True
+
+    def __init__(self, tree_search: str = GREEDY) -> None:
+        self.retries_orders = tree_search == RETRY
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
         """See `PreEnqueuePlugin.pre_enqueue`."""

@@ -20,13 +20,15 @@ from reprieve.preemption.outcome import (
     NO_VICTIMS_GROUP,
     REPRIEVE,
     Compared,
+    NoRoom,
     Preemption,
+    PreemptionInVain,
     Reason,
     Verdict,
 )
 from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
 from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
-from reprieve.preemption.units import PreemptionUnit, scheduled_pods, units_below
+from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods, units_below
 
 UNSCHEDULABLE = "pod group is unschedulable"
 NOBODY = "nobody has to go"
@@ -79,10 +81,14 @@ def preempt_for_group(
     never = group_never_preempts(group, group_policy=group_policy)
     why = ineligible(cluster, spec.priority, never, attempt.nominated_rows, under_way=attempt.preemption_under_way)
     if why is not None:
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin))
+        in_vain = PreemptionInVain(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), in_vain=in_vain)
     units = units_below(cluster, spec.priority, scheduled_pods(cluster))
     if not units:
-        return PostFilterResult(Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), clear_nomination=True)
+        lowest = min((effective_priority(cluster, pod) for pod in scheduled_pods(cluster)), default=None)
+        in_vain = PreemptionInVain(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
+        status = Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin)
+        return PostFilterResult(status, clear_nomination=True, in_vain=in_vain)
     with cluster.trial():
         cluster.displace_all([pod for unit in units for pod in unit.pods])
         search = _Search(attempt, cluster, profile, evaluator, Ranking(cluster, units), spec.priority, plain)
@@ -91,8 +97,9 @@ def preempt_for_group(
         found = [candidate for domain in domains if (candidate := find(domain)) is not None]
         if placement == MINIMIZE_VICTIMS:
             found = [search.cheaper_elsewhere(candidate) for candidate in found]
-    if not found:
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, UNSCHEDULABLE, plugin), clear_nomination=True)
+        if not found:
+            status = Status(Code.UNSCHEDULABLE, UNSCHEDULABLE, plugin)
+            return PostFilterResult(status, clear_nomination=True, in_vain=search.in_vain())
     best, compared = _best(attempt, found)
     preemption = Preemption(
         pod=None,
@@ -140,6 +147,22 @@ class _Search:
             return found
         instead = self._judged(placement, other)
         return instead if instead.price < found.price else found
+
+    def in_vain(self) -> PreemptionInVain:
+        """Why it does not help that all potential victims are gone."""
+        attempt = self.attempt
+        group = attempt.group
+        assignment = attempt.run(diagnose=True)
+        placed = len(assignment.placed)
+        return PreemptionInVain(
+            group,
+            NoRoom.NOTHING_GAINED if assignment.feasible else NoRoom.DOES_NOT_FIT,
+            units=tuple(self.ranking.ordered),
+            placed=placed,
+            needed=max(1, group.min_count - group.scheduled, attempt.placed_without_help + 1),
+            pod=next((pod for pod in attempt.pods if pod.uid in assignment.failed), None),
+            diagnosis=assignment.diagnosis,
+        )
 
     def above_floor(self, placement: Placement | None) -> _Candidate | None:
         """`candidate` where only units up to the lowest sufficient priority are potential victims (KEP-5710, 001).

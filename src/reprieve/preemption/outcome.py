@@ -1,9 +1,11 @@
 """What a preemption decision consists of: plain data, nothing done yet."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
+from reprieve.framework.diagnosis import Diagnosis
 from reprieve.preemption.units import PreemptionUnit
 
 CLUSTER_DOMAIN = "cluster"
@@ -64,6 +66,47 @@ class Compared:
     cost: Cost | None
     """None: nobody would have to go there."""
     steps: tuple[tuple[str, int], ...] = ()
+
+
+class NoRoom(Enum):
+    """Why no room was made for a preemptor."""
+
+    POLICY_NEVER = "PreemptionPolicyNever"
+    UNDER_WAY = "UnderWay"
+    """Its victims of before are still leaving."""
+    NO_LOWER_PRIORITY = "NoLowerPriority"
+    """Nobody who runs has a lower priority."""
+    DOES_NOT_FIT = "DoesNotFit"
+    """It would not fit with every potential victim gone."""
+    NOTHING_GAINED = "NothingGained"
+    """No more of its members would fit with every potential victim gone than do now."""
+    ERROR = "Error"
+    """A plugin failed while victims were looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionInVain:
+    """A preemption of a pod group that did not come about: who was looked at, and why it did not help."""
+
+    group: GroupState
+    why: NoRoom
+    units: tuple[PreemptionUnit, ...] = ()
+    """The potential victims, by importance."""
+    placed: int = 0
+    """Members that would find a place with all of them gone."""
+    needed: int = 0
+    """Members that would have to."""
+    pod: PodRecord | None = None
+    """The first member that would not."""
+    diagnosis: Diagnosis | None = None
+    """Why it would not."""
+    lowest: int | None = None
+    """The lowest priority among all that runs, where none is lower than the preemptor's."""
+
+    @property
+    def attempted(self) -> bool:
+        """Victims were looked for: it was not out of the question from the start."""
+        return self.why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from enum import Enum
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.instructions import Instruction
-from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.outcome import Preemption, PreemptionInVain
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -61,6 +61,16 @@ class GroupCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderMatters:
+    """A gang failed in the order in which its pods are tried, and another one may do (scheduling.md 3.9).
+
+    `placed`: how many members another order places; 0 where none is known and nothing rules one out.
+    """
+
+    placed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """One attempt of one entity, decided and already reflected in the scheduler's own picture."""
 
@@ -72,6 +82,10 @@ class Decision:
     rejections: tuple[Rejection, ...] = ()
     condition: GroupCondition | None = None
     preemption: Preemption | None = None
+    in_vain: PreemptionInVain | None = None
+    """Why no room was made, where a pod group needed some."""
+    order_matters: OrderMatters | None = None
+    """Where a gang failed that another order of its pods may place."""
     nominations: tuple[tuple[PodRecord, str], ...] = ()
     """`status.nominatedNodeName` to set."""
     cleared: tuple[PodRecord, ...] = ()

@@ -14,7 +14,8 @@ from reprieve.framework.plugin import (
     PostFilterResult,
     TieBreaker,
 )
-from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, Preemption
+from reprieve.framework.status import PluginError
+from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, NoRoom, Preemption, PreemptionInVain
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
     SCHEDULER_ERROR,
@@ -28,6 +29,7 @@ from reprieve.scheduling.decision import (
     Result,
 )
 from reprieve.scheduling.group_algorithm import GroupAssignment, place_group, scheduling_order
+from reprieve.scheduling.group_orders import in_another_order, order_matters, retries
 from reprieve.scheduling.group_placements import hopeful, place_in_one, placement_scores, proposed
 from reprieve.scheduling.running import RunningProfile
 from reprieve.scheduling.shared_device_placement import within_reach
@@ -57,24 +59,36 @@ class _Attempt(PodGroupAttempt):
         self._nominated = nominated
         self._placed = placed
 
-    def run(self, ties: TieBreaker | None = None, within: Placement | None = None) -> PodGroupAssignment:
+    def run(
+        self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False
+    ) -> PodGroupAssignment:
         """See `PodGroupAttempt.run`. With placements and none given, the one that scores best."""
         running, nominated = self._running, self._nominated
-        if within is None and self.placements is not None:
-            found = place_in_one(running, self.group, self.pods, nominated, self.placements)
-        else:
-            found = place_group(
+
+        def assign(order: Sequence[PodRecord], *, diagnose: bool = False) -> GroupAssignment:
+            if within is None and self.placements is not None:
+                return place_in_one(running, self.group, order, nominated, self.placements)
+            return place_group(
                 self.cluster,
                 running.profile,
                 running.evaluator,
                 self.group,
-                self.pods,
+                order,
                 nominated,
-                diagnose=False,
+                diagnose=diagnose,
                 ties=ties,
                 within=within,
             )
-        return PodGroupAssignment(tuple(found.placed), found.feasible, {})
+
+        found = assign(self.pods, diagnose=diagnose)
+        if not found.feasible and retries(running):
+            found = in_another_order(running, self.group, self.pods, found, assign) or found
+        if not diagnose:
+            return PodGroupAssignment(tuple(found.placed), found.feasible, {})
+        texts = {id(diagnosis): diagnosis.message() for diagnosis in found.failed.values()}
+        failed = {uid: texts[id(diagnosis)] for uid, diagnosis in found.failed.items()}
+        first = next(iter(found.failed.values()), None)
+        return PodGroupAssignment(tuple(found.placed), found.feasible, failed, first)
 
     def hopeful(self) -> Sequence[Placement]:
         """See `PodGroupAttempt.hopeful`."""
@@ -148,59 +162,98 @@ def schedule_group(
     """Decide for a whole group. The cluster is left as it was; the engine applies the decision."""
     cluster = running.cluster
     pods = scheduling_order(members)
-    error = divergence(group, pods, group_policy=running.gates.pod_group_preemption_policy)
-    if error is not None:
-        return failed_group(key, group, pods, error)
+    at_odds = divergence(group, pods, group_policy=running.gates.pod_group_preemption_policy)
+    if at_odds is not None:
+        return failed_group(key, group, pods, at_odds)
     try:
         placements = proposed(running, group)
-    except PlacementError as why:
+    except PlacementError as error:
         names = frozenset(plugin.name for plugin in running.profile.placement_generators)
-        return replace(failed_group(key, group, pods, str(why)), rejected_by=names)
+        return replace(failed_group(key, group, pods, str(error)), rejected_by=names)
     nominated = {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}
     first_attempt = group.scheduled == 0
     with cluster.trial():
         for pod in pods:
             cluster.clear_nomination(pod)
-        if placements is None:
-            found = place_group(cluster, running.profile, running.evaluator, group, pods, nominated)
-            if not found.feasible:
-                found = within_reach(running, group, pods, nominated) or found
-        else:
-            found = place_in_one(running, group, pods, nominated, placements)
+        matters = None
+        found = _assigned(running, group, pods, nominated, placements)
+        if not found.feasible:
+            other = in_another_order(
+                running,
+                group,
+                pods,
+                found,
+                lambda order: _assigned(running, group, order, nominated, placements, diagnose=False),
+            )
+            if other is not None and retries(running):
+                placed = {pod.uid for pod, _ in other.placed}
+                why = {uid: diagnosis for uid, diagnosis in found.failed.items() if uid not in placed}
+                found = replace(other, failed=why, rejected_by=found.rejected_by | other.rejected_by)
+            else:
+                matters = order_matters(running, group, pods, placements, other)
         complete = len(found.placed) == len(pods)
         bind_first = first_attempt or not group.is_gang
         if found.feasible and (complete or bind_first):
             return _bind(running, key, group, pods, found, retry_now=not complete)
         attempt = _Attempt(running, group, pods, nominated, placements, len(found.placed), under_way)
-        outcome, texts = _post_filters(running, attempt, feasible=found.feasible)
+        try:
+            outcome, texts, in_vain = _post_filters(running, attempt, feasible=found.feasible)
+        except PluginError as trouble:
+            running.complaints.append(trouble)
+            failed = failed_group(key, group, pods, str(trouble))
+            # Trouble, not lack of room: it is tried again after backoff.
+            return replace(failed, rejected_by=frozenset(), in_vain=PreemptionInVain(group, NoRoom.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
-        return _wait(running, key, group, pods, found, outcome.proposal)
+        return replace(_wait(running, key, group, pods, found, outcome.proposal), order_matters=matters)
     if found.feasible:
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
-        return _bind(running, key, group, pods, found, retry_now=True)
+        return replace(_bind(running, key, group, pods, found, retry_now=True), in_vain=in_vain)
     clear = outcome is None or outcome.clear_nomination
-    deferred_writes = outcome.deferred_writes if outcome is not None else ()
-    return replace(_reject(key, group, pods, found, texts, clear=clear), deferred_writes=deferred_writes)
+    return replace(
+        _reject(key, group, pods, found, texts, clear=clear),
+        deferred_writes=outcome.deferred_writes if outcome is not None else (),
+        in_vain=in_vain,
+        order_matters=matters,
+    )
+
+
+def _assigned(
+    running: RunningProfile,
+    group: GroupState,
+    pods: Sequence[PodRecord],
+    nominated: dict[str, int],
+    placements: Sequence[Placement] | None,
+    *,
+    diagnose: bool = True,
+) -> GroupAssignment:
+    """Run the group's algorithm on its pods in that order, in the present view."""
+    if placements is not None:
+        return place_in_one(running, group, pods, nominated, placements)
+    cluster, profile, evaluator = running.cluster, running.profile, running.evaluator
+    found = place_group(cluster, profile, evaluator, group, pods, nominated, diagnose=diagnose)
+    return found if found.feasible else within_reach(running, group, pods, nominated) or found
 
 
 def _post_filters(
     running: RunningProfile, attempt: _Attempt, *, feasible: bool
-) -> tuple[PostFilterResult | None, list[str]]:
+) -> tuple[PostFilterResult | None, list[str], PreemptionInVain | None]:
     """Run PodGroupPostFilter plugins in order; the first Success ends it.
 
     So do deferred_writes, unless the group is `feasible`: what its members have is about to be used.
     """
     texts: list[str] = []
-    last = None
+    last = in_vain = None
     for plugin in running.profile.group_post_filters:
         last = running.contained(plugin.name, "PodGroupPostFilter", plugin.pod_group_post_filter, attempt)
         if last.status.ok:
-            return last, texts
+            return last, texts, None
         if last.status.reason:
             texts.append(last.status.reason)
+        if isinstance(last.in_vain, PreemptionInVain):
+            in_vain = last.in_vain
         if last.deferred_writes and not feasible:
             break
-    return last, texts
+    return last, texts, in_vain
 
 
 def _bind(

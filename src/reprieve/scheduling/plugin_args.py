@@ -16,6 +16,7 @@ from reprieve.framework.configuration import ConfigurationError, Int32, Int64, d
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.plugins.dynamic_resources import BINDING_TIMEOUT, DynamicResources
+from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.node_affinity import NodeAffinity
 from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
@@ -89,6 +90,12 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     min_candidate_nodes_absolute: Int32 = 100
     victim_search: str = REPRIEVE
     placement: str = COMPATIBLE
+
+
+class _GangArgs(_Args, frozen=True, kw_only=True):
+    """Ours (scheduling.md 3.9)."""
+
+    tree_search: str = GREEDY
 
 
 class _AffinityArgs(_Args, frozen=True, kw_only=True):
@@ -313,6 +320,16 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     return DefaultPreemption(
         group_policy=gates.pod_group_preemption_policy, victim_search=found.victim_search, placement=found.placement
     )
+
+
+# -- groups ---------------------------------------------------------------------------------------------------------
+
+
+def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
+    """GangSchedulingArgs; kube-scheduler's plugin has none."""
+    found = msgspec.convert(args, _GangArgs)
+    _one_of("treeSearch", found.tree_search, (GREEDY, RETRY))
+    return GangScheduling(found.tree_search)
 
 
 def _label_name(path: str, name: str) -> None:

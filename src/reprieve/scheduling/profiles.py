@@ -12,7 +12,6 @@ from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import CallPolicy
 from reprieve.framework.profile import Profile
 from reprieve.plugins.default_binder import DefaultBinder
-from reprieve.plugins.gang_scheduling import GangScheduling
 from reprieve.plugins.image_locality import ImageLocality
 from reprieve.plugins.node_name import NodeName
 from reprieve.plugins.node_ports import NodePorts
@@ -30,6 +29,7 @@ from reprieve.scheduling.loading import NO_THIRD_PARTY, ThirdParty
 from reprieve.scheduling.plugin_args import (
     default_preemption,
     dynamic_resources,
+    gang_scheduling,
     inter_pod_affinity,
     node_affinity,
     node_resources_balanced,
@@ -65,7 +65,7 @@ REGISTRY: dict[str, Factory] = {
     "VolumeZone": _plain(VolumeZone),
     "PodTopologySpread": pod_topology_spread,
     "InterPodAffinity": inter_pod_affinity,
-    "GangScheduling": _plain(GangScheduling),
+    "GangScheduling": gang_scheduling,
     "TopologyPlacement": _plain(TopologyPlacement),
     "PodGroupPodsCount": _plain(PodGroupPodsCount),
     "DynamicResources": dynamic_resources,

@@ -1,0 +1,139 @@
+"""Other orders of a gang's pods: what the greedy algorithm misses, and the option to look again (scheduling.md 3.9).
+
+A gang's pods are tried one after another, each on the node that is best for it, without going back.  So an early pod
+may take the room that a later one cannot do without, and the gang fails although a placement exists: the limitation
+that KEP-4671 and KEP-5710 accept.  Two things are made of that:
+
+- Where nothing rules a placement out, the decision says so (`OrderMatters`).
+- With `treeSearch: Retry` (args of GangScheduling) the gang is placed in the first other order that works.  They are
+  tried only after the usual order failed, so the option never makes a gang fail that is placed without it.
+
+The orders are few and always the same: those who found no place go first, up to `_ROUNDS` times; then the most
+demanding go first; then the last become the first.  Pods that are treated alike are the same wherever they stand, so a
+gang of one kind has no other order.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.plugin import CycleState, Placement
+from reprieve.scheduling.decision import OrderMatters
+from reprieve.scheduling.group_algorithm import GroupAssignment
+from reprieve.scheduling.group_placements import holds_at_most
+from reprieve.scheduling.running import RunningProfile
+
+_ROUNDS = 3
+
+Assign = Callable[[Sequence[PodRecord]], GroupAssignment]
+"""Runs the group's algorithm on its pods in that order, and leaves the view as it was."""
+
+
+def retries(running: RunningProfile) -> bool:
+    """Whether a plugin of the profile asks for other orders to be tried."""
+    return any(plugin.retries_orders for plugin in running.profile.placement_feasible)
+
+
+def in_another_order(
+    running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], failed: GroupAssignment, assign: Assign
+) -> GroupAssignment | None:
+    """The first other order in which the gang can be placed, in the present view; None if none of those tried works."""
+    if not group.is_gang:
+        return None
+    kinds = [_kind(running, pod) for pod in pods]
+    seen = {tuple(kinds)}
+    kind_of = {pod.uid: kind for pod, kind in zip(pods, kinds, strict=True)}
+    if len(set(kinds)) == 1:
+        return None
+    order, last = list(pods), failed
+    for _ in range(_ROUNDS):
+        order = _unplaced_first(order, last)
+        if not _is_new(order, kind_of, seen):
+            break
+        last = assign(order)
+        if last.feasible:
+            return last
+    for order in _fixed_orders(running, pods):
+        if _is_new(order, kind_of, seen):
+            found = assign(order)
+            if found.feasible:
+                return found
+    return None
+
+
+def order_matters(
+    running: RunningProfile,
+    group: GroupState,
+    pods: Sequence[PodRecord],
+    placements: Sequence[Placement] | None,
+    other: GroupAssignment | None,
+) -> OrderMatters | None:
+    """What to say of a gang that has failed in the usual order; None where no order would have helped.
+
+    `other`: how it can be placed in another order, if one is known.  Without one it is said only if the pods are of
+    several kinds and neither the room that each kind finds by itself nor the sum of what they ask for rules it out.
+    """
+    if other is not None:
+        return OrderMatters(placed=len(other.placed))
+    if not group.is_gang or len({_kind(running, pod) for pod in pods}) == 1:
+        return None
+    nodes = running.cluster.nodes
+    everywhere = Placement("", np.flatnonzero(nodes.alive[: len(nodes)]))
+    domains = [domain for domain in ([everywhere] if placements is None else placements) if len(domain.rows)]
+    need = max(1, group.min_count - group.scheduled)
+    most = holds_at_most(running.cluster, running.profile, running.evaluator, pods, domains)
+    if any(
+        count >= need and _has_the_sum(running, pods, need, domain) for count, domain in zip(most, domains, strict=True)
+    ):
+        return OrderMatters(placed=0)
+    return None
+
+
+def _kind(running: RunningProfile, pod: PodRecord) -> object:
+    """What pods share that are treated alike; one that cannot be compared is a kind of its own."""
+    identity = running.evaluator.identity(pod)
+    if identity is not None and not running.evaluator.ruled(CycleState(running.cluster, pod)):
+        return identity
+    return (pod.signature.id, pod.priority, tuple(sorted(pod.labels.items())), pod.claims)
+
+
+def _is_new(order: Sequence[PodRecord], kind_of: dict[str, object], seen: set[tuple[object, ...]]) -> bool:
+    kinds = tuple(kind_of[pod.uid] for pod in order)
+    if kinds in seen:
+        return False
+    seen.add(kinds)
+    return True
+
+
+def _unplaced_first(order: Sequence[PodRecord], last: GroupAssignment) -> list[PodRecord]:
+    placed = {pod.uid for pod, _ in last.placed}
+    return [pod for pod in order if pod.uid not in placed] + [pod for pod in order if pod.uid in placed]
+
+
+def _fixed_orders(running: RunningProfile, pods: Sequence[PodRecord]) -> Iterator[list[PodRecord]]:
+    nodes = running.cluster.nodes
+    most = nodes.allocatable[:, : len(nodes)].max(axis=1, initial=0)
+
+    def share(pod: PodRecord) -> float:
+        """The largest part of a node that it asks for."""
+        return max((amount / max(int(most[column]), 1) for column, amount in pod.signature.requests), default=0.0)
+
+    yield sorted(pods, key=share, reverse=True)
+    yield list(reversed(pods))
+
+
+def _has_the_sum(running: RunningProfile, pods: Sequence[PodRecord], need: int, domain: Placement) -> bool:
+    """Whether the `need` pods that ask for least of a resource ask for no more than is free, for every resource."""
+    nodes = running.cluster.nodes
+    asked: dict[int, list[int]] = {}
+    for pod in pods:
+        for column, amount in pod.signature.requests:
+            asked.setdefault(column, []).append(amount)
+    for column, amounts in asked.items():
+        least = sorted([0] * (len(pods) - len(amounts)) + amounts)[:need]
+        free = nodes.allocatable[column, domain.rows] - nodes.used[column, domain.rows]
+        if sum(least) > int(np.maximum(free, 0).sum()):
+            return False
+    return True
