@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
+
+from reprieve.api.caching import remembered
 
 Messages = tuple[str, ...]
 
@@ -43,7 +44,7 @@ _DNS_SUBDOMAIN_MESSAGE: Final = (
 def _matcher(pattern: re.Pattern[str], limit: int, message: str) -> Callable[[str], Messages]:
     too_long = f"must be no more than {limit} bytes"
 
-    @lru_cache(maxsize=8192)
+    @remembered(8192)
     def check(text: str) -> Messages:
         if len(text) > 4 * limit:  # such a text is not worth a match, nor a place in the cache's memory
             return (too_long,)
@@ -69,7 +70,7 @@ label_value_errors: Final = _matcher(_LABEL_VALUE, 63, _VALUE_MESSAGE)
 _name_part_errors: Final = _matcher(_LABEL_NAME, 63, _NAME_MESSAGE)
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def qualified_name_errors(text: str) -> Messages:
     """Messages for a label key, resource name or gate name: `name` or `prefix.example.com/name`."""
     prefix, slash, name = text.rpartition("/")

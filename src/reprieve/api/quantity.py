@@ -129,7 +129,7 @@ def _scaled(nano: int, unit: int) -> int:
 @lru_cache(maxsize=16384)
 def _parse(text: str) -> Quantity:
     stripped = text.strip()  # an API server trims what stands between the quotes
-    if len(stripped) > _MAX_TEXT:
+    if len(text) > 2 * _MAX_TEXT or len(stripped) > _MAX_TEXT:
         raise QuantityError(text, f"must be no more than {_MAX_TEXT} characters")
     match = _QUANTITY.fullmatch(stripped)
     if match is None:

@@ -125,11 +125,17 @@ def _container(container: Container, path: str, names: set[str]) -> None:
         raise unsupported(f"{path}.restartPolicy", container.restart_policy, RESTART_POLICIES)
     resources = container.resources
     if resources.requests or resources.limits:
-        problem = _resources(tuple(resources.requests.items()), tuple(resources.limits.items()))
+        given = tuple(resources.requests.items()), tuple(resources.limits.items())
+        short = sum(len(name) for items in given for name, _ in items) <= _REMEMBERED
+        problem = (_resources if short else _resources.__wrapped__)(*given)
         if problem is not None:
             raise FieldError(f"{path}.resources.{problem[0]}", problem[1])
     for index, port in enumerate(container.ports):
         _port(port, f"{path}.ports[{index}]")
+
+
+_REMEMBERED = 512
+"""Characters the names of resources may have that are kept."""
 
 
 @lru_cache(maxsize=8192)

@@ -7,11 +7,11 @@ Terms: a request asks for one *option* (`exactly`) or for the first of several t
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from reprieve.api.caching import remembered
 from reprieve.api.devices import AllocationResult, DeviceClass
 from reprieve.api.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reprieve.api.quantity import BINARY_SI, NANO, format_quantity, parse
@@ -187,7 +187,7 @@ class Allocation:
         return wanted.values[0] if named else None
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096, 4096)
 def _selector(text: bytes) -> CompiledNodeSelector:
     return compile_node_selector(msgspec.json.decode(text, type=NodeSelector))
 

@@ -42,6 +42,9 @@ class Decoder:
         definition = kind.definition or {}
         openapi = (definition.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
         schema = Schema.from_structural(openapi, api_version=kind.api_version, kind=kind.kind)
+        # Schemas of definitions that are gone go when one comes.
+        known = self._kinds.of
+        self._custom = {gvk: kept for gvk, kept in self._custom.items() if known(kept[0].api_version, kept[0].kind)}
         self._custom[kind.gvk] = (kind, schema)
         return schema
 

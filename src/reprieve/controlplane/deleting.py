@@ -20,6 +20,7 @@ from reprieve.controlplane.clock import parse_stamp, stamp
 from reprieve.controlplane.conversion import to_storage
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.numbers import parse_int
 from reprieve.controlplane.storage import Stored
 from reprieve.controlplane.writing import Outcome, WriteOptions
 
@@ -226,11 +227,7 @@ def options_from(body: Json, query: Mapping[str, str], user: User) -> DeleteOpti
     """
     grace = body.get("gracePeriodSeconds")
     if grace is None and query.get("gracePeriodSeconds"):
-        try:
-            grace = int(query["gracePeriodSeconds"])
-        except ValueError:
-            text = query["gracePeriodSeconds"]
-            raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        grace = parse_int(query["gracePeriodSeconds"])
     propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or None
     orphan = body.get("orphanDependents")
     if orphan is None and "orphanDependents" in query:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from reprieve.api.errors import FieldError
 from reprieve.controlplane import errors, patching, rules
 from reprieve.controlplane.admission_chain import Chain, Operation, Request
 from reprieve.controlplane.advice import warnings_about
+from reprieve.controlplane.aside import INLINE
 from reprieve.controlplane.clock import Clock
 from reprieve.controlplane.conversion import differs, from_storage, to_storage
 from reprieve.controlplane.decoding import Decoder
@@ -30,6 +32,7 @@ from reprieve.controlplane.kinds import Kind, KindTable
 from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, restrict
 from reprieve.controlplane.rules.reviews import validate_review
 from reprieve.controlplane.schema import Schema
+from reprieve.controlplane.schema.effort import Effort, TooMuchAtOnceError
 from reprieve.controlplane.selectors import Selection, select
 from reprieve.controlplane.storage import CompactedError, Store, Stored
 from reprieve.controlplane.storage.store import as_object
@@ -39,6 +42,10 @@ __all__ = ["Outcome", "PatchType", "Registry", "WriteOptions", "internal_options
 
 Json = dict[str, Any]
 _NAME_ATTEMPTS = 8
+_MOST_CONFLICTS = 500
+_MOST_FINDINGS = 500
+_LONGEST_CONFLICT = 16 * 1024
+_VOLATILE = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"))
 _LONGEST_PREFIX = 58
 
 
@@ -212,15 +219,7 @@ class Registry:
         self._place(kind, namespace, metadata)
         drop_foreign_status(kind, obj)
         if options.manager:
-            obj = patching.track_update(
-                self.schema(kind),
-                None,
-                obj,
-                manager=options.manager,
-                subresource="",
-                now=self.clock.stamp(),
-                api_version=kind.api_version,
-            )
+            obj = self._tracked(kind, None, obj, options, "")
         return self._admit_create(kind, namespace, obj, options)
 
     def _admit_create(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
@@ -237,7 +236,7 @@ class Registry:
         name = metadata.get("name", "")
         if name:
             apply_identity(kind, obj)
-        self._refuse(kind, name, self._problems(kind, obj))
+        self._refuse(kind, name, self._problems(kind, obj, None, "", options))
         options.warnings.extend(warnings_about(kind, obj))
         stored_form = to_storage(kind, obj)
         request.object, request.name = stored_form, name
@@ -322,16 +321,23 @@ class Registry:
             return self._apply(kind, namespace, name, state, old, patch, options, subresource)
         if state is None or old is None:
             raise errors.not_found(kind.plural, kind.group, name)
-        try:
-            if patch_type == "json":
-                patched = patching.json_patch(old, patch)
-            elif patch_type == "merge":
-                patched = patching.merge_patch(old, patch)
-            else:
-                patched = patching.strategic_merge(self.schema(kind), old, patch)
-        except patching.PatchError as error:
-            raise _patch_refused(error) from error
-        new = self.decoder.patched(kind, patched, options.validation, options.warnings)
+        before = old
+
+        def change() -> tuple[Json, list[str]]:
+            said: list[str] = []
+            try:
+                if patch_type == "json":
+                    patched = patching.json_patch(before, patch)
+                elif patch_type == "merge":
+                    patched = patching.merge_patch(before, patch)
+                else:
+                    patched = patching.strategic_merge(self.schema(kind), before, patch)
+            except patching.PatchError as error:
+                raise _patch_refused(error) from error
+            return self.decoder.patched(kind, patched, options.validation, said), said
+
+        new, said = options.aside.value("patch", (old, patch), change)
+        options.warnings.extend(said)
         metadata = new.setdefault("metadata", {})
         self._check_name(metadata, name)
         self._place(kind, namespace, metadata)
@@ -370,23 +376,30 @@ class Registry:
             raise errors.conflict(kind.plural, kind.group, name, why)
         else:
             self._namespace_must_exist(kind, namespace)
-        try:
-            merged = patching.apply(
-                self.schema(kind),
-                old,
-                applied,
-                manager=options.manager,
-                force=options.force,
-                subresource=subresource,
-                now=self.clock.stamp(),
-                api_version=kind.api_version,
-            )
-        except patching.ApplyConflict as error:
-            causes = tuple(Cause(c.reason, c.message, c.field) for c in error.causes)
-            raise StatusError(409, "Conflict", str(error), None, causes) from error
-        except patching.PatchError as error:
-            raise _patch_refused(error) from error
-        new = self.decoder.patched(kind, merged, options.validation, options.warnings)
+        now = self.clock.stamp()
+
+        def merge() -> tuple[Json, list[str]]:
+            said: list[str] = []
+            try:
+                merged = patching.apply(
+                    self.schema(kind),
+                    old,
+                    applied,
+                    manager=options.manager,
+                    force=options.force,
+                    subresource=subresource,
+                    now=now,
+                    api_version=kind.api_version,
+                )
+            except patching.ApplyConflict as error:
+                causes = tuple(Cause(c.reason, c.message, c.field) for c in error.causes[:_MOST_CONFLICTS])
+                raise StatusError(409, "Conflict", str(error)[:_LONGEST_CONFLICT], None, causes) from error
+            except patching.PatchError as error:
+                raise _patch_refused(error) from error
+            return self.decoder.patched(kind, merged, options.validation, said), said
+
+        new, said = options.aside.value("apply", (old, applied), merge)
+        options.warnings.extend(said)
         self._place(kind, namespace, new["metadata"])
         if state is None or old is None:
             drop_foreign_status(kind, new)
@@ -421,21 +434,13 @@ class Registry:
         metadata["resourceVersion"] = before["resourceVersion"]
         restrict(kind, new, old, subresource)
         if track and options.manager:
-            new = patching.track_update(
-                self.schema(kind),
-                old,
-                new,
-                manager=options.manager,
-                subresource=subresource,
-                now=self.clock.stamp(),
-                api_version=kind.api_version,
-            )
+            new = self._tracked(kind, old, new, options, subresource)
         request = self.admission_request("UPDATE", kind, namespace, name, subresource, new, old, options)
         new = self._mutated(kind, request)
         # Admission has no say in what this door may not touch.
         restrict(kind, new, old, subresource)
         count_generation(kind, new, old, subresource)
-        self._refuse(kind, name, self._problems(kind, new, old, subresource))
+        self._refuse(kind, name, self._problems(kind, new, old, subresource, options))
         stored_form = to_storage(kind, new)
         request.object = stored_form
         self.chain.validate(request)
@@ -510,7 +515,7 @@ class Registry:
         try:
             return to_storage(kind, obj)
         except FieldError as error:
-            self._refuse(kind, name, self._problems(kind, obj, old, subresource))
+            self._refuse(kind, name, self._problems(kind, obj, old, subresource, WriteOptions()))
             cause = Cause("FieldValueInvalid", error.message, error.path)
             raise errors.invalid(kind.kind, kind.group, name, [cause]) from error
 
@@ -574,16 +579,46 @@ class Registry:
         metadata["name"] = prefix + self.clock.suffix()
         return prefix
 
-    def _problems(self, kind: Kind, new: Json, old: Json | None = None, subresource: str = "") -> Sequence[Any]:
+    def _tracked(self, kind: Kind, old: Json | None, new: Json, options: WriteOptions, subresource: str) -> Json:
+        """The object with the fields it changes owned by the manager of the request."""
+        schema, now = self.schema(kind), self.clock.stamp()
+
+        def track() -> Json:
+            return patching.track_update(
+                schema,
+                old,
+                new,
+                manager=options.manager,
+                subresource=subresource,
+                now=now,
+                api_version=kind.api_version,
+            )
+
+        tracked: Json = options.aside.value("ownership", (new, old), track)
+        return tracked
+
+    def _problems(
+        self, kind: Kind, new: Json, old: Json | None, subresource: str, options: WriteOptions
+    ) -> Sequence[Any]:
         """Validate by the rules of the kind, custom resources also by their schema."""
-        if old is None:
-            problems = [*rules.validate_create(kind, new)]
-        else:
-            problems = [*rules.validate_update(kind, new, old, subresource or None)]
         structural = self.schema(kind).structural
-        if structural is not None:
-            problems.extend(structural.validate(new, old))
-        return problems
+
+        def find(effort: Effort | None = None) -> Sequence[Any]:
+            if old is None:
+                problems = rules.validate_create(kind, new)
+            else:
+                problems = rules.validate_update(kind, new, old, subresource or None)
+            if structural is not None:
+                problems.extend(structural.validate(new, old, effort))
+            return problems[:_MOST_FINDINGS]
+
+        aside = options.aside
+        if aside is INLINE:
+            return find()
+        if not aside.always and structural is not None:
+            with suppress(TooMuchAtOnceError):
+                return find(Effort(inline=True))
+        return aside.findings("problems", _lasting(new, old), find)
 
     @staticmethod
     def _refuse(kind: Kind, name: str, problems: Sequence[Any]) -> None:
@@ -606,6 +641,18 @@ class Registry:
             f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
             f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}",
         )
+
+
+def _lasting(new: Json, old: Json | None) -> list[Json | None]:
+    """What validation depends on: not what is made anew at each try, such as a uid or the end of a generated name."""
+
+    def lasting(obj: Json) -> Json:
+        metadata = {key: value for key, value in obj.get("metadata", {}).items() if key not in _VOLATILE}
+        if metadata.get("generateName"):
+            metadata.pop("name", None)
+        return {**obj, "metadata": metadata}
+
+    return [lasting(new), None if old is None else lasting(old)]
 
 
 def _patch_refused(error: Any) -> StatusError:

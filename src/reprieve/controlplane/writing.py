@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from reprieve.controlplane.admission_chain import SYSTEM, User
+from reprieve.controlplane.aside import INLINE, Aside
 from reprieve.controlplane.storage.model import Stored
 from reprieve.controlplane.storage.store import DURABLE, Ticket
 
@@ -26,6 +27,8 @@ class WriteOptions:
     validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
     force: bool = False
     warnings: list[str] = field(default_factory=list)
+    aside: Aside = INLINE
+    """Where steps that take long are done."""
 
 
 @dataclass(frozen=True)
@@ -46,4 +49,4 @@ class Outcome:
 
 def internal_options(options: WriteOptions, manager: str) -> WriteOptions:
     """Return ``options`` for a write the server does on behalf of a request (binding, quota use, budgets)."""
-    return replace(options, manager=manager, validation="Ignore")
+    return replace(options, manager=manager, validation="Ignore", aside=INLINE)

@@ -53,6 +53,8 @@ class Live:
     @property
     def context(self) -> ssl.SSLContext:
         """Trust in this server's CA and nothing else."""
+        if self.server.ca is None:
+            return ssl.create_default_context()
         return ssl.create_default_context(cafile=str(self.server.ca))
 
 

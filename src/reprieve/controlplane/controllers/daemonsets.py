@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import copy
 import json
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from reprieve.api.caching import remembered
 from reprieve.api.objects import NodeSelector
 from reprieve.api.selectors import CompiledNodeSelector, compile_node_selector
 from reprieve.controlplane.controllers.availability import available, scaled
@@ -38,7 +38,7 @@ _TOLERATED = (
 _HOST_NETWORK = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, 4096)
 def _selector(text: str) -> CompiledNodeSelector:
     return compile_node_selector(msgspec.convert(json.loads(text), NodeSelector))
 

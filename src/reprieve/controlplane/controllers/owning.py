@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import msgspec
 
+from reprieve.api.caching import remembered
 from reprieve.api.objects import LabelSelector
 from reprieve.api.selectors import Selector, compile_label_selector
 from reprieve.controlplane.controllers.reconciling import Context, Controller
@@ -31,7 +31,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _NO_LABELS: Mapping[str, str] = {}
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096, 4096)
 def _compiled(text: str) -> Selector:
     return compile_label_selector(msgspec.convert(json.loads(text), LabelSelector))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from reprieve.controlplane.patching.errors import PatchError
+from reprieve.controlplane.schema.strict_json import MAX_DEPTH, deeper
 
 Json = dict[str, Any]
 _MAX_OPERATIONS = 10_000
@@ -48,16 +49,38 @@ def json_patch(obj: Json, ops: Any) -> Json:
             f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(ops)}",
         )
     document: Any = _copied(obj)
-    size = 0
+    room = _MAX_COPIED
     for op in ops:
-        if op.get("op") == "copy":
-            size += len(repr(op)) + len(repr(_get(document, _tokens(op.get("from")))))
-            if size > _MAX_COPIED:
+        kind = op.get("op")
+        if kind in ("copy", "test"):
+            # Each looks at a whole part of the document, and copies can double it time and again.
+            path = _tokens(op.get("from" if kind == "copy" else "path"))
+            room -= len(repr(op)) + _weight(_get(document, path, missing=None), room)
+            if room < 0:
                 raise PatchError(413, "RequestEntityTooLarge", "json patch copies more than 3 MiB")
         document = _operate(document, op)
     if not isinstance(document, dict):
         raise _rejected()
+    if deeper(document):
+        raise PatchError(422, "Invalid", f"the patched object is nested deeper than {MAX_DEPTH} levels")
     return document
+
+
+def _weight(value: Any, limit: int) -> int:
+    """About how many bytes of JSON a value is; counting ends above the limit."""
+    weight = 0
+    pending = [value]
+    while pending and weight <= limit:
+        one = pending.pop()
+        weight += 2
+        if isinstance(one, dict):
+            weight += sum(map(len, one))
+            pending.extend(one.values())
+        elif isinstance(one, list):
+            pending.extend(one)
+        elif isinstance(one, str):
+            weight += len(one)
+    return weight
 
 
 def _operate(document: Any, op: Json) -> Any:
@@ -129,7 +152,7 @@ def _get(document: Any, path: list[str], missing: Any = _NO_DEFAULT) -> Any:
 def _index(token: str, highest: int) -> int:
     """A list index; negative ones count from the end, as upstream's library has it."""
     digits = token.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit() or (len(digits) > 1 and digits[0] == "0"):
+    if not digits.isascii() or not digits.isdigit() or (len(digits) > 1 and digits[0] == "0") or len(digits) > 9:
         raise _rejected()
     index = int(token)
     if index < 0:

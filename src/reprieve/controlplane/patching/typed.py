@@ -12,12 +12,14 @@ import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from reprieve.api.caching import LONGEST
 from reprieve.controlplane.patching.errors import PatchError
 from reprieve.controlplane.patching.fieldsets import DOT, Trie, is_member
 from reprieve.controlplane.schema import Node, Type
 
 Json = dict[str, Any]
 _LEAF: Trie = {}
+_quoted = json.encoder.encode_basestring
 _LOOKS = Node(Type.ANY, "any")
 _GRANULAR = (Type.STRUCT, Type.MAP)
 
@@ -47,8 +49,15 @@ def _named(node: Node, key: str) -> bool:
     return node.type is Type.STRUCT and key in node.fields
 
 
-@lru_cache(maxsize=4096)
 def _key_element(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    if len(names) == 1 and isinstance(values[0], str):
+        return f"k:{{{_quoted(names[0])}:{_quoted(values[0])}}}"
+    short = all(not isinstance(value, str) or len(value) <= LONGEST for value in values)
+    return _kept_key_element(names, values) if short else _kept_key_element.__wrapped__(names, values)
+
+
+@lru_cache(maxsize=4096)
+def _kept_key_element(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
     pairs = dict(sorted(zip(names, values, strict=True)))
     return "k:" + json.dumps(pairs, separators=(",", ":"), ensure_ascii=False)
 

@@ -7,8 +7,8 @@ The forms that everything shares (labels, qualified names, subdomains) come from
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
+from reprieve.api.caching import remembered
 from reprieve.api.labels import (
     dns_label_errors,
     dns_subdomain_errors,
@@ -54,7 +54,7 @@ _CONFIG_KEY_MESSAGE = (
 )
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def dns_label(text: str) -> Messages:
     """A DNS-1123 label; a text that is a subdomain is only told about its dots (transcript 020)."""
     found = dns_label_errors(text)
@@ -63,14 +63,14 @@ def dns_label(text: str) -> Messages:
     return found
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def dns1035_label(text: str) -> Messages:
     """The name of a service."""
     long = ("must be no more than 63 bytes",) if len(text) > 63 else ()
     return long if _DNS1035.fullmatch(text) else (*long, _DNS1035_MESSAGE)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def port_name(text: str) -> Messages:
     """The name of a port (IANA service name)."""
     found: list[str] = []
@@ -92,7 +92,7 @@ def percent(text: str) -> Messages:
     return () if _PERCENT.fullmatch(text) else (_PERCENT_MESSAGE,)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def config_key(text: str) -> Messages:
     """A key of a ConfigMap or Secret."""
     found: list[str] = []
@@ -107,7 +107,7 @@ def config_key(text: str) -> Messages:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def env_name(text: str) -> Messages:
     """The name of an environment variable."""
     if not text:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 from reprieve.api import quantity
+from reprieve.api.caching import remembered
 from reprieve.controlplane.rules import names
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
@@ -17,30 +17,30 @@ _NATIVE_PREFIX = "kubernetes.io/"
 _NEGATIVE = "must be greater than or equal to 0"
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def nano(text: str) -> int:
     """An amount in units of 10^-9; the text is canonical already (decoding has seen to it)."""
     return quantity.parse(text).nano
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def is_native(name: str) -> bool:
     """cpu, memory and the like, not resources of vendors."""
     return "/" not in name or _NATIVE_PREFIX in name
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def is_extended(name: str) -> bool:
     """Resources of vendors (nvidia.com/gpu): counted in ones, never overcommitted."""
     return not is_native(name) and not name.startswith("requests.") and not names.qualified("requests." + name)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _may_overcommit(name: str) -> bool:
     return is_native(name) and not name.startswith("hugepages-")
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _container_name_errors(name: str) -> tuple[str, ...]:
     found = names.qualified(name)
     if found:

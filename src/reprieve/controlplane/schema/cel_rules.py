@@ -34,7 +34,7 @@ OBJECT_LIMIT = 10_000_000
 """Cost of all rules over one object (celconfig.RuntimeCELCostBudget)."""
 MESSAGE_LIMIT = 5 * 1024
 """Bytes a message expression may say (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
-TEXT_LIMIT = 512 * 1024
+TEXT_LIMIT = 160 * 1024
 """Characters of all rules of a schema together: reading them takes time too."""
 _DEAREST = 4
 _MOST = 2**64 - 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 INLINE = 20_000
 """Steps that are taken on the event loop: some tens of milliseconds."""
-MOST = 1_000_000
-"""Steps that are taken at all; an object of that many values is more than fits into etcd."""
+MOST = 600_000
+"""Steps that are taken at all; three times the values of the largest request."""
 _CEL = 10
 _SEARCH = 200
 

@@ -7,9 +7,13 @@ duplicates.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 MAX_DEPTH = 200
+MAX_VALUES = 200_000
+"""Values in one body: as many as fit into etcd in any object anybody writes, at a price in memory that can be paid."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class _WithDuplicates(dict[str, Any]):
@@ -55,19 +59,48 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(value, dict):
         kind = {list: "array", str: "string", bool: "bool"}.get(type(value), "number" if value is not None else "null")
         raise ValueError(f"json parse error: json: cannot unmarshal {kind} into an object")
-    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and deeper(value):
         raise ValueError(f"json parse error: nested deeper than {MAX_DEPTH} levels")
+    if _SURROGATE.search(raw) and not _encodable(value):
+        raise ValueError("json parse error: a string holds half of a surrogate pair")
+    if more_values(value, raw):
+        raise ValueError(f"json parse error: an object of more than {MAX_VALUES} values")
     if not found:
         return value, []
     paths: list[str] = []
     return _plain(value, "", paths), paths
 
 
+def more_values(value: Any, raw: bytes) -> bool:
+    """Whether a JSON value, read from `raw`, holds more than `MAX_VALUES`."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") < MAX_VALUES:
+        return False
+    level: list[Any] = [value]
+    count = 1
+    while level and count <= MAX_VALUES:
+        below: list[Any] = []
+        for inner in level:
+            inside = inner.values() if isinstance(inner, dict) else inner
+            count += len(inner)
+            below.extend(v for v in inside if isinstance(v, dict | list))
+        level = below
+    return count > MAX_VALUES
+
+
+def _encodable(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _no_constant(name: str) -> float:
     raise ValueError(f"json parse error: {name} is not JSON")
 
 
-def _deeper(value: Any, limit: int) -> bool:
+def deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
+    """Whether a JSON value is nested deeper than a limit."""
     level: list[Any] = [value]
     for _ in range(limit):
         below: list[Any] = []

@@ -336,7 +336,7 @@ class _Validation:
     def _accepts(self, schema: Json, value: Any, path: str) -> bool:
         found: list[FieldError] = []
         self._validate(schema, value, path, found)
-        self._effort.spend(4 * len(found))  # wording a finding takes longer than looking for it
+        self._effort.spend(8 * len(found))  # wording a finding takes longer than looking for it
         return not found
 
 

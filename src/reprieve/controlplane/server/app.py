@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +38,7 @@ Scope = MutableMapping[str, Any]
 
 log = logging.getLogger("reprieve.apiserver")
 
+_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CLIENT_CLOSED = 499
 """What is counted for a request whose client left before its answer."""
 
@@ -137,6 +139,10 @@ class App:
         except StorageError as error:
             log.error("storage: %s", error)
             return error_reply(StatusError(500, "InternalError", f"Internal error occurred: {error}"))
+        except RecursionError:
+            # Depth is bounded where bodies are read; what gets here is deep in a way nobody thought of.
+            log.warning("%s %.200s: nested too deeply", scope["method"], scope["path"])
+            return error_reply(errors.bad_request("the request is nested too deeply"))
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             return error_reply(StatusError(500, "InternalError", "Internal error occurred; see the server's log"))
@@ -186,7 +192,7 @@ class App:
         body = b""
         if target.verb not in ("get", "list"):
             length = headers.get("content-length")
-            body = await read_body(receive, int(length) if length and length.isdigit() else None)
+            body = await read_body(receive, int(length) if length and _LENGTH.fullmatch(length) else None)
         return await self.resources.handle(Call(target, kind, user, headers, body))
 
     @staticmethod
@@ -300,6 +306,8 @@ class App:
         generation = self.registry.kinds.generation
         found = self._documents.get(name)
         if found is None or found[0] != generation:
+            # Those of an older state go with it, or the names of groups that are gone would stay.
+            self._documents = {key: kept for key, kept in self._documents.items() if kept[0] == generation}
             found = self._documents[name] = (generation, make())
         return found[1]
 
@@ -316,13 +324,17 @@ class App:
         return Reply(200, self._remembered("v3", lambda: encode(openapi.v3_index(kinds))))
 
     def _openapi_v3(self, path: str) -> Reply:
-        parts = path.split("/")
-        group_version = parts[-1] if parts[0] == "api" else "/".join(parts[1:])
-        group, _, version = group_version.rpartition("/")
+        match path.split("/"):
+            case ["api", version]:
+                group, group_version = "", version
+            case ["apis", group, version] if group:
+                group_version = f"{group}/{version}"
+            case _:
+                raise PlainNotFound
         if version not in self.registry.kinds.groups().get(group, ()):
             raise PlainNotFound
         kinds = list(self.registry.kinds)
-        body = self._remembered(f"v3/{path}", lambda: encode(openapi.v3_document(group_version, kinds)))
+        body = self._remembered(f"v3/{group_version}", lambda: encode(openapi.v3_document(group_version, kinds)))
         return Reply(200, body, headers={"Vary": "Accept"})
 
 

@@ -12,6 +12,7 @@ from reprieve.controlplane import errors, protobuf
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.schema import parse_json_strict
+from reprieve.controlplane.schema.strict_json import MAX_DEPTH, MAX_VALUES, deeper, more_values
 
 Json = dict[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -191,6 +192,11 @@ def _word(value: Any) -> str:
 
 def _patch_json(raw: bytes) -> Any:
     try:
-        return msgspec.json.decode(raw)
+        value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and deeper(value):
+        raise errors.bad_request(f"error decoding patch: nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict | list) and more_values(value, raw):
+        raise errors.bad_request(f"error decoding patch: more than {MAX_VALUES} values")
+    return value

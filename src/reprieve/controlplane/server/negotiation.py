@@ -7,9 +7,9 @@ read the Content-Type of the answer. Texts: 1.36.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
+from reprieve.api.caching import remembered
 from reprieve.controlplane.errors import StatusError
 
 Form = Literal["object", "partial", "partial-list", "table"]
@@ -41,7 +41,7 @@ class Answer:
 PLAIN = Answer()
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def parse_accept(header: str) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
     """Split an Accept header into (type, parameters), best quality first."""
     found: list[tuple[float, int, str, tuple[tuple[str, str], ...]]] = []
@@ -58,7 +58,7 @@ def parse_accept(header: str) -> tuple[tuple[str, tuple[tuple[str, str], ...]], 
     return tuple((media, pairs) for _, _, media, pairs in sorted(found))
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def negotiate(header: str) -> Answer:
     """Choose the form for an Accept header (empty: JSON); raises 406 if nothing fits."""
     if not header.strip():

@@ -11,12 +11,16 @@ from typing import Literal, cast
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.errors import Cause, StatusError
+from reprieve.controlplane.numbers import parse_int
 from reprieve.controlplane.registry import WriteOptions
 from reprieve.controlplane.storage.model import Key
 
 _META = "meta.k8s.io"
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _LONGEST_MANAGER = 128
+_LONGEST_TOKEN = 4096
+_LONGEST_WATCH = 30 * 24 * 3600
+"""Seconds a watch lasts at most; clocks of the event loop do not count to 2^63."""
 Validation = Literal["Ignore", "Warn", "Strict"]
 
 
@@ -78,13 +82,6 @@ def parse_revision(text: str) -> int:
     raise ValueError(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
 
 
-def _parse_int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
-
-
 @dataclass(frozen=True)
 class ContinueToken:
     """Where a list goes on: behind ``after``, at ``revision`` (-1: at whatever is current)."""
@@ -101,16 +98,19 @@ class ContinueToken:
     def decode(cls, text: str) -> ContinueToken:
         """Read a token; raises 400."""
         try:
+            if len(text) > _LONGEST_TOKEN:
+                raise ValueError("too long")
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
             if not raw.startswith(b"{"):
                 shown = repr(raw[:1])[2:-1]
                 raise ValueError(f"invalid character '{shown}' looking for beginning of value")
             content = json.loads(raw)
             namespace, slash, name = content["start"].partition("/")
-            if content["v"] != "meta.k8s.io/v1" or not slash or not isinstance(content["rv"], int):
+            revision = content["rv"]
+            if content["v"] != "meta.k8s.io/v1" or not slash or type(revision) is not int or abs(revision) >= 2**63:
                 raise ValueError("unknown form")
-            return cls(content["rv"], (namespace, name))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls(revision, (namespace, name))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
 
 
@@ -130,7 +130,7 @@ class ListOptions:
 
 def list_options(query: Mapping[str, str]) -> ListOptions:
     """Read the parameters of a list; raises 400 and 422."""
-    limit = _parse_int(query["limit"]) if query.get("limit") else 0
+    limit = parse_int(query["limit"]) if query.get("limit") else 0
     if limit < 0:
         text = f"Invalid value: {limit}: must be greater than or equal to 0"
         raise _refused("ListOptions", "limit", "FieldValueInvalid", text)
@@ -224,7 +224,7 @@ def watch_options(query: Mapping[str, str]) -> WatchOptions:
             raise errors.internal(str(error)) from error
     timeout = None
     if query.get("timeoutSeconds"):
-        timeout = float(max(_parse_int(query["timeoutSeconds"]), 0)) or None
+        timeout = float(min(max(parse_int(query["timeoutSeconds"]), 0), _LONGEST_WATCH)) or None
     return WatchOptions(
         query.get("labelSelector", ""),
         query.get("fieldSelector", ""),

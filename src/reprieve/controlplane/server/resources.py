@@ -6,12 +6,17 @@ be met, then parameters, then the body.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from reprieve.controlplane import errors, patching
 from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.aside import Aside, TooManyTurnsError, off_loop, repeated
 from reprieve.controlplane.authorization import Authorizer
 from reprieve.controlplane.binding import bind_now
 from reprieve.controlplane.deleting import options_from
@@ -91,6 +96,11 @@ def _check_verb(kind: Kind, target: Target) -> None:
         raise errors.method_not_allowed()
 
 
+LARGE = 64 * 1024
+"""Bytes of a body, or of an object that is changed, whose handling is left to `aside`; such requests come one by one,
+so that the memory they take together is bounded.
+"""
+
 _SIDE_BODIES = {
     "binding": ("v1", "Binding"),
     "eviction": ("policy/v1", "Eviction"),
@@ -126,12 +136,19 @@ class Resources:
         self._authorizer = authorizer
         self._tokens = tokens
         self._future_wait = future_wait
+        self._large = asyncio.Semaphore(1)
 
     async def handle(self, call: Call) -> Reply:
         """Run one request; raises StatusError."""
+        if len(call.body) <= LARGE:
+            return await self._handle(call)
+        async with self._large:
+            return await self._handle(call)
+
+    async def _handle(self, call: Call) -> Reply:
         answer = negotiate(call.headers.get("accept", ""))
         if not call.kind.stored and call.kind.kind != "Binding":
-            return self._review(call, answer)
+            return await self._review(call, answer)
         match call.target.verb:
             case "get":
                 return await self._get(call, answer)
@@ -180,9 +197,31 @@ class Resources:
     def _options(self, call: Call, *, apply: bool = False) -> WriteOptions:
         return write_options(call.target.verb, call.target.query, call.user, call.user_agent, apply=apply)
 
-    def _decoded(self, call: Call, options: WriteOptions) -> Json:
-        obj, duplicates = decode_body(call.body, call.content_type, call.kind.kind)
-        return self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, duplicates)
+    async def _decoded(self, call: Call, options: WriteOptions) -> Json:
+        def decode() -> Json:
+            obj, duplicates = decode_body(call.body, call.content_type, call.kind.kind)
+            return self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, duplicates)
+
+        return await off_loop(decode) if len(call.body) > LARGE else decode()
+
+    async def _written(self, call: Call, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]) -> Outcome:
+        """Do a write with the decoded body; what is long in it is done beside the event loop."""
+        state = self._registry.head(call.kind, call.target.namespace, call.target.name) if call.target.name else None
+        large = len(call.body) > LARGE or (state is not None and len(state.raw) > LARGE)
+        if not large and not call.kind.custom:
+            return write(sent)
+        options.aside = Aside(always=large)
+        kept, said = msgspec.json.encode(sent), list(options.warnings)
+
+        def again() -> Outcome:
+            options.warnings[:] = said
+            return write(msgspec.json.decode(kept))
+
+        try:
+            return await repeated(again)
+        except TooManyTurnsError as error:
+            kind = call.kind
+            raise errors.conflict(kind.plural, kind.group, call.target.name, errors.MODIFIED) from error
 
     async def _finish(self, call: Call, outcome: Outcome, options: WriteOptions, answer: Answer) -> Reply:
         await outcome.ticket.settled()
@@ -204,7 +243,7 @@ class Resources:
         options = self._options(call)
         door = target.subresource or ("binding" if kind.kind == "Binding" else "")
         if door in ("binding", "eviction", "token"):
-            body = self._side_body(call, *_SIDE_BODIES[door])
+            body = await self._side_body(call, *_SIDE_BODIES[door])
             if door == "binding":
                 outcome = bind_now(registry, target.namespace, target.name, body, options)
                 return await self._document(outcome, answer, 201)
@@ -213,13 +252,15 @@ class Resources:
                 return await self._document(outcome, answer, 201)
             review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)
             return await self._document(Outcome(review, ticket=registry.store.ticket), answer, 201)
-        obj = self._decoded(call, options)
-        outcome = registry.create_now(kind, target.namespace, obj, options)
+        obj = await self._decoded(call, options)
+        outcome = await self._written(
+            call, options, obj, lambda sent: registry.create_now(kind, target.namespace, sent, options)
+        )
         return await self._finish(call, outcome, options, answer)
 
-    def _review(self, call: Call, answer: Answer) -> Reply:
+    async def _review(self, call: Call, answer: Answer) -> Reply:
         options = self._options(call)
-        review = self._decoded(call, options)
+        review = await self._decoded(call, options)
         outcome = self._registry.create_review(call.kind, call.target.namespace, review, options)
         _drop_empty((outcome.get("spec") or {}).get("resourceAttributes"))
         outcome["status"] = answer_review(call.kind, outcome, call.user, self._authorizer, self._tokens)
@@ -231,31 +272,40 @@ class Resources:
         target, kind, registry = call.target, call.kind, self._registry
         options = self._options(call)
         if target.subresource == "scale":
-            scale = self._side_body(call, *_SIDE_BODIES["scale"])
+            scale = await self._side_body(call, *_SIDE_BODIES["scale"])
             outcome = write_scale_now(registry, kind, target.namespace, target.name, scale, options)
             return await self._document(outcome, answer, 200)
-        obj = self._decoded(call, options)
-        outcome = registry.update_now(kind, target.namespace, target.name, obj, options, target.subresource)
+        obj = await self._decoded(call, options)
+        place = target.namespace, target.name
+        outcome = await self._written(
+            call, options, obj, lambda sent: registry.update_now(kind, *place, sent, options, target.subresource)
+        )
         return await self._finish(call, outcome, options, answer)
 
     async def _patch(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
         apply = media_type(call.content_type) == "application/apply-patch+yaml"
         options = self._options(call, apply=apply)
-        patch_type, patch = decode_patch(call.body, call.content_type or "application/json", kind)
+        decode = partial(decode_patch, call.body, call.content_type or "application/json", kind)
+        patch_type, patch = await off_loop(decode) if len(call.body) > LARGE else decode()
         if target.subresource == "scale":
             if patch_type == "apply":
                 raise errors.method_not_allowed()
             outcome = self._patch_scale(call, patch_type, patch, options)
             return await self._document(outcome, answer, 200)
-        outcome = registry.patch_now(
-            kind,
-            target.namespace,
-            target.name,
-            patch_type,  # type: ignore[arg-type]
-            patch,
+        outcome = await self._written(
+            call,
             options,
-            target.subresource,
+            patch,
+            lambda sent: registry.patch_now(
+                kind,
+                target.namespace,
+                target.name,
+                patch_type,  # type: ignore[arg-type]
+                sent,
+                options,
+                target.subresource,
+            ),
         )
         return await self._finish(call, outcome, options, answer)
 
@@ -276,7 +326,7 @@ class Resources:
 
     async def _delete(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
-        options = options_from(self._delete_body(call), target.query, call.user)
+        options = options_from(await self._delete_body(call), target.query, call.user)
         outcome = registry.delete_now(kind, target.namespace, target.name, options)
         await outcome.ticket.settled()
         if outcome.deleted and not kind.returns_deleted:
@@ -286,7 +336,7 @@ class Resources:
 
     async def _delete_collection(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
-        options = options_from(self._delete_body(call), target.query, call.user)
+        options = options_from(await self._delete_body(call), target.query, call.user)
         listing = list_options({k: v for k, v in target.query.items() if k in ("labelSelector", "fieldSelector")})
         selection = select(kind, listing.labels, listing.fields)
         namespace = target.namespace if kind.namespaced else None
@@ -300,11 +350,14 @@ class Resources:
         await registry.store.ticket.settled()
         return self._renderer.many(kind, page.states, {"resourceVersion": str(page.revision)}, answer, target.query)
 
-    def _side_body(self, call: Call, api_version: str, kind: str) -> Json:
-        body, _ = decode_body(call.body, call.content_type, kind)
-        if body.get("kind", kind) != kind:
-            raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
-        return self._registry.decoder.side_body(api_version, kind, body)
+    async def _side_body(self, call: Call, api_version: str, kind: str) -> Json:
+        def decode() -> Json:
+            body, _ = decode_body(call.body, call.content_type, kind)
+            if body.get("kind", kind) != kind:
+                raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
+            return self._registry.decoder.side_body(api_version, kind, body)
 
-    def _delete_body(self, call: Call) -> Json:
-        return self._side_body(call, "v1", "DeleteOptions") if call.body else {}
+        return await off_loop(decode) if len(call.body) > LARGE else decode()
+
+    async def _delete_body(self, call: Call) -> Json:
+        return await self._side_body(call, "v1", "DeleteOptions") if call.body else {}

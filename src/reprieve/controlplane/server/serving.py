@@ -37,6 +37,7 @@ from reprieve.controlplane.kubelet import KubeletOptions
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Secrets, Tokens, certificates, load_secrets, write_kubeconfig
 from reprieve.controlplane.server.app import App, AppOptions
+from reprieve.controlplane.server.connections import ConnectionLimits, bounded_by
 from reprieve.controlplane.server.watching import WatchTimes
 from reprieve.controlplane.storage import StorageError, Store, open_log
 from reprieve.controlplane.storage.store import Limits
@@ -74,6 +75,7 @@ class ServeOptions:
     event_ttl: timedelta = timedelta(hours=1)
     limits: Limits = field(default_factory=Limits)
     times: WatchTimes = field(default_factory=WatchTimes)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     future_wait: float = 3.0
     steps: Callable[[Registry], Iterable[Step]] = admission_steps
     controllers: str = "none"
@@ -227,7 +229,7 @@ class Serving:
         config = uvicorn.Config(
             self.control_plane.app,
             loop="none",
-            http="httptools",
+            http=bounded_by(self.options.connections),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 _STEP = re.compile(
@@ -16,6 +18,8 @@ _STEP = re.compile(
     r"""|\[\?\(@(?P<left>[^=!<>]*?)\s*(?P<sign>==|!=)\s*(?P<right>"[^"]*"|'[^']*'|[^)]*)\)\]""",
     re.ASCII,
 )
+_LONGEST = 1024
+"""Characters of a path: it is read in time that grows with its square, and kept."""
 _DOTTED = re.compile(r"\.([A-Za-z0-9_$\0/-]*\0[A-Za-z0-9_$\0/-]*)", re.ASCII)
 
 
@@ -26,9 +30,13 @@ class Step(NamedTuple):
     value: Any
 
 
-@lru_cache(maxsize=512)
 def compiled(path: str) -> tuple[Step, ...] | None:
-    """The steps of a path; None if it is not understood."""
+    """The steps of a path; None if it is not understood, as no longer one than `_LONGEST` is."""
+    return _compiled(path) if len(path) <= _LONGEST else None
+
+
+@lru_cache(maxsize=512)
+def _compiled(path: str) -> tuple[Step, ...] | None:
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$").replace("\\.", "\0")
     steps: list[Step] = []
     at = 0
@@ -67,15 +75,25 @@ def _step(match: re.Match[str]) -> Step:
     return Step("filter", (match["left"], match["sign"], literal))
 
 
-def find(path: str, obj: Any) -> list[Any]:
-    """All values a path leads to, in document order; none if it leads nowhere or is not understood."""
+def find(path: str, obj: Any, most: int = 100) -> list[Any]:
+    """The first values a path leads to, in document order; none if it leads nowhere or is not understood."""
     steps = compiled(path)
-    if steps is None:
-        return []
-    values = [obj]
-    for step in steps:
-        values = [found for value in values for found in _advance(step, value)]
-    return values
+    return [] if steps is None else list(islice(_walk(steps, obj), most))
+
+
+def _walk(steps: tuple[Step, ...], value: Any) -> Iterator[Any]:
+    """Depth first and on demand: what is not asked for is not looked for."""
+    pending: list[tuple[int, Iterator[Any]]] = [(0, iter((value,)))]
+    while pending:
+        at, values = pending[-1]
+        for found in values:
+            if at == len(steps):
+                yield found
+            else:
+                pending.append((at + 1, iter(_advance(steps[at], found))))
+                break
+        else:
+            pending.pop()
 
 
 def _advance(step: Step, value: Any) -> list[Any]:

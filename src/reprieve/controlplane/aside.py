@@ -1,0 +1,88 @@
+"""Work of a write that takes long, done in a thread beside the event loop.
+
+A write is decided in one turn of the loop, so nobody else is served meanwhile: for an object of some megabytes a
+second or more. Most of that is pure: applying a patch, finding out who owns what, validating. A write that may be
+large therefore hands these steps to an `Aside`. The first time one is reached the write is broken off
+(`NotYetDoneError`) before it has changed anything; the step is done in a thread; the write begins anew, and where it
+comes to the step with the same input it finds the result. If what it depends on has changed meanwhile, it is done
+again.
+
+Invariants: a step depends on nothing but what it is given, and a write changes nothing before its last step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+ResultT = TypeVar("ResultT")
+_TURNS = 24
+_thread = ThreadPoolExecutor(1, thread_name_prefix="aside")
+
+
+class NotYetDoneError(Exception):
+    """The write goes on once `work` has been done off the loop."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__("a step is to be done off the event loop")
+        self.work = work
+
+
+class TooManyTurnsError(Exception):
+    """What the write depends on changed again and again while its steps were done."""
+
+
+class Aside:
+    """Results of the steps of one write. ``always``: all steps go off the loop, not only those that turn out long."""
+
+    def __init__(self, *, always: bool) -> None:
+        self.always = always
+        self._results: dict[str, tuple[bytes, Any]] = {}
+
+    def value(self, step: str, given: Any, work: Callable[[], Any]) -> Any:
+        """The JSON value that `work` makes of `given`, which is all it depends on; fresh at each call."""
+        if not self.always:
+            return work()
+        return msgspec.json.decode(self._done(step, given, lambda: msgspec.json.encode(work())))
+
+    def findings(self, step: str, given: Any, work: Callable[[], ResultT]) -> ResultT:
+        """The same, off the loop in any case, for a result that nobody changes."""
+        return cast("ResultT", self._done(step, given, work))
+
+    def _done(self, step: str, given: Any, work: Callable[[], Any]) -> Any:
+        try:
+            key = msgspec.json.encode(given)
+        except (OverflowError, ValueError):  # a number that JSON can hold and the encoder cannot
+            key = repr(given).encode("utf-8", "replace")
+        found = self._results.get(step)
+        if found is not None and found[0] == key:
+            return found[1]
+
+        def keep() -> None:
+            self._results[step] = key, work()
+
+        raise NotYetDoneError(keep)
+
+
+INLINE = Aside(always=False)
+"""For writes that nobody waits beside: every step is done where it stands."""
+
+
+async def off_loop(work: Callable[..., ResultT], *given: Any) -> ResultT:
+    """Do something that takes long in the one thread for it."""
+    return await asyncio.get_running_loop().run_in_executor(_thread, work, *given)
+
+
+async def repeated(write: Callable[[], ResultT]) -> ResultT:
+    """Do a write as often as it takes until all of its steps are done. Raises TooManyTurnsError."""
+    for _ in range(_TURNS):
+        try:
+            return write()
+        except NotYetDoneError as missing:
+            work = missing.work
+        await off_loop(work)
+    raise TooManyTurnsError

@@ -1,0 +1,111 @@
+"""Connections that are not honest: what a client may take its time with, and what it may make the server keep.
+
+uvicorn waits for ever for the rest of a request and keeps all of its header. Here a header has a deadline and a
+size, a body has a deadline, and so has a client that does not read its answer. Deadlines are those of kube-apiserver
+where it has one (ReadHeaderTimeout 32 s, request timeout 60 s); a connection that misses one is closed without an
+answer, as nothing was asked yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Seconds until a header, a body, and the reading of an answer have to be over; bytes a header may have."""
+
+    header_seconds: float = 32.0
+    body_seconds: float = 60.0
+    reading_seconds: float = 120.0
+    header_bytes: int = 256 * 1024
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """One connection to a client. Use a subclass made by `bounded_by` to have other limits."""
+
+    limits: ClassVar[ConnectionLimits] = ConnectionLimits()
+
+    _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _header_left: int = 0
+    _in_header: bool = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Expect a header from now on."""
+        super().connection_made(transport)
+        self._begin_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadlines."""
+        self._until(None)
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a piece of a request."""
+        if self._in_header:
+            # What comes in one piece with the end of a header is counted with it; a piece is small.
+            self._header_left -= len(data)
+            if self._header_left < 0 and not self._ends_soon(data):
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+                return
+            if self._deadline is None:
+                self._until(self.limits.header_seconds)
+        super().data_received(data)
+
+    @staticmethod
+    def _ends_soon(data: bytes) -> bool:
+        return b"\r\n\r\n" in data
+
+    def on_headers_complete(self) -> None:
+        """Expect the body."""
+        self._in_header = False
+        self._until(self.limits.body_seconds)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Expect nothing; the next header is due once it has begun."""
+        self._until(None)
+        self._in_header = True
+        self._header_left = self.limits.header_bytes
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The client does not read: it has some time to begin again."""
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.limits.reading_seconds, self._cut)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client reads."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
+
+    def _begin_header(self) -> None:
+        self._in_header = True
+        self._header_left = self.limits.header_bytes
+        self._until(self.limits.header_seconds)
+
+    def _until(self, seconds: float | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._cut)
+
+    def _cut(self) -> None:
+        # Closing would wait for what the client does not read.
+        self.transport.abort()
+
+
+def bounded_by(limits: ConnectionLimits) -> type[BoundedConnection]:
+    """The protocol with other limits."""
+    return type("BoundedConnection", (BoundedConnection,), {"limits": limits})

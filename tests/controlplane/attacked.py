@@ -1,0 +1,167 @@
+"""A real server process under attack: a client that sends one bomb after another, and one that wants to be served.
+
+The process is `reprieve apiserver`, with all its controllers. While a bomb is under way a second client reads and
+writes without pause; the longest of its waits is what the attack did to others.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ANSWERED = 2.0
+"""Seconds until any bomb is answered."""
+SERVED = 0.5
+"""Seconds until another client is served meanwhile."""
+MEMORY = 500
+"""Megabytes the process may ever have."""
+_START = 60.0
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One request."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Its answer and how long it took, in seconds."""
+
+    status: int
+    body: bytes
+    seconds: float
+
+    @property
+    def message(self) -> str:
+        """What a Status says, else the beginning of the body."""
+        try:
+            found = json.loads(self.body)
+            return str(found.get("message", ""))[:500] if isinstance(found, dict) else ""
+        except ValueError:
+            return self.body[:200].decode("latin-1")
+
+
+class Attacked:
+    """A running server; `send` sends one request, `others` serves another client meanwhile."""
+
+    def __init__(self, process: subprocess.Popen[bytes], kubeconfig: Path, log: Path) -> None:
+        self.process = process
+        self.log = log
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster = config["clusters"][0]["cluster"]
+        self.host, _, port = cluster["server"].removeprefix("https://").rpartition(":")
+        self.port = int(port)
+        self.token = config["users"][0]["user"]["token"]
+        self.context = ssl.create_default_context()
+        self.context.check_hostname = False
+        self.context.verify_mode = ssl.CERT_NONE
+
+    def connection(self, timeout: float = 30) -> http.client.HTTPSConnection:
+        """A new connection."""
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=self.context)
+
+    def send(self, sent: Sent, connection: http.client.HTTPSConnection | None = None) -> Answered:
+        """Send a request and read all of its answer."""
+        own = connection is None
+        used = connection or self.connection()
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": sent.content_type, **sent.headers}
+        begin = time.monotonic()
+        try:
+            used.request(sent.method, sent.path, sent.body or None, headers)
+            answer = used.getresponse()
+            body = answer.read()
+            return Answered(answer.status, body, time.monotonic() - begin)
+        finally:
+            if own:
+                used.close()
+
+    @contextmanager
+    def others(self) -> Iterator[list[float]]:
+        """Serve a second client while the context lasts; the list is of its waits, in seconds."""
+        waits: list[float] = []
+        over = threading.Event()
+        failed: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                connection = self.connection()
+                turn = 0
+                while not over.is_set():
+                    turn += 1
+                    change = json.dumps({"data": {"turn": str(turn)}}).encode()
+                    path = "/api/v1/namespaces/default/configmaps/other"
+                    patch = Sent("PATCH", path, change, "application/merge-patch+json")
+                    waits.extend(self.send(sent, connection).seconds for sent in (Sent("GET", path), patch))
+                    over.wait(0.005)
+                connection.close()
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            yield waits
+        finally:
+            over.set()
+            thread.join(60)
+            assert not failed, failed
+            assert waits, "the other client was not served once"
+
+    @property
+    def megabytes(self) -> float:
+        """The most memory the process ever had."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    @property
+    def tracebacks(self) -> str:
+        """What the server logged of errors it did not expect."""
+        text = self.log.read_text(errors="replace")
+        return text[max(text.find("Traceback"), 0) :][:5000] if "Traceback" in text else ""
+
+
+@contextmanager
+def attacked(directory: Path) -> Iterator[Attacked]:
+    """Run a server while the context lasts."""
+    kubeconfig, log = directory / "kubeconfig", directory / "log"
+    command = [sys.executable, "-m", "reprieve", "apiserver", "--data-dir", ":memory:", "--port", "0", "-v"]
+    with log.open("wb") as out:
+        process = subprocess.Popen([*command, "--kubeconfig", str(kubeconfig)], stdout=out, stderr=out)
+    try:
+        ends = time.monotonic() + _START
+        while not kubeconfig.exists() or not kubeconfig.read_text().endswith("\n"):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < ends, "the server did not start"
+            threading.Event().wait(0.02)
+        server = Attacked(process, kubeconfig, log)
+        other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}}
+        made = server.send(Sent("POST", "/api/v1/namespaces/default/configmaps", json.dumps(other).encode()))
+        assert made.status == 201, made.message
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
