@@ -136,6 +136,23 @@ def test_23_no_second_preemption_while_victims_leave() -> None:
     assert sorted(world.settle().where) == sorted(["crew-0", "crew-1", spare, "thief"])
 
 
+@pytest.mark.parametrize("least", [None, 1], ids=["basic", "gang"])
+def test_9_room_that_is_being_made_for_one_member_is_not_taken_by_another(least: int | None) -> None:
+    """preemption.md 9: no victim without a preemptor that then fits; the victims of `big` leave one after the other."""
+    world = World(
+        node("n", cpu=4),
+        pod("quick", cpu=2, node="n", grace=0),
+        pod("slow", cpu=2, node="n", grace=100),
+        group("crew", min_count=least, priority=5),
+        pod("big", cpu=4, group="crew", priority=5),
+    ).drain()
+    assert world.nominated == {"big": "n"}
+    world.add(pod("small", cpu=2, group="crew", priority=5))
+    assert world.settle().where == {"big": "n"}
+    assert world.evicted == ["quick", "slow"]
+    assert world.pending == ["small"]
+
+
 def test_23_a_gang_that_lost_its_room_makes_room_elsewhere_at_once() -> None:
     """preemption.md 2.3: the guard is the nomination; once it is cleared nobody waits for the first victims."""
     items = [*_nodes(4), *gang("crew", 2, cpu=1, priority=5)]

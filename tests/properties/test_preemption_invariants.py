@@ -12,6 +12,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import RandomCluster, World, history, random_clusters
+from tests.properties.coverage import met, must_meet
 from tests.properties.oracle import Picture, PlainUnit
 
 many = settings(
@@ -43,6 +44,8 @@ class _Judge:
         self.seen = 0
         self.before: Picture | None = None
         self.busy: dict[str, bool] = {}
+        self.victims: dict[str, set[str]] = {}
+        """Preemptor -> UIDs of the victims of its last decision."""
         world.engine.before_step = self.remember
         world.engine.after_step = self.look
 
@@ -50,7 +53,10 @@ class _Judge:
         """The picture a decision is made from."""
         self.before = Picture(self.cluster, self.world)
         engine = self.world.engine
-        self.busy = {e.key: engine.preempting(e.key) for e in engine.queue.entities()}
+        self.busy = {}
+        for entity in engine.queue.entities():  # whatever the engine itself thinks is under way
+            leaving = self.victims.get(entity.key, set()) & engine.cluster.pods.keys()
+            self.busy[entity.key] = bool(leaving) and any(p.nominated >= 0 for p in entity.ready.values())
         self.nominated = {p.uid: p.nominated for p in engine.cluster.pods.values()}
 
     def look(self, decision: Decision) -> None:
@@ -59,6 +65,7 @@ class _Judge:
         if preemption is None:
             return
         self.seen += 1
+        met("judged")
         picture, world = self.before, self.world
         assert picture is not None
         assigned = _assigned(picture, world, preemption)
@@ -76,6 +83,7 @@ class _Judge:
         for unit in victims:
             back = gone - {p.uid for p in unit.pods}
             assert not picture.holds(assigned, back, priority, own), f"{unit.name} need not go"  # type: ignore[arg-type]
+        self.victims[decision.key] = gone
         if victims and self.busy.get(decision.key):
             pod = preemption.pod
             assert pod is not None, "a group started a second preemption"
@@ -91,6 +99,7 @@ class _Judge:
         assert not never, "the preemptor is not allowed to preempt"
 
 
+@must_meet(judged=40)
 @many
 @given(random_clusters(max_pending=4))
 def test_every_decision_to_preempt_keeps_the_rules(cluster: RandomCluster) -> None:
@@ -102,6 +111,7 @@ def test_every_decision_to_preempt_keeps_the_rules(cluster: RandomCluster) -> No
 
 
 @pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@must_meet(judged=40)
 @many
 @given(data=st.data())
 def test_every_decision_of_one_preemptor_keeps_the_rules(of_group: bool, data: st.DataObject) -> None:
@@ -114,6 +124,7 @@ def test_every_decision_of_one_preemptor_keeps_the_rules(of_group: bool, data: s
 
 
 @pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@must_meet(evicts=40)
 @many
 @given(data=st.data())
 def test_nobody_goes_in_vain(of_group: bool, data: st.DataObject) -> None:
@@ -126,6 +137,7 @@ def test_nobody_goes_in_vain(of_group: bool, data: st.DataObject) -> None:
     event(f"evicted: {min(len(evicted), 3)}")
     if not evicted:
         return
+    met("evicts")
     placed = [name for name in world.where if name.startswith("high")]
     first = next(d for d in world.engine.decisions if d.preemption is not None and d.preemption.victims)
     assert first.preemption is not None
@@ -188,17 +200,18 @@ def _first(cluster: RandomCluster) -> tuple[World, Picture, Decision]:
     return world, picture, world.step()
 
 
+@must_meet(preempts=40, waits=10)
 @many
 @given(random_clusters(preemptor="pod"))
 def test_a_pod_takes_the_node_and_the_victims_of_the_reference(cluster: RandomCluster) -> None:
     """preemption.md 3, 5, 6 against the reference implementation: same node, same victims, in the same order."""
     _, picture, decision = _first(cluster)
     if decision.result is Result.SCHEDULED:
-        event("fits")
+        met("fits")
         return
     expected = picture.preempt_for_pod(picture.pods["uid-high"])
     found = decision.preemption
-    event("preempts" if found else "waits")
+    met("preempts" if found else "waits")
     if found is None:
         assert expected is None
         return
@@ -208,13 +221,14 @@ def test_a_pod_takes_the_node_and_the_victims_of_the_reference(cluster: RandomCl
     assert [v.unit.name for v in found.victims] == [unit.name for unit in victims]
 
 
+@must_meet(preempts=40)
 @many
 @given(random_clusters(preemptor="group"))
 def test_a_group_takes_the_victims_of_the_reference(cluster: RandomCluster) -> None:
     """preemption.md 4-6 against the reference implementation, given the placement: same victims, same order."""
     world, picture, decision = _first(cluster)
     found = decision.preemption
-    event("preempts" if found else decision.result.value)
+    met("preempts" if found else decision.result.value)
     if found is None:
         return
     units = picture.units_below(found.priority)
@@ -229,6 +243,7 @@ def test_a_group_takes_the_victims_of_the_reference(cluster: RandomCluster) -> N
     assert {v.unit.name for v in found.verdicts if v.violates_pdb} == over
 
 
+@must_meet(refused=10)
 @many
 @given(random_clusters(preemptor="group"))
 def test_a_group_that_fits_by_any_reckoning_is_helped(cluster: RandomCluster) -> None:
@@ -248,4 +263,5 @@ def test_a_group_that_fits_by_any_reckoning_is_helped(cluster: RandomCluster) ->
     empty = rest.world()
     again = empty.step()
     if units and not world.record("high-0").never_preempts:
+        met("refused")
         assert again.result is not Result.SCHEDULED

@@ -13,6 +13,7 @@ from reprieve.api import objects
 from reprieve.cluster.state import ClusterState
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import START, RandomCluster, World, check_queue, history, random_clusters, without_gates
+from tests.properties.coverage import met, must_meet
 from tests.properties.oracle import Picture, allowed, has_room
 
 many = settings(
@@ -29,18 +30,21 @@ def _watch_placements(cluster: RandomCluster, world: World) -> None:
     def look(decision: Decision) -> None:
         picture = Picture(cluster, world)
         for binding in decision.bindings:
+            met("bindings")
             pod, node = picture.pods[binding.pod.uid], picture.nodes[binding.node]
             assert allowed(pod, node), f"{pod.name} must not run on {node.name}"
             others = [p for p in picture.on(node.name) if p.uid != pod.uid]
             assert has_room(pod, node, others), f"{node.name} is over-committed with {pod.name}"
         for state in world.engine.cluster.groups.values():
             if any(b.pod.group == state.key for b in decision.bindings):
+                met("gangs", int(state.is_gang))
                 members = [p for p in state.members.values() if p.row >= 0 and not p.terminating]
                 assert len(members) >= state.min_count, f"{state.key} is bound below its minimum"
 
     world.engine.after_step = look
 
 
+@must_meet(bindings=100, gangs=20)
 @many
 @given(random_clusters())
 def test_nothing_is_over_committed_and_no_gang_is_torn(cluster: RandomCluster) -> None:

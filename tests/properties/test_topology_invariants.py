@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import RandomCluster, Timed, World, history, random_clusters
+from tests.properties.coverage import met, must_meet
 from tests.properties.test_preemption_invariants import _Judge
 
 some = settings(
@@ -57,6 +58,7 @@ def _racks_of(world: World, name: str) -> set[str | None]:
     return {cluster.nodes.labels[p.row].get("rack") for p in members if p.row >= 0 and not p.terminating}
 
 
+@must_meet(placed=10)
 @some
 @given(racked(preemptor="group"))
 def test_no_group_is_ever_in_two_domains(cluster: RandomCluster) -> None:
@@ -76,9 +78,10 @@ def test_no_group_is_ever_in_two_domains(cluster: RandomCluster) -> None:
 
     world.engine.after_step = look
     world.settle()
-    event(f"placed groups: {min(len(seen), 2)}")
+    met("placed", len(seen))
 
 
+@must_meet(judged=10)
 @some
 @given(racked(preemptor="group"))
 def test_every_decision_to_preempt_in_a_placement_keeps_the_rules(cluster: RandomCluster) -> None:
@@ -131,6 +134,7 @@ def _node_of(item: Any) -> str:
     return str(item.spec.node_name)
 
 
+@must_meet(fits=5, preempts=5, waits=5)
 @some
 @given(racked(preemptor="group"))
 def test_a_placement_is_as_good_as_a_cluster_of_its_own(cluster: RandomCluster) -> None:
@@ -140,6 +144,7 @@ def test_a_placement_is_as_good_as_a_cluster_of_its_own(cluster: RandomCluster) 
     alone = {rack: _alone(cluster, rack).step() for rack in racks}
     results = {each.result for each in alone.values()}
     event(decision.result.value)
+    met("fits" if Result.SCHEDULED in results else "preempts" if Result.WAITING in results else "waits")
     if Result.SCHEDULED in results:
         assert decision.result is Result.SCHEDULED
         most = max(len(each.bindings) for each in alone.values())

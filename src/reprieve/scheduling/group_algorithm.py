@@ -59,7 +59,8 @@ def place_group(
 ) -> GroupAssignment:
     """Find a place for every pod of the group, in the cluster's present view, which is left as it was.
 
-    `nominated` gives the rows members were nominated to, by UID; their nominations have been lifted in this view.
+    `nominated` gives the rows members were nominated to, by UID.  Nominations that still stand in this view hold their
+    room against the other members too; each is lifted for the member itself alone.
     Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may be used.
     """
     result = GroupAssignment()
@@ -70,9 +71,12 @@ def place_group(
     with cluster.trial():
         for pod in pods:
             remaining -= 1
+            held = pod.nominated
+            if held >= 0:
+                cluster.clear_nomination(pod)
             state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, -1))
             identical = None if evaluator.ruled(state) else evaluator.identity(pod)
-            if identical is not None and identical in hopeless:
+            if identical is not None and identical in hopeless and held < 0:
                 known = hopeless[identical]
                 if known is not None:
                     result.failed[pod.uid] = known
@@ -90,6 +94,8 @@ def place_group(
                 if diagnosis is not None:
                     result.failed[pod.uid] = diagnosis
                     result.rejected_by |= diagnosis.plugins
+                if held >= 0:
+                    cluster.nominate(pod, held)
             status = progress(profile, group, before + len(result.placed), remaining)
             if status.code is Code.UNSCHEDULABLE:
                 _fail_identical(cluster, evaluator, pods[len(pods) - remaining :], hopeless, result)

@@ -1,6 +1,6 @@
 """The pod-group cycle: all or nothing, in one consistent view (scheduling.md 3, preemption.md 4)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reprieve.cluster.groups import GroupState
@@ -15,6 +15,7 @@ from reprieve.framework.plugin import (
     TieBreaker,
 )
 from reprieve.framework.status import PluginError
+from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, NoRoom, Preemption, PreemptionInVain
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
@@ -173,8 +174,9 @@ def schedule_group(
     nominated = {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}
     first_attempt = group.scheduled == 0
     with cluster.trial():
-        for pod in pods:
-            cluster.clear_nomination(pod)
+        if not _makes_room(running, group, nominated, under_way=under_way):
+            for pod in pods:
+                cluster.clear_nomination(pod)
         matters = None
         found = _assigned(running, group, pods, nominated, placements)
         if not found.feasible:
@@ -215,6 +217,12 @@ def schedule_group(
         in_vain=in_vain,
         order_matters=matters,
     )
+
+
+def _makes_room(running: RunningProfile, group: GroupState, nominated: Mapping[str, int], *, under_way: bool) -> bool:
+    """Whether victims are still leaving for a member: its room is not for the others of the group to take."""
+    priority = group.spec.priority if group.spec is not None else 0
+    return ineligible(running.cluster, priority, False, nominated.values(), under_way=under_way) is not None
 
 
 def _assigned(
