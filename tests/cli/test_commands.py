@@ -115,19 +115,28 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
     ended = run("plan", "-f", PLANS / "eviction.yaml", "-o", "json")
     assert (ended.code, ended.err) == (0, "")
     plan = json.loads(ended.out)
-    assert list(plan) == ["apiVersion", "kind", "pods", "podGroups", "preemptions", "stats"]
+    assert list(plan) == ["apiVersion", "kind", "pods", "podGroups", "preemptions", "lost", "stats"]
     assert (plan["apiVersion"], plan["kind"]) == ("reprieve.dev/v1alpha1", "Plan")
-    assert [list(pod) for pod in plan["pods"]] == [
-        ["namespace", "name", "podGroup", "priority", "outcome", "nodeName", "nominatedNodeName", "reason", "message"]
-    ] * 2
+    pod = ["namespace", "name", "podGroup", "priority", "outcome", "nodeName", "nominatedNodeName", "reason", "message"]
+    assert [list(found) for found in plan["pods"]] == [[*pod, "help"]] * 2
     assert list(plan["podGroups"][0]) == [
-        *("namespace", "name", "priority", "minCount", "scheduled", "outcome", "reason", "message")
+        *("namespace", "name", "priority", "minCount", "scheduled", "outcome", "reason", "message"),
+        *("belowMinimum", "evicted", "lost", "help"),
     ]
     (preemption,) = plan["preemptions"]
-    assert list(preemption) == ["preemptor", "domain", "nominations", "victims", "reprieved", "pdbViolations"]
+    assert list(preemption) == [
+        "preemptor",
+        "domain",
+        "nominations",
+        "victims",
+        "reprieved",
+        "pdbViolations",
+        "needed",
+        "freed",
+    ]
     assert list(preemption["preemptor"]) == ["kind", "namespace", "name", "priority"]
     assert list(preemption["victims"][0]) == [
-        *("namespace", "name", "podGroup", "nodeName", "priority", "unit", "violatesPDB")
+        *("namespace", "name", "podGroup", "nodeName", "priority", "unit", "violatesPDB", "why")
     ]
     assert preemption["nominations"] == {"default/new-0": "n1", "default/new-1": "n2"}
     assert list(plan["stats"]) == ["seconds", "virtualSeconds", "attempts"]

@@ -424,3 +424,36 @@ def test_what_fits_and_what_is_gated() -> None:
 def test_those_before_it_in_the_queue_have_their_room() -> None:
     found = asked("Pod", "a", node("n1", cpu=4), pod("first", cpu=4, priority=9), pod("a", cpu=4))
     assert not found.fits
+
+
+@pytest.mark.parametrize(("nodes", "total", "told"), [(10, 12, "and 6 more"), (10, 0, "and 4 more"), (6, 6, "n05  ")])
+def test_nodes_that_are_not_listed_are_counted(nodes: int, total: int, told: str) -> None:
+    """A record lists the first ten names; how many there are stands beside them (not in records of older versions)."""
+    gone = Unit(
+        unit="default/wide",
+        kind="PodGroup",
+        outcome="Evicted",
+        priority=1,
+        pods=12,
+        pod_names=[],
+        nodes=[f"n{number:02}" for number in range(nodes)],
+        nodes_total=total,
+        why=Why(pod="default/a", node="n00", plugin="NodeResourcesFit", text="Insufficient cpu"),
+    )
+    made = PreemptionRecord(
+        domain="cluster",
+        potential_victims=1,
+        evicted=[gone],
+        reprieved=[],
+        reprieved_total=0,
+        cost=Cost(units=1, pods=12, highest_priority=1),
+        comparison=Comparison(candidates=1, chosen=Candidate(domain="cluster")),
+        nominations=[],
+        nominations_total=0,
+    )
+    assert told in plain(explanation_of(evidence(record(preemption=made, result="Preempting"))))
+
+
+def test_reasons_that_are_not_listed_are_counted() -> None:
+    reasons = [Reason(reason=f"reason {number}", nodes=1) for number in range(15)]
+    assert "... and 3 more reasons" in plain(explanation_of(evidence(record(reasons=reasons))))

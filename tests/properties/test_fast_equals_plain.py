@@ -222,6 +222,9 @@ def planned(manifests: Manifests, options: PlanOptions) -> tuple[Any, int]:
     found = plan(manifests, options).plan
     document = msgspec.to_builtins(found)
     del document["stats"]
+    for preemption in document["preemptions"]:  # of several pods that would not fit, each way names the one it meets
+        for victim in preemption["victims"]:
+            del victim["why"]
     return document, len(found.preemptions)
 
 

@@ -181,11 +181,7 @@ async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None
 
 
 def _why(unit: "Unit") -> str:
-    reason = unit.why
-    if reason is None:
-        return ""
-    short = f" ({reason.short} short)" if reason.short else ""
-    return f"with it back, {reason.pod} would not fit on {reason.node}: {reason.text}{short}"
+    return unit.why.told if unit.why is not None else ""
 
 
 async def _foreseen(act: "Act", client: "ApiClient") -> "PreemptionAccount | None":

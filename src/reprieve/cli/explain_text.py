@@ -15,30 +15,23 @@ import msgspec
 from reprieve.api import objects
 from reprieve.api.versions import pod_group_name
 from reprieve.cli.evidence import Evidence, Occurrence
+from reprieve.cli.helping import helps_of
 from reprieve.cli.render import count, seconds_text
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cluster.pods import was_preempted
 from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, Order, PreemptionRecord, Unit
 from reprieve.plugins.gang_scheduling import RETRY
 from reprieve.preemption.cost import BY_NAME
-from reprieve.preemption.outcome import NEVER, NoRoom
+from reprieve.preemption.outcome import NoRoom
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 MOST_REASONS: Final = 12
 MOST_UNITS: Final = 15
 MOST_SPARED: Final = 5
+MOST_NODES: Final = 6
+MOST_MESSAGES: Final = 3
 MOST_EVENTS: Final = 10
 _UNIT_COLUMNS: Final = ("workload", "size", "on", "priority", "running for")
-
-_HINTS: Final = {
-    "node(s) had untolerated taint(s)": "A toleration for the taints of {nodes}, or the taints taken off: nothing goes "
-    "there without.",
-    "node(s) were unschedulable": "{nodes} uncordoned: nothing goes there meanwhile.",
-    "node(s) didn't match Pod's node affinity/selector": "A node selector or affinity that {nodes} would match.",
-    "node(s) didn't have free ports for the requested pod ports": "Its host ports free on one of {nodes}.",
-}
-"""What a reason means for whoever wants to change something: by the reason's text."""
-
 
 # -- the document ----------------------------------------------------------------------------------
 
@@ -291,9 +284,14 @@ def _why(record: DecisionRecord) -> list[Section]:
         members = record.members
         notes.append(f"Of {count(members.tried, 'pod')} tried together {members.placed} found a place.")
     rows = [Row((str(reason.nodes), reason.reason)) for reason in record.reasons[:MOST_REASONS]]
-    others = [pods for pods in record.pods if pods.message != record.message][:3]
+    others = [pods for pods in record.pods if pods.message != record.message]
     if not rows:
-        notes += [f"{count(pods.pods, 'pod')}: {pods.message}" for pods in others] or [record.message]
+        notes += [f"{count(pods.pods, 'pod')}: {pods.message}" for pods in others[:MOST_MESSAGES]] or [record.message]
+        if len(others) > MOST_MESSAGES:
+            rest = sum(pods.pods for pods in others[MOST_MESSAGES:])
+            notes.append(f"... and {count(rest, 'pod')} with other messages (-o json lists them)")
+    if len(record.reasons) > len(rows):
+        notes.append(f"... and {count(len(record.reasons) - len(rows), 'more reason')} (-o json lists them all)")
     title = f"Why: none of {count(record.nodes, 'node')} would do" if rows else "Why"
     if record.order is not None:
         notes.append(order_sentence(record.order))
@@ -410,7 +408,8 @@ def _comparison(made: PreemptionRecord) -> list[str]:
 
 
 def _unit_row(unit: Unit) -> Row:
-    nodes = ", ".join(unit.nodes[:6]) + (f" and {len(unit.nodes) - 6} more" if len(unit.nodes) > 6 else "")
+    more = max(unit.nodes_total, len(unit.nodes)) - MOST_NODES
+    nodes = ", ".join(unit.nodes[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
     ran = "unknown" if unit.running_seconds is None else seconds_text(unit.running_seconds)
     kind = "group" if unit.kind == "PodGroup" else "pod"
     below = [f"why: {_because(unit)}"] if unit.why is not None else []
@@ -423,8 +422,7 @@ def _because(unit: Unit) -> str:
     why = unit.why
     if why is None:
         return "everything still fits with it"
-    short = f" ({why.short} short)" if why.short else ""
-    return f"with it back, {why.pod} would not fit on {why.node}: {why.text}{short}"
+    return why.told
 
 
 def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
@@ -459,63 +457,11 @@ def helps(evidence: Evidence) -> list[str]:
         found.append(f"With a priority of {priority} or more it would not have been a potential victim.")
         break
     own = own_record(evidence)
-    if own is None or not _is_waiting(evidence) or own.preemption is not None:
+    if own is None or not _is_waiting(evidence):
         return found
-    if own.lack is not None:
-        found += _room(own)
-    members = own.members
-    if members is not None and own.result == "Unschedulable":
-        ready = members.placed + members.already_scheduled
-        if members.placed and ready < members.min_count:
-            found.append(f"With minCount {ready} instead of {members.min_count} it could start: so many have a place.")
-    for reason in own.reasons:
-        hint = _HINTS.get(reason.reason)
-        if hint is not None:
-            found.append(hint.format(nodes=count(reason.nodes, "node")))
-    found += _by_priority(evidence, own)
-    return found
-
-
-def _room(record: DecisionRecord) -> list[str]:
-    lack = record.lack
-    if lack is None:
-        return []
-    found = [
-        f"A node with {big.asked} {big.resource}: it asks for that much, and the largest node has {big.largest}."
-        for big in lack.too_big
-    ]
-    closest = lack.closest
-    if closest is None:
-        return found
-    missing = " and ".join(f"{amount} more {resource}" for resource, amount in closest.missing.items())
-    where = _where(closest.names, closest.nodes)
-    if record.members is None:
-        found.append(f"{missing} free on {where}, where least is missing.")
-    elif closest.nodes >= lack.more:
-        places = "one more pod" if lack.more == 1 else f"{lack.more} more pods"
-        on = where if lack.more == closest.nodes else f"any {lack.more} of {where}"
-        found.append(f"{missing} free on {on}, where least is missing: {places} must find a place.")
-    else:
-        found.append(f"Places for {lack.more} more pods; least is missing on {where}: {missing} for each.")
-    return found
-
-
-def _where(names: Sequence[str], nodes: int) -> str:
-    """`n1`, `n1 or n2`, `n1, n2, n3 and 5 more nodes`."""
-    if nodes > len(names):
-        return f"{', '.join(names)} and {count(nodes - len(names), 'more node')}"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def _by_priority(evidence: Evidence, record: DecisionRecord) -> list[str]:
-    texts = " ".join([record.message, *(pods.message for pods in record.pods)])
-    if NEVER in texts:
-        return ["A preemptionPolicy that is not Never: it does not push out anybody, whatever its priority."]
     computed = evidence.computed
-    if computed is None or computed.priority_that_helps is None:
-        return []
-    priority, has = computed.priority_that_helps, record.entity.priority
-    return [f"A priority of {priority} or more (it has {has}): as the cluster is now it could then make room."]
+    priority_that_helps = computed.priority_that_helps if computed is not None else None
+    return found + [help.sentence for help in helps_of(own, priority_that_helps)]
 
 
 # -- the rest --------------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ def command(
         bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted.")
     ] = False,
     fail_on_pending: Annotated[
-        bool, typer.Option("--fail-on-pending", help="Exit 1 if a pod would still wait at the end.")
+        bool,
+        typer.Option("--fail-on-pending", help="Exit 1 if a pod would still wait, or is lost with its node."),
     ] = False,
     strict: Annotated[
         bool,
@@ -108,22 +109,27 @@ def command(
         call_extenders=call_extenders,
     )
     max_bytes = read_size("--max-input-bytes", max_input_bytes)
+    from dataclasses import replace
+
+    from reprieve.cli.waiting import WaitingRecords
+
+    records = WaitingRecords()
+    options = replace(options, observer=records)
     if kubeconfig is None:
         answer = answer_for(files or [], options, max_bytes, heed)
     else:
         answer = answer_for_live(kubeconfig, context, files or [], options, max_bytes, heed)
+    answer = records.explained(answer)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
     if output is Format.TEXT:
         from reprieve.cli.render import plan_sections
         from reprieve.cli.terminal import show_sections
 
-        show_sections(plan_sections(answer))
+        show_sections(plan_sections(answer, records.of))
     else:
         show(document(answer.plan, output))
-    failed = (fail_on_preemption and answer.plan.preemptions) or (
-        fail_on_pending and any(pod.outcome != "Scheduled" for pod in answer.plan.pods)
-    )
+    failed = (fail_on_preemption and answer.plan.preemptions) or (fail_on_pending and not answer.plan.all_placed)
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 

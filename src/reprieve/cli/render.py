@@ -5,13 +5,17 @@ Invariant: nothing here depends on the wall clock; the same answer gives the sam
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.cluster.resources import insufficient
+from reprieve.observability.records import DecisionRecord
 from reprieve.preemption.outcome import CLUSTER_DOMAIN
 from reprieve.simulation.report import (
     Account,
     Answer,
+    Help,
+    LostPod,
     Plan,
     PodGroupOutcome,
     PodOutcome,
@@ -24,6 +28,7 @@ MOST_ROWS = 20
 MOST_NODES = 6
 MOST_SPARED = 5
 MOST_NAMES = 4
+MOST_REASONS = 6
 NOT_TRIED = "not tried yet"
 """Of a pod whose turn has not come when the plan stops at the first decision."""
 
@@ -31,8 +36,16 @@ Group = tuple[str, str]
 """(namespace, name)."""
 
 
-def plan_sections(answer: Answer) -> list[Section]:
-    """The whole answer, most important first."""
+RecordOf = Callable[[str, str, str], DecisionRecord | None]
+"""(kind, namespace, name) -> the last record of somebody who waits."""
+
+
+def _no_record(_kind: str, _namespace: str, _name: str) -> DecisionRecord | None:
+    return None
+
+
+def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Section]:
+    """The whole answer, most important first. With records, those who wait are told why in the words of `explain`."""
     plan, account = answer.plan, answer.account
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     members = _members(plan.pods)
@@ -40,7 +53,9 @@ def plan_sections(answer: Answer) -> list[Section]:
         _verdict(plan, account),
         _placed(plan, groups, members),
         *(section for made in account.preemptions for section in (_evicted(made), _spared(made))),
-        _waiting(plan, groups, members),
+        _lost(plan, groups),
+        _below_minimum(plan),
+        _waiting(plan, groups, members, record_of),
         _closing(plan, account),
     ]
     return [section for section in sections if section is not None]
@@ -92,6 +107,12 @@ def _verdict(plan: Plan, account: Account) -> Section:
         notes = [f"{count(len(units), 'workload')} ({count(pods, 'pod')}) evicted to make room."]
     else:
         notes = ["Nobody is evicted."]
+    if plan.lost:
+        nodes = sorted({pod.node_name for pod in plan.lost})
+        notes.append(f"{count(len(plan.lost), 'pod')} lost with {_nodes(nodes)}.")
+    below = sum(group.below_minimum for group in plan.pod_groups)
+    if below:
+        notes.append(f"{count(below, 'gang')} fell below {'its' if below == 1 else 'their'} minimum.")
     notes.append(
         f"Cluster: {count(account.nodes, 'node')}, {count(account.running_before, 'running pod')} before, "
         f"{account.running_after} after."
@@ -131,9 +152,13 @@ def _spread(pods: Iterable[PodOutcome]) -> str:
 
 def _evicted(made: PreemptionAccount) -> Section:
     units = [unit for unit in made.units if unit.evicted]
+    amounts: tuple[str, ...] = ()
+    if made.needed is not None:
+        resource, needed, freed = made.needed
+        amounts = (f"{freed} {resource} freed, {needed} needed.",)
     title = f"Evicted for {made.preemptor} (priority {made.priority}), {seconds_text(made.at)} in"
     shown, notes = _first([_victims(alike) for alike in _alike(units)])
-    return Section(title, _UNIT_COLUMNS, shown, (*_domain(made), *notes), tone=Tone.BAD)
+    return Section(title, _UNIT_COLUMNS, shown, (*_domain(made), *amounts, *notes), tone=Tone.BAD)
 
 
 def _domain(made: PreemptionAccount) -> tuple[str, ...]:
@@ -214,18 +239,58 @@ def _ran(unit: UnitAccount) -> str:
     return "unknown" if unit.running_seconds is None else seconds_text(unit.running_seconds)
 
 
+# -- lost --------------------------------------------------------------------------------------------------------------
+
+
+def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:
+    """Pods that went with their node, by group; single pods of a node together."""
+    together: dict[tuple[Group | None, str], list[LostPod]] = defaultdict(list)
+    for pod in plan.lost:
+        group = (pod.namespace, pod.pod_group) if pod.pod_group is not None else None
+        together[group, pod.node_name].append(pod)
+    rows = []
+    for (group, node), pods in together.items():
+        if group is not None:
+            who = _called(group, groups)
+        else:
+            space = f"{pods[0].namespace}/"
+            names = [f"{pod.namespace}/{pod.name}" for pod in pods[:MOST_NAMES]]
+            named = ", ".join([names[0], *(name.removeprefix(space) for name in names[1:])])
+            more = f" and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else ""
+            who = f"pod{'s' if len(pods) > 1 else ''} {named}{more}"
+        rows.append(Row((who, count(len(pods), "pod"), f"with {node}")))
+    if not rows:
+        return None
+    return Section("Lost with their node", ("", "", ""), *_first(rows), tone=Tone.BAD)
+
+
+def _below_minimum(plan: Plan) -> Section | None:
+    rows = []
+    for group in plan.pod_groups:
+        if group.below_minimum:
+            why = [f"{number} {how}" for number, how in ((group.evicted, "evicted"), (group.lost, "lost")) if number]
+            left = f"{group.scheduled} of minCount {group.min_count} left"
+            rows.append(Row((f"gang {group.namespace}/{group.name}", left, ", ".join(why))))
+    if not rows:
+        return None
+    return Section("Below their minimum", ("", "", ""), *_first(rows), tone=Tone.BAD)
+
+
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
 def _waiting(
-    plan: Plan, groups: dict[Group, PodGroupOutcome], members: dict[Group, list[PodOutcome]]
+    plan: Plan,
+    groups: dict[Group, PodGroupOutcome],
+    members: dict[Group, list[PodOutcome]],
+    record_of: RecordOf,
 ) -> Section | None:
     rows = []
     for key, pods in members.items():
         left = [pod for pod in pods if pod.node_name is None]
         if left:
             group = groups.get(key)
-            messages = _messages(left, group.message if group is not None else None)
+            messages = _group_messages(left, group, record_of("PodGroup", *key))
             cells = (_called(key, groups), f"{len(left)} of {len(pods)} pods", _outcomes(left))
             rows.append(Row(cells, below=messages, tone=Tone.WAITING))
     alike: dict[tuple[str, str | None], list[PodOutcome]] = defaultdict(list)
@@ -236,10 +301,40 @@ def _waiting(
         first = f"pod {pods[0].namespace}/{pods[0].name}"
         who = first if len(pods) == 1 else f"{first} and {len(pods) - 1} more"
         cells = (who, count(len(pods), "pod"), _with_node(pods[0]) if len(pods) == 1 else outcome)
-        rows.append(Row(cells, below=(message or NOT_TRIED,), tone=Tone.WAITING))
+        rows.append(Row(cells, below=(message or NOT_TRIED, *_helps(pods[0].help)), tone=Tone.WAITING))
     if not rows:
         return None
     return Section("Waiting", ("", "", ""), *_first(rows), tone=Tone.WAITING)
+
+
+_WAITS_FOR_OTHERS = "waiting for minCount pods from a gang to be scheduled"
+_UNSCHEDULABLE = "pod group is unschedulable"
+
+
+def _group_messages(
+    pods: Sequence[PodOutcome], group: PodGroupOutcome | None, record: DecisionRecord | None
+) -> tuple[str, ...]:
+    """Why a group waits: what its last attempt found, messages that say more than that it failed, what would help."""
+    messages = _messages(pods, group.message if group is not None else None)
+    if record is None or record.members is None or group is None or group.outcome != "Unschedulable":
+        return messages
+    attempt = f"Of {count(record.members.tried, 'pod')} tried together {record.members.placed} found a place."
+    if record.reasons:
+        scarcest = list(record.lack.closest.missing) if record.lack is not None and record.lack.closest else []
+        order = {insufficient(resource): place for place, resource in enumerate(scarcest)}
+        reasons = sorted(record.reasons, key=lambda one: order.get(one.reason, len(order)))
+        told = ", ".join(f"{one.nodes} {one.reason}" for one in reasons[:MOST_REASONS])
+        more = f" and {len(reasons) - MOST_REASONS} more reasons" if len(reasons) > MOST_REASONS else ""
+        attempt += f" None of {count(record.nodes, 'node')} would do for the others: {told}{more}."
+    kept = [text.removeprefix(f"{_UNSCHEDULABLE}, ") for text in messages]
+    kept = [text for text in kept if text not in (_UNSCHEDULABLE, "") and not text.startswith(_WAITS_FOR_OTHERS)]
+    if record.reasons:
+        kept = [text for text in kept if not text.startswith(f"0/{record.nodes} nodes are available: ")]
+    return (attempt, *dict.fromkeys(kept), *_helps(group.help))
+
+
+def _helps(helps: Iterable[Help]) -> tuple[str, ...]:
+    return tuple(f"would help: {one.sentence}" for one in helps)
 
 
 def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> tuple[str, ...]:

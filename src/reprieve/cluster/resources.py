@@ -79,6 +79,11 @@ def insufficient(name: str) -> str:
     return "Too many pods" if name == "pods" else f"Insufficient {name}"
 
 
+def shortages_text(missing: Mapping[str, str]) -> str:
+    """`Insufficient nvidia.com/gpu (8 short), Insufficient cpu (32 short)`, in the order given."""
+    return ", ".join(f"{insufficient(name)} ({short} short)" for name, short in missing.items())
+
+
 def readable(name: str, value: int) -> str:
     """An amount of a column as people write it: `1500m`, `2Gi`, `3`."""
     if name == "cpu":

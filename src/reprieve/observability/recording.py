@@ -283,7 +283,7 @@ def _candidate(domain: str, key: CostKey | None) -> Candidate:
 def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = "") -> Unit:
     unit, reason = verdict.unit, verdict.reason
     starts = [pod.start for pod in unit.pods if pod.start is not None]
-    rows = dict.fromkeys(unit.rows)
+    on = sorted({names[row] for row in unit.rows})
     return Unit(
         unit=unit.name,
         kind="PodGroup" if unit.group is not None else "Pod",
@@ -291,7 +291,8 @@ def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = 
         priority=unit.priority,
         pods=len(unit.pods),
         pod_names=[pod.key for pod in unit.pods[:MOST_NAMES]],
-        nodes=sorted(names[row] for row in list(rows)[:MOST_NAMES]),
+        nodes=on[:MOST_NAMES],
+        nodes_total=len(on),
         running_seconds=max(0.0, now - min(starts)) if starts else None,
         violates_pdb=verdict.violates_pdb,
         why=None
@@ -303,6 +304,7 @@ def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = 
             text=reason.text,
             resource=reason.resource,
             short=readable(reason.resource, reason.short) if reason.short else "",
+            missing={one.resource: readable(one.resource, one.short) for one in reason.missing},
         ),
     )
 

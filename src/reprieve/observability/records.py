@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from reprieve.cluster.resources import shortages_text
+
 API_VERSION: Final = "reprieve.dev/v1alpha1"
 KIND: Final = "DecisionRecord"
 MOST_NAMES: Final = 10
@@ -90,7 +92,7 @@ class Lack(Part):
 
 
 class Why(Part):
-    """Why a unit had to go: with it back, `pod` would no longer fit on `node`. `short`: of `resource`, how much."""
+    """Why a unit had to go: with it back, `pod` would no longer fit on `node`. `short`: of `resource`, the scarcest."""
 
     pod: str
     node: str
@@ -98,10 +100,21 @@ class Why(Part):
     text: str
     resource: str = ""
     short: str = ""
+    missing: dict[str, str] = {}
+    """Everything that would be missing there, the scarcest first: that has the largest share of what is asked for."""
+
+    @property
+    def told(self) -> str:
+        """The sentence without its beginning and end."""
+        if self.missing:
+            short = shortages_text(self.missing)
+        else:
+            short = f"{self.text} ({self.short} short)" if self.short else self.text
+        return f"with it back, {self.pod} would not fit on {self.node}: {short}"
 
 
 class Unit(Part):
-    """A potential victim. `pod_names` and `nodes` are the first of them."""
+    """A potential victim. `pod_names` and `nodes` are the first of them; `pods`, `nodes_total`: how many there are."""
 
     unit: str
     kind: str
@@ -111,6 +124,8 @@ class Unit(Part):
     pods: int
     pod_names: list[str]
     nodes: list[str]
+    nodes_total: int = 0
+    """0 in records of versions that did not count them."""
     running_seconds: float | None = None
     """Of its oldest pod, at the time of the decision."""
     violates_pdb: bool = False

@@ -16,6 +16,7 @@ from reprieve.cluster.resources import readable
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.observability.records import Lack, Shortage, TooBig
+from reprieve.preemption.outcome import Missing, scarcest_first
 
 _MOST_NAMES = 3
 Amounts = npt.NDArray[np.int64]
@@ -92,12 +93,13 @@ def _closest(
     same = rows[(short == best).all(axis=0)]
     names, nodes = cluster.resources.names, cluster.nodes
     first = same[np.argsort(nodes.rank[same], kind="stable")[:_MOST_NAMES]]
+    missing_there = scarcest_first(
+        Missing(names[column], int(amount), int(whole))
+        for column, amount, whole in zip(columns, best[:, 0], asked[:, 0], strict=True)
+        if amount
+    )
     return Shortage(
-        missing={
-            names[column]: readable(names[column], int(amount))
-            for column, amount in zip(columns, best[:, 0], strict=True)
-            if amount
-        },
+        missing={one.resource: readable(one.resource, one.short) for one in missing_there},
         nodes=len(same),
         names=[nodes.names[row] for row in first.tolist()],
     )

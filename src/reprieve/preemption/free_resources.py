@@ -98,6 +98,16 @@ class FreeResources:
                 for index, column in enumerate(self.columns[row]):
                     amounts[index] += int(delta[column])
 
+    def missing(self, pods: Sequence[PodRecord], rows: Sequence[int], row: int) -> list[tuple[int, int]]:
+        """(column, missing amount) of everything that would be short on one row with the pods taken back."""
+        here = [pod.signature.delta for pod, where in zip(pods, rows, strict=True) if where == row]
+        found = []
+        for have, column in zip(self.left[row], self.columns[row], strict=True):
+            want = sum(int(delta[column]) for delta in here)
+            if want > have and want > 0:
+                found.append((column, want - have))
+        return found
+
     def shortage(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> tuple[int, int, int] | None:
         """Take the pods back if they fit (None), else change nothing and say (row, column, missing amount)."""
         left = self.left

@@ -1,7 +1,9 @@
 """What a preemption decision consists of: plain data, nothing done yet."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
@@ -23,6 +25,22 @@ TERMINATING = "not eligible due to a terminating pod on the nominated node."
 GROUP_MEMBER = "not eligible due to workload aware preemption enabled"
 
 
+class Missing(NamedTuple):
+    """An amount that would be missing on a row, in the column's unit, and what is asked for there."""
+
+    resource: str
+    short: int
+    asked: int
+
+
+def scarcest_first(found: Iterable[Missing]) -> tuple[Missing, ...]:
+    """By the share of what is asked for that is missing, largest first; then extended resources, by name."""
+    return tuple(sorted(found, key=lambda one: (-one.short / one.asked, one.resource in _EVERYWHERE, one.resource)))
+
+
+_EVERYWHERE = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why a unit could not be spared: with it back, this pod would no longer fit on this row."""
@@ -32,9 +50,18 @@ class Reason:
     plugin: str
     text: str
     """As in a pod's condition, e.g. `Insufficient cpu`."""
-    resource: str = ""
-    short: int = 0
-    """How much of the resource would be missing, in the column's unit; 0 where it is not a matter of amounts."""
+    missing: tuple[Missing, ...] = ()
+    """Everything that would be missing on the row, the scarcest first; empty where it is not a matter of amounts."""
+
+    @property
+    def resource(self) -> str:
+        """The scarcest resource."""
+        return self.missing[0].resource if self.missing else ""
+
+    @property
+    def short(self) -> int:
+        """How much of it would be missing, in the column's unit."""
+        return self.missing[0].short if self.missing else 0
 
 
 @dataclass(frozen=True, slots=True)

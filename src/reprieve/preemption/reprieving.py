@@ -6,6 +6,7 @@ assigned pod still passes every filter on its row, in scheduling order, each see
 none after.  A unit comes back whole or not at all.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from reprieve.cluster.pods import PodRecord
@@ -17,7 +18,7 @@ from reprieve.framework.profile import Profile
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, FreeResources, only_resources
 from reprieve.preemption.incremental_filters import IncrementalFilters
 from reprieve.preemption.order import Ranking, by_importance
-from reprieve.preemption.outcome import Reason, Verdict
+from reprieve.preemption.outcome import Missing, Reason, Verdict, scarcest_first
 from reprieve.preemption.units import PreemptionUnit
 
 
@@ -113,11 +114,40 @@ def _by_numbers(
         unit = units[index]
         short = room.shortage(unit.pods, unit.rows)
         if short is not None:
-            row, column, missing = short
-            name = names[column]
-            pod = last_asking[row, column]
-            reasons[index] = Reason(pod, row, RESOURCES_PLUGIN, insufficient(name), name, missing)
+            row, _, _ = short
+            asked = _asked(assigned, row)
+            missing = scarcest_first(
+                Missing(names[column], amount, max(1, asked[column]))
+                for column, amount in room.missing(unit.pods, unit.rows, row)
+            )
+            pod = last_asking[row, cluster.resources.column(missing[0].resource)]
+            text = ", ".join(insufficient(one.resource) for one in missing)
+            reasons[index] = Reason(pod, row, RESOURCES_PLUGIN, text, missing)
     return reasons
+
+
+def _asked(assigned: Sequence[tuple[PodRecord, int]], row: int) -> Counter[int]:
+    """How much of each column the assigned pods of one row ask for."""
+    asked: Counter[int] = Counter()
+    for pod, where in assigned:
+        if where == row:
+            asked.update(dict(pod.signature.requests))
+    return asked
+
+
+def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tuple[Missing, ...]:
+    """What one pod lacks on a row in the present view, if it is the amounts that do not fit."""
+    if plugin != RESOURCES_PLUGIN:
+        return ()
+    nodes, names = cluster.nodes, cluster.resources.names
+    free = {
+        column: int(nodes.allocatable[column, row] - nodes.used[column, row]) for column, _ in pod.signature.requests
+    }
+    return scarcest_first(
+        Missing(names[column], amount - free[column], amount)
+        for column, amount in pod.signature.requests
+        if amount > free[column]
+    )
 
 
 def _last_asking(assigned: Sequence[tuple[PodRecord, int]]) -> dict[tuple[int, int], PodRecord]:
@@ -152,7 +182,7 @@ def _by_rules(
         with cluster.trial():
             for i in sorted(suspects | affected):
                 active = rules.of(i) if i in suspects else ()
-                reason = _misfit(evaluator, states[i], *assigned[i], active, on_row=i in affected)
+                reason = _misfit(cluster, evaluator, states[i], *assigned[i], active, on_row=i in affected)
                 if reason is not None:
                     reasons[index] = reason
                     break
@@ -166,12 +196,19 @@ def _by_rules(
 
 
 def _misfit(
-    evaluator: Evaluator, state: CycleState, pod: PodRecord, row: int, active: Sequence[FilterPlugin], *, on_row: bool
+    cluster: ClusterState,
+    evaluator: Evaluator,
+    state: CycleState,
+    pod: PodRecord,
+    row: int,
+    active: Sequence[FilterPlugin],
+    *,
+    on_row: bool,
 ) -> Reason | None:
     """Why one assigned pod no longer passes, with its rules counted beforehand; `on_row`: its row has changed."""
     if on_row and not evaluator.fits_node(state, row):
         plugin, texts = evaluator.broken_by_node(state, row)
-        return Reason(pod, row, plugin, ", ".join(texts))
+        return Reason(pod, row, plugin, ", ".join(texts), _missing(cluster, plugin, pod, row))
     broken = evaluator.broken_rule(state, row, active) if active else None
     return None if broken is None else Reason(pod, row, broken[0], ", ".join(broken[1]))
 
@@ -215,6 +252,6 @@ def _first_misfit(
                 continue
             if not evaluator.fits_row(state, row):
                 plugin, texts = evaluator.why_not(state, row)
-                return Reason(pod, row, plugin, ", ".join(texts))
+                return Reason(pod, row, plugin, ", ".join(texts), _missing(cluster, plugin, pod, row))
             cluster.place(pod, row)
     return None

@@ -5,9 +5,10 @@ to preempt; a Scenario document lets things happen meanwhile.
 """
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
@@ -15,17 +16,20 @@ from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
 from reprieve.api.workloads import group_of
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import FIRST_RESOURCE, readable, shortages_text
+from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
-from reprieve.preemption.outcome import Verdict
+from reprieve.preemption.outcome import Missing, Preemption, Verdict, scarcest_first
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
-from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE
+from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE, Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.report import (
     Account,
     Answer,
+    LostPod,
     Plan,
     PodGroupOutcome,
     PodOutcome,
@@ -35,6 +39,7 @@ from reprieve.simulation.report import (
     Stats,
     UnitAccount,
     Victim,
+    VictimReason,
 )
 from reprieve.simulation.scenario import Scenario, read_scenarios
 from reprieve.simulation.unexpanded import is_unknown_kind
@@ -48,6 +53,16 @@ _NO_TREES = (
 
 _LISTED_IN_ALL, _LISTED_OF_EACH = 5_000, 20
 """Spared units that are listed: all of them until there are so many in all, then so many of each decision."""
+
+
+class Observer(Protocol):
+    """Who wants to know what was decided, while the cluster is still the one it was decided on."""
+
+    def attach(self, engine: Engine) -> None:
+        """Whose decisions these are."""
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """An attempt ended; `seconds` are not measured here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,8 @@ class PlanOptions:
     """To be given with the answer."""
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
+    observer: Observer | None = None
+    """Told of every decision."""
     share: bool = True
     """Share work between identical pods; off only to compare (the answer is the same)."""
 
@@ -97,8 +114,12 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     world.first_preemption = lambda _: options.first_decision
     ledger = _Ledger(world)
     world.keep = ledger.note
+    if options.observer is not None:
+        options.observer.attach(engine)
+        world.observer = options.observer.decided
     for item, created in in_order((loaded.object, loaded.created) for loaded in everything):
         world.add(item, created)
+    world.note_complete()
     running = sum(1 for pod in world.records.values() if pod.row >= 0)
     asked = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
     if scenarios:
@@ -225,12 +246,16 @@ def _answer(
 ) -> Answer:
     engine = world.engine
     pods = sorted((_pod_outcome(world, pod) for pod in asked.values()), key=lambda p: (p.namespace, p.name))
-    groups = [_group_outcome(world, key) for key, group in sorted(engine.cluster.groups.items()) if group.spec]
+    gone = _gone_by_group(world)
+    groups = [
+        _group_outcome(world, key, *gone[key]) for key, group in sorted(engine.cluster.groups.items()) if group.spec
+    ]
     groups.sort(key=lambda g: (g.namespace, g.name))
     document = Plan(
         pods=tuple(pods),
         pod_groups=tuple(groups),
         preemptions=tuple(ledger.outcomes),
+        lost=tuple(_lost_pods(world)),
         stats=Stats(
             seconds=round(seconds, 6),
             virtual_seconds=round(world.now - world.start, 6),
@@ -250,9 +275,12 @@ def _answer(
 
 def _pod_outcome(world: VirtualCluster, pod: PodRecord) -> PodOutcome:
     names = world.engine.cluster.nodes.names
-    here = world.engine.cluster.pods.get(pod.uid) is pod
+    lost = world.lost.get(pod.uid)
+    here = world.engine.cluster.pods.get(pod.uid) is pod and lost is None
     outcome, reason, message = "Scheduled", None, None
-    if not here:
+    if lost is not None:
+        outcome, reason, message = "Unschedulable", "Lost", f"was placed and then lost with node {lost}"
+    elif not here:
         preemptor = world.evicted.get(pod.uid)
         outcome, reason = "Unschedulable", "Preempted" if preemptor else "Deleted"
         message = f"was placed and then preempted for {_readable(preemptor)}" if preemptor else None
@@ -292,7 +320,34 @@ def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None
     return outcome, rejection.reason, rejection.message
 
 
-def _group_outcome(world: VirtualCluster, key: str) -> PodGroupOutcome:
+def _gone_by_group(world: VirtualCluster) -> defaultdict[str, tuple[int, int]]:
+    """By group: how many pods of it were preempted, and how many were lost or deleted."""
+    gone: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for uid in {**world.evicted, **world.lost, **dict.fromkeys(world.deleted)}:
+        pod = world.records.get(uid)
+        if pod is not None and pod.group is not None:
+            evicted, lost = gone[pod.group]
+            gone[pod.group] = (evicted + 1, lost) if uid in world.evicted else (evicted, lost + 1)
+    return gone
+
+
+def _lost_pods(world: VirtualCluster) -> list[LostPod]:
+    found = [
+        LostPod(
+            namespace=pod.namespace,
+            name=pod.name,
+            pod_group=_group_name(pod),
+            node_name=node,
+            priority=pod.priority,
+        )
+        for uid, node in world.lost.items()
+        if (pod := world.records.get(uid)) is not None
+    ]
+    return sorted(found, key=lambda pod: (pod.namespace, pod.name))
+
+
+def _group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> PodGroupOutcome:
+    """`evicted` and `lost`: pods of it that were on a node and are gone or going."""
     engine = world.engine
     group = engine.cluster.groups[key]
     spec = group.spec
@@ -301,8 +356,12 @@ def _group_outcome(world: VirtualCluster, key: str) -> PodGroupOutcome:
     entity = engine.queue.get(f"group/{key}")
     outcome, reason, message = "Scheduled", None, None
     gate = entity.gate if entity is not None and entity.state is QueueState.GATED and entity.blocked is None else None
+    scheduled = sum(1 for pod in group.running() if pod.uid not in world.lost)
+    below = key in world.complete and scheduled < max(group.min_count, 1)
     if condition is not None and condition.scheduled:
         pass
+    elif below and scheduled and not group.pending():
+        pass  # nobody of it waits: all that is left of it runs
     elif gate is not None and not gate.ok:
         outcome, reason, message = "Gated", UNSCHEDULABLE, gate.reason
     elif condition is not None:
@@ -310,24 +369,30 @@ def _group_outcome(world: VirtualCluster, key: str) -> PodGroupOutcome:
         outcome = "Error" if reason == SCHEDULER_ERROR else "Unschedulable"
         if engine.preempting(f"group/{key}"):
             outcome = "Nominated"
-    elif group.scheduled < max(group.min_count, 1):
+    elif scheduled < max(group.min_count, 1):
         outcome, reason = "Gated", UNSCHEDULABLE
         message = WAITING_FOR_MEMBERS if group.is_gang else None
+    if below and message is None:
+        message = f"fell below its minimum: {scheduled} of minCount {group.min_count} left"
     return PodGroupOutcome(
         namespace=group.namespace,
         name=group.name,
         priority=spec.priority,
         min_count=spec.min_count,
-        scheduled=group.scheduled,
+        scheduled=scheduled,
         outcome=outcome,
         reason=reason,
         message=message,
+        below_minimum=below,
+        evicted=evicted,
+        lost=lost,
     )
 
 
 def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
     names = world.engine.cluster.nodes.names
     preemption = made.preemption
+    amounts = _amounts(world.engine.cluster, preemption)
     kind, who = ("PodGroup", preemption.group) if preemption.group is not None else ("Pod", preemption.pod)
     assert who is not None
     return PreemptionOutcome(
@@ -346,6 +411,7 @@ def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
                 priority=verdict.unit.priority,
                 unit=verdict.unit.name,
                 violates_pdb=verdict.violates_pdb,
+                why=_victim_reason(names, verdict),
             )
             for verdict in preemption.victims
             for pod, row in sorted(
@@ -354,7 +420,38 @@ def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
         ),
         reprieved=preemption.reprieved,
         pdb_violations=preemption.pdb_violations,
+        needed={resource: readable(resource, needed) for resource, needed, _ in amounts},
+        freed={resource: readable(resource, freed) for resource, _, freed in amounts},
     )
+
+
+def _amounts(cluster: ClusterState, preemption: Preemption) -> list[tuple[str, int, int]]:
+    """(resource, needed, freed) of everything the preemptor asks for, the largest part of the cluster first.
+
+    Pods are no resource anybody asks for.
+    """
+    needed: Counter[int] = Counter()
+    for pod, _ in preemption.nominations:
+        needed.update(dict(pod.signature.requests))
+    nodes, names = cluster.nodes, cluster.resources.names
+    columns = [column for column in needed if column >= FIRST_RESOURCE and names[column] != "pods"]
+    freed = {
+        column: sum(int(pod.signature.delta[column]) for verdict in preemption.victims for pod in verdict.unit.pods)
+        for column in columns
+    }
+    n = len(nodes)
+    have = {column: int(nodes.allocatable[column, :n][nodes.alive[:n]].sum()) for column in columns}
+    parts = scarcest_first(Missing(names[column], needed[column], max(1, have[column])) for column in columns)
+    by_name = {names[column]: column for column in columns}
+    return [(one.resource, needed[by_name[one.resource]], freed[by_name[one.resource]]) for one in parts]
+
+
+def _victim_reason(names: Sequence[str], verdict: Verdict) -> VictimReason | None:
+    reason = verdict.reason
+    if reason is None:
+        return None
+    missing = {one.resource: readable(one.resource, one.short) for one in reason.missing}
+    return VictimReason(pod=reason.pod.key, node_name=names[reason.row], message=reason.text, missing=missing)
 
 
 def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]) -> PreemptionAccount:
@@ -365,6 +462,7 @@ def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]
         preemptor = f"podgroup {preemption.group.key}"
     else:
         preemptor = f"pod {preemption.pod.key if preemption.pod is not None else ''}"
+    amounts = _amounts(world.engine.cluster, preemption)
     listed: list[UnitAccount] = []
     more = protected = 0
     for verdict in preemption.verdicts:
@@ -382,9 +480,16 @@ def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]
         nominations=tuple((pod.key, names[row]) for pod, row in preemption.nominations),
         units=tuple(listed),
         candidates=preemption.candidates,
+        needed=_first_amount(amounts),
         more_spared=more,
         more_protected=protected,
     )
+
+
+def _first_amount(amounts: Sequence[tuple[str, int, int]]) -> tuple[str, str, str] | None:
+    for resource, needed, freed in amounts:
+        return resource, readable(resource, needed), readable(resource, freed)
+    return None
 
 
 def _unit(world: VirtualCluster, verdict: Verdict, now: float, before: Set[str]) -> UnitAccount:
@@ -392,9 +497,9 @@ def _unit(world: VirtualCluster, verdict: Verdict, now: float, before: Set[str])
     unit, reason = verdict.unit, verdict.reason
     why = ""
     if reason is not None:
-        why = f"with it back, {reason.pod.key} would not fit on {names[reason.row]}: {reason.text}"
-        if reason.short:
-            why += f" ({amount(reason.resource, reason.short)} short)"
+        short = {one.resource: readable(one.resource, one.short) for one in reason.missing}
+        text = shortages_text(short) if short else reason.text
+        why = f"with it back, {reason.pod.key} would not fit on {names[reason.row]}: {text}"
     started = [pod.start for pod in unit.pods if pod.start is not None]
     return UnitAccount(
         unit=unit.name,
@@ -408,17 +513,6 @@ def _unit(world: VirtualCluster, verdict: Verdict, now: float, before: Set[str])
         running_seconds=max(0.0, now - min(started)) if started else None,
         evicted_before=verdict.evicted and all(pod.uid in before for pod in unit.pods),
     )
-
-
-def amount(resource: str, value: int) -> str:
-    """An amount of a resource as people write it: `1500m`, `2Gi`, `3`."""
-    if resource == "cpu":
-        return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
-            if value % size == 0:
-                return f"{value // size}{unit}"
-    return str(value)
 
 
 def _readable(key: str) -> str:

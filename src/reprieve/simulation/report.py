@@ -14,6 +14,25 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the parts of the document; every field is always written."""
 
 
+class Help(_Document, frozen=True, kw_only=True):
+    """A smallest change after which a waiting pod or group would be better off.
+
+    `kind`: Free (room on nodes that are there), Node (a larger one), MinCount, Toleration, Uncordon, Selector, Ports,
+    Policy or Priority. `amount` of `resource`, on `nodes` nodes; `priority` or `min_count` it would need.
+    """
+
+    kind: str
+    sentence: str
+    resource: str | None = None
+    amount: str | None = None
+    missing: dict[str, str] = {}
+    """Everything that is missing with it, the scarcest first."""
+    nodes: int | None = None
+    priority: int | None = None
+    min_count: int | None = None
+    workload: str | None = None
+
+
 class PodOutcome(_Document, frozen=True, kw_only=True):
     """A pod that was pending in the input. `outcome`: Scheduled, Nominated, Unschedulable, Gated or Error."""
 
@@ -26,10 +45,16 @@ class PodOutcome(_Document, frozen=True, kw_only=True):
     nominated_node_name: str | None = None
     reason: str | None = None
     message: str | None = None
+    help: tuple[Help, ...] = ()
+    """For a pod of a group it is said of the group."""
 
 
 class PodGroupOutcome(_Document, frozen=True, kw_only=True):
-    """A PodGroup of the input. `min_count` is None for the basic policy; `scheduled` counts members with a node."""
+    """A PodGroup of the input. `min_count` is None for the basic policy; `scheduled` counts members with a node.
+
+    `below_minimum`: a gang that had its minimum on nodes and has it no more; `evicted` of its pods were preempted,
+    `lost` went with their node or were deleted by name.
+    """
 
     namespace: str
     name: str
@@ -39,6 +64,20 @@ class PodGroupOutcome(_Document, frozen=True, kw_only=True):
     outcome: str
     reason: str | None = None
     message: str | None = None
+    below_minimum: bool = False
+    evicted: int = 0
+    lost: int = 0
+    help: tuple[Help, ...] = ()
+
+
+class LostPod(_Document, frozen=True, kw_only=True):
+    """A pod that went with its node: nobody needed its room."""
+
+    namespace: str
+    name: str
+    pod_group: str | None
+    node_name: str
+    priority: int
 
 
 class Preemptor(_Document, frozen=True, kw_only=True):
@@ -48,6 +87,15 @@ class Preemptor(_Document, frozen=True, kw_only=True):
     namespace: str
     name: str
     priority: int
+
+
+class VictimReason(_Document, frozen=True, kw_only=True):
+    """Why a unit has to go: with it back, `pod` would not fit on `node_name`. `missing`: the scarcest first."""
+
+    pod: str
+    node_name: str
+    message: str
+    missing: dict[str, str] = {}
 
 
 class Victim(_Document, frozen=True, kw_only=True):
@@ -60,10 +108,15 @@ class Victim(_Document, frozen=True, kw_only=True):
     priority: int
     unit: str
     violates_pdb: bool = msgspec.field(name="violatesPDB")
+    why: VictimReason | None = None
 
 
 class PreemptionOutcome(_Document, frozen=True, kw_only=True):
-    """One decision to preempt, in order of time. `domain`: cluster, or the node's name."""
+    """One decision to preempt, in order of time. `domain`: cluster, or the node's name.
+
+    `needed`: what the pods it is for ask for in all, `freed`: how much of that the victims have; the resource that is
+    the largest part of what the cluster has comes first.
+    """
 
     preemptor: Preemptor
     domain: str
@@ -71,6 +124,8 @@ class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     victims: tuple[Victim, ...]
     reprieved: int
     pdb_violations: int
+    needed: dict[str, str] = {}
+    freed: dict[str, str] = {}
 
 
 class Stats(_Document, frozen=True, kw_only=True):
@@ -89,7 +144,18 @@ class Plan(_Document, frozen=True, kw_only=True):
     pods: tuple[PodOutcome, ...] = ()
     pod_groups: tuple[PodGroupOutcome, ...] = ()
     preemptions: tuple[PreemptionOutcome, ...] = ()
+    lost: tuple[LostPod, ...] = ()
     stats: Stats = Stats(seconds=0.0, virtual_seconds=0.0, attempts=0)
+
+    @property
+    def broken(self) -> tuple[PodGroupOutcome, ...]:
+        """Gangs that fell below their minimum, and not by preemption alone."""
+        return tuple(group for group in self.pod_groups if group.below_minimum and group.lost)
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether nobody is left out: every pod asked about runs, none went with its node, no gang broke by that."""
+        return not (self.lost or self.broken or any(pod.outcome != "Scheduled" for pod in self.pods))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +197,8 @@ class PreemptionAccount:
     """(pod, node), in scheduling order."""
     units: tuple[UnitAccount, ...]
     candidates: int
+    needed: tuple[str, str, str] | None = None
+    """Of the resource that is scarcest for the preemptor: its name, how much it needs, how much the victims free."""
     more_spared: int = 0
     """How many spared units are not listed, and how many of those a PodDisruptionBudget protects."""
     more_protected: int = 0

@@ -18,6 +18,7 @@ Rules of this world, where the API leaves room:
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -48,6 +49,13 @@ class Preempted:
     preemption: Preemption
 
 
+class Observed(Protocol):
+    """A function that is told of a decision."""
+
+    def __call__(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """An attempt ended."""
+
+
 class VirtualCluster:
     """See the module docstring. `now` is in seconds since the epoch; `start` is where it began."""
 
@@ -61,11 +69,19 @@ class VirtualCluster:
         self.conditions: dict[str, GroupCondition] = {}
         self.evicted: dict[str, str] = {}
         """UID of a pod that went or is going -> who needed its room (preemptor key)."""
+        self.lost: dict[str, str] = {}
+        """UID of a pod that went or is going with its node -> the node's name."""
+        self.deleted: set[str] = set()
+        """UIDs of pods that were on a node and were deleted by name."""
+        self.complete: set[str] = set()
+        """Keys of the gangs that had their minimum on nodes at some time."""
         self.records: dict[str, PodRecord] = {}
         self.first_preemption: Callable[[Preempted], bool] = lambda _: False
         """Asked at every decision to preempt; True stops the run with the victims still there."""
         self.keep: Callable[[Preempted], None] = self.preemptions.append
         """What is done with every decision to preempt; each holds a verdict for every unit of the cluster."""
+        self.observer: Observed | None = None
+        """Told of every decision before anything is done about it."""
         self.stopped = False
         self._future: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -144,6 +160,7 @@ class VirtualCluster:
                 return False
             orphans = list(self.engine.cluster.nodes.pods[row].values())
             self.engine.remove_node(name, self.now)
+            self.lost.update((pod.uid, name) for pod in orphans if pod.uid not in self._leaving and not pod.terminating)
             for pod in orphans:
                 self._leave_at(pod, self.now + _ORPHANED)
         elif kind == "PodGroup":
@@ -179,6 +196,8 @@ class VirtualCluster:
             decision = self.engine.step(self.now)
             if decision is None:
                 return
+            if self.observer is not None:
+                self.observer(decision, seconds=0.0, now=self.now)
             self._act(decision)
 
     def settle(self) -> None:
@@ -231,6 +250,7 @@ class VirtualCluster:
             binding.pod.start = self.now
             self.rejections.pop(binding.pod.uid, None)
             self._budgets_stale = bool(self._budgets)
+            self._note_complete(binding.pod.group)
         for rejection in decision.rejections:
             self.rejections[rejection.pod.uid] = rejection
         self._note_condition(decision.condition)
@@ -243,6 +263,16 @@ class VirtualCluster:
                 self.stopped = True
                 return
             self._evict(decision.preemption)
+
+    def note_complete(self) -> None:
+        """Everything that is there at the start was added: note which gangs have their minimum."""
+        for key in self.engine.cluster.groups:
+            self._note_complete(key)
+
+    def _note_complete(self, key: str | None) -> None:
+        group = self.engine.cluster.groups.get(key) if key is not None else None
+        if group is not None and group.is_gang and group.scheduled >= max(group.min_count, 1):
+            self.complete.add(group.key)
 
     def _note_condition(self, condition: GroupCondition | None) -> None:
         """Once True the condition never goes back to False (observability.md)."""
@@ -265,6 +295,8 @@ class VirtualCluster:
             self.engine.pod_terminating(pod.uid, self.now)
             self._gone(pod.uid)
         else:
+            if pod.uid not in self._leaving:
+                self.deleted.add(pod.uid)
             self.engine.pod_terminating(pod.uid, self.now)
             self._leave_at(pod, self.now + pod.grace)
 

@@ -1,0 +1,149 @@
+"""Waiting explained in `plan`: with the sentences of `explain`, the scarcest resource first (observability.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Run
+
+GPU = "nvidia.com/gpu"
+Json = dict[str, Any]
+
+
+def node(name: str, cpu: int = 64, gpu: int = 8, **more: Any) -> Json:
+    allocatable = {"cpu": str(cpu), "memory": "80Gi", "pods": "10", GPU: str(gpu)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": more,
+        "status": {"allocatable": allocatable},
+    }
+
+
+def pod(name: str, cpu: int, gpu: int, *, on: str = "", priority: int = 0, group: str = "") -> Json:
+    spec: Json = {
+        "priority": priority,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": str(cpu), GPU: str(gpu)}}}],
+    }
+    if on:
+        spec["nodeName"] = on
+    if group:
+        spec["schedulingGroup"] = {"podGroupName": group}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def gang(name: str, minimum: int, priority: int = 0) -> Json:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"priority": priority, "schedulingPolicy": {"gang": {"minCount": minimum}}},
+    }
+
+
+@pytest.fixture
+def planned(run: Run, tmp_path: Path) -> Any:
+    """`planned(object, ...)` -> the text and the document."""
+
+    def planned(*objects: Json) -> tuple[str, Json]:
+        file = tmp_path / "a.yaml"
+        file.write_text(yaml.safe_dump_all(objects))
+        text, document = run("plan", "-f", file), run("plan", "-f", file, "-o", "json")
+        assert (text.code, document.code) == (0, 0)
+        return text.out, json.loads(document.out)
+
+    return planned
+
+
+FULL = (node("n1"), pod("old", 32, 8, on="n1", priority=100))
+
+
+def test_the_scarcest_resource_of_a_victim_comes_first_and_all_are_in_the_document(planned: Any) -> None:
+    """32 of 64 CPU are missing, but all 8 of 8 GPUs."""
+    text, plan = planned(node("n1"), pod("low", 32, 8, on="n1"), pod("high", 64, 8, priority=5))
+    assert (
+        "why: with it back, default/high would not fit on n1: "
+        f"Insufficient {GPU} (8 short), Insufficient cpu (32 short)\n"
+    ) in text
+    assert f"  8 {GPU} freed, 8 needed.\n" in text
+    (preemption,) = plan["preemptions"]
+    (victim,) = preemption["victims"]
+    assert list(victim["why"]["missing"].items()) == [(GPU, "8"), ("cpu", "32")]
+    assert (victim["why"]["pod"], victim["why"]["nodeName"]) == ("default/high", "n1")
+    assert list(preemption["needed"].items()) == [(GPU, "8"), ("cpu", "64")]
+    assert preemption["freed"] == {GPU: "8", "cpu": "32"}
+
+
+def test_what_is_freed_and_needed_is_told_of_a_gang_in_all(planned: Any) -> None:
+    objects = [node("n1"), node("n2"), gang("g", 2, 5)]
+    objects += [pod(f"low{number}", 1, 4, on=f"n{number % 2 + 1}") for number in range(4)]
+    objects += [pod(f"g{number}", 2, 8, priority=5, group="g") for number in range(2)]
+    text, plan = planned(*objects)
+    assert f"  16 {GPU} freed, 16 needed.\n" in text
+    assert plan["preemptions"][0]["freed"][GPU] == "16"
+
+
+def test_a_waiting_gang_is_explained(planned: Any) -> None:
+    text, plan = planned(
+        *FULL, gang("g", 2, 5), *(pod(f"g{number}", 64, 8, priority=5, group="g") for number in range(2))
+    )
+    assert "pod group is unschedulable" not in text
+    assert (
+        "      Of 2 pods tried together 0 found a place. None of 1 node would do for the others: "
+        f"1 Insufficient {GPU}, 1 Insufficient cpu.\n"
+    ) in text
+    sentence = f"Places for 2 more pods; least is missing on n1: 8 more {GPU} and 32 more cpu for each."
+    assert f"      would help: {sentence}\n" in text
+    (group,) = plan["podGroups"]
+    (help,) = group["help"]
+    assert (help["kind"], help["resource"], help["amount"], help["nodes"]) == ("Free", GPU, "8", 2)
+    assert list(help["missing"].items()) == [(GPU, "8"), ("cpu", "32")]
+    assert help["sentence"] == sentence
+
+
+def test_a_waiting_pod_is_explained(planned: Any) -> None:
+    text, plan = planned(*FULL, pod("new", 64, 8))
+    sentence = f"8 more {GPU} and 32 more cpu free on n1, where least is missing."
+    assert f"      would help: {sentence}\n" in text
+    assert [help["sentence"] for help in plan["pods"][0]["help"]] == [sentence]
+
+
+def test_a_gang_that_would_start_with_fewer_is_told_with_how_many(planned: Any) -> None:
+    text, plan = planned(node("n1", gpu=8), gang("g", 3), *(pod(f"g{number}", 1, 4, group="g") for number in range(3)))
+    assert "Of 3 pods tried together 2 found a place." in text
+    kinds = {help["kind"]: help for help in plan["podGroups"][0]["help"]}
+    assert kinds["MinCount"]["minCount"] == 2
+    assert kinds["Free"]["missing"] == {GPU: "4"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "kind", "said"),
+    [
+        ([node("n1", gpu=2), pod("new", 1, 4)], "Node", f"A node with 4 {GPU}: it asks for that much"),
+        ([node("n1", unschedulable=True), pod("new", 1, 1)], "Uncordon", "1 node uncordoned"),
+        (
+            [node("n1", taints=[{"key": "a", "effect": "NoSchedule"}]), pod("new", 1, 1)],
+            "Toleration",
+            "A toleration for the taints of 1 node",
+        ),
+    ],
+    ids=["too large for any node", "cordoned", "tainted"],
+)
+def test_what_else_would_help(planned: Any, objects: list[Json], kind: str, said: str) -> None:
+    text, plan = planned(*objects)
+    (help,) = plan["pods"][0]["help"]
+    assert help["kind"] == kind
+    assert said in help["sentence"]
+    assert f"would help: {said}" in text
+
+
+def test_who_is_placed_needs_no_help(planned: Any) -> None:
+    text, plan = planned(node("n1"), gang("g", 1), pod("g0", 1, 1, group="g"), pod("single", 1, 1))
+    assert "would help" not in text
+    assert [found["help"] for found in (*plan["pods"], *plan["podGroups"])] == [[], [], []]
