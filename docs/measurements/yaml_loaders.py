@@ -70,7 +70,7 @@ def pyyaml(text: str) -> list[Any]:
 
 def yaml_rs(text: str) -> Any:
     """yaml-rs, the whole text at once."""
-    import yaml_rs as library
+    import yaml_rs as library  # type: ignore[import-not-found]
 
     return library.loads(text, parse_datetime=False)
 
@@ -91,22 +91,15 @@ def py_yaml12(text: str) -> Any:
     return yaml12.parse_yaml(text, multi=True)
 
 
-def reprieve_fast(text: str) -> list[Any]:
-    """`reprieve.api.yamltext`: yaml-rs where both readers agree."""
+def yamltext(text: str) -> list[Any]:
+    """`reprieve.api.yamltext`, the reader of this project."""
     from reprieve.api.yamltext import read_documents
 
     return list(read_documents(text))
 
 
-def reprieve_exact(text: str) -> list[Any]:
-    """`reprieve.api.yamltext`: everything from parser events."""
-    from reprieve.api.yamltext import read_documents
-
-    return list(read_documents(text, exact=True))
-
-
 READERS: dict[str, Callable[[str], Any]] = {
-    reader.__name__: reader for reader in (pyyaml, yaml_rs, rapidyaml, py_yaml12, reprieve_fast, reprieve_exact)
+    reader.__name__: reader for reader in (pyyaml, yaml_rs, rapidyaml, py_yaml12, yamltext)
 }
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from reprieve.api import objects as o
 from reprieve.api.defaults import apply_defaults
-from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.errors import FieldError, InputError, Origin, excerpt
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.validation import validate
 from reprieve.api.versions import INTERNAL_VERSION, VERSIONS_WITHOUT_POLICY, is_converted_kind, to_internal
@@ -73,7 +73,7 @@ def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
         return found
     if _group(api_version) != _group(versions[0]):
         return None
-    raise FieldError("apiVersion", f'no kind "{kind}" is read in version "{api_version}": use {versions[0]}')
+    raise FieldError("apiVersion", f'no kind "{kind}" is read in version "{excerpt(api_version)}": use {versions[0]}')
 
 
 def decode_object(
@@ -89,7 +89,7 @@ def decode_object(
     try:
         found = kind_of(kind, version)
         if found is None:
-            raise FieldError("kind", f'no kind "{kind}" is read in version "{version}"')
+            raise FieldError("kind", f'no kind "{excerpt(kind)}" is read in version "{excerpt(version)}"')
     except FieldError as error:
         raise InputError(where, error.message, path=error.path, subject=subject_of(manifest)) from None
     return finish(from_data(found, manifest, where), where, stored=stored)
@@ -124,13 +124,32 @@ def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head:
             return cast(ObjectT, _DECODERS[kind].decode(text))
         except msgspec.ValidationError:
             pass  # nulls, or an error to be worded below
+    manifest = plain_json(text, origin)
+    return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)
+
+
+def plain_json(text: bytes | memoryview | msgspec.Raw, origin: Origin) -> Any:
+    """The plain data of JSON text. Raises `InputError` for broken text."""
     try:
-        manifest = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except RecursionError:
         raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
     except msgspec.DecodeError as error:  # a number no integer can hold
-        raise InputError(origin, f"invalid JSON: {error}", subject=head.kind) from None
-    return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)
+        raise InputError(origin, f"invalid JSON: {error}") from None
+
+
+def refuse_dense(text: bytes, origin: Origin) -> None:
+    """Raise `InputError` for large JSON text that consists of values of next to no length: data in vast numbers.
+
+    (YAML has `yamltext.NodeBudget` for it; commas in texts count too here, but manifests have few of them.)
+    """
+    size = len(text)
+    if size > _MAX_UNCOUNTED and text.count(b",") > size // _BYTES_PER_COMMA:
+        raise InputError(origin, f"more than {size // _BYTES_PER_COMMA} values: too many for {size} bytes")
+
+
+_MAX_UNCOUNTED: Final = 4 * 1024 * 1024
+_BYTES_PER_COMMA: Final = 8
 
 
 def finish(found: ObjectT, origin: Origin, *, stored: bool = False, stored_groups: bool = False) -> ObjectT:
@@ -153,10 +172,10 @@ def subject_of(manifest: Mapping[str, Any]) -> str:
     """`Pod "default/web"` for plain data that may be of any shape; empty if it does not say what it is."""
     kind, meta = _text(manifest.get("kind")), manifest.get("metadata")
     if not kind or not isinstance(meta, Mapping):
-        return kind[:64]
+        return excerpt(kind)
     name = _text(meta.get("name")) or _text(meta.get("generateName"))
     namespace = _text(meta.get("namespace"))
-    return f'{kind[:64]} "{namespace + "/" if namespace else ""}{name[:253]}"'
+    return f'{excerpt(kind)} "{excerpt(namespace) + "/" if namespace else ""}{excerpt(name, 253)}"'
 
 
 NO_ITEMS: Final = msgspec.Raw(b"[]")
@@ -230,7 +249,7 @@ def _type_error(message: str, manifest: Any) -> FieldError:
             key = next((k for k, v in found.items() if type(v) in wrong), None)
             path += f"[{key}]"
             found = found.get(key)
-    value = "" if isinstance(found, Mapping | list) else f"{msgspec.json.encode(found).decode()[:128]}: "
+    value = "" if isinstance(found, Mapping | list) else f"{excerpt(msgspec.json.encode(found).decode(), 128)}: "
     return FieldError(path, f"Invalid value: {value}{_lower(reason)}")
 
 

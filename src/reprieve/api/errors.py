@@ -1,7 +1,8 @@
 """Where an object came from, and the one error bad input gives.
 
-Invariant: an `InputError` says in one line which file, which document and which field is wrong, what was
-found and what is allowed (api.md "Errors").
+Invariants: an `InputError` says in one line which file, which document and which field is wrong, what was
+found and what is allowed (api.md "Errors"). However long the names and values in the input are, the line is not:
+what others wrote is quoted in excerpts (`excerpt`, `quote`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _LONGEST = 700
+_LONGEST_PATH = 300
+_QUOTED = 128
 
 
 class Origin(NamedTuple):
@@ -49,8 +52,9 @@ class InputError(ValueError):
         self.origin = origin
         self.path = path
         self.subject = subject
-        self.message = _one_line(message)
-        super().__init__(": ".join(filter(None, (str(origin), subject, path, self.message))))
+        self.message = one_line(message, _LONGEST)
+        place = (str(origin), one_line(subject, _LONGEST_PATH), one_line(path, _LONGEST_PATH))
+        super().__init__(": ".join(filter(None, (*place, self.message))))
 
     @property
     def file(self) -> str:
@@ -63,9 +67,17 @@ class InputError(ValueError):
         return self.origin.document
 
 
-def _one_line(message: str) -> str:
-    line = " ".join(message.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+def excerpt(text: str, longest: int = 64) -> str:
+    """The text, or its start and its end if it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    end = (longest - 3) // 3
+    return f"{text[: longest - 3 - end]}...{text[-end:]}"
+
+
+def one_line(text: str, longest: int) -> str:
+    """The text in one line, an excerpt if it has more than `longest` characters."""
+    return excerpt(" ".join(excerpt(text, 4 * longest).split()), longest)
 
 
 def invalid(path: str, found: object, reason: str) -> FieldError:
@@ -102,9 +114,9 @@ def too_many(path: str, found: int, allowed: int) -> FieldError:
 def quote(found: object) -> str:
     """A value as an API server shows it: strings quoted and shortened, the rest as JSON would have it."""
     if isinstance(found, str):
-        return f'"{found[:128]}..."' if len(found) > 128 else f'"{found}"'
+        return f'"{found[:_QUOTED]}..."' if len(found) > _QUOTED else f'"{found}"'
     if found is None:
         return "null"
     if isinstance(found, bool):
         return "true" if found else "false"
-    return str(found)
+    return excerpt(str(found), _QUOTED)

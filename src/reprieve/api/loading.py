@@ -23,15 +23,26 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.api.admission import PriorityAdmission
-from reprieve.api.decoding import NO_ITEMS, Head, finish, from_data, from_json, kind_of, name_of, subject_of
-from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.decoding import (
+    NO_ITEMS,
+    Head,
+    finish,
+    from_data,
+    from_json,
+    kind_of,
+    name_of,
+    plain_json,
+    refuse_dense,
+    subject_of,
+)
+from reprieve.api.errors import FieldError, InputError, Origin, excerpt
 from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Workload
 from reprieve.api.references import check_groups, check_nodes, refuse_duplicates
 from reprieve.api.unknown_fields import MOST_FINDINGS, Manifest, Schemas, UnknownField, located
 from reprieve.api.unknown_fields import Path as FieldPath
 from reprieve.api.workloads import created_by, makes_pods, nearest_kind
-from reprieve.api.yamltext import MAX_DEPTH, YamlError, read_documents
+from reprieve.api.yamltext import MAX_DEPTH, NodeBudget, YamlError, read_documents
 
 MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
 FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -295,6 +306,7 @@ class _Collector:
         self._schemas = schemas
         self._meanings: dict[tuple[str, str], str] = {}
         self._order = 0
+        self._budget = NodeBudget()
 
     def read(self, name: str, data: bytes) -> None:
         """Add everything in one file."""
@@ -309,7 +321,7 @@ class _Collector:
         number = 0
         known = len(self.manifests.unknown_fields)
         try:
-            for document in read_documents(text):
+            for document in read_documents(text, self._budget):
                 number = document.number
                 self._data(document.data, Origin(name, number, document.line))
         except YamlError as error:
@@ -373,7 +385,7 @@ class _Collector:
             return
         kept, manifests = self.manifests.unknown_fields, self.manifests
         manifests.unknown_fields_total += len(found)
-        data = manifest if isinstance(manifest, Mapping) else msgspec.json.decode(manifest)
+        data = manifest if isinstance(manifest, Mapping) else plain_json(manifest, origin)
         subject = subject_of({"kind": kind, "metadata": data.get("metadata")})
         for each in found[: max(0, MOST_FINDINGS - len(kept))]:
             kept.append(UnknownField(origin, subject, (*within, *each.path), each.nearest, at))
@@ -396,7 +408,7 @@ class _Collector:
         known = None if self._schemas is None else self._schemas.knows(version, kind)
         meant = self._meant(version, kind) if known is False else ""
         head = {"apiVersion": version, "kind": kind, "metadata": data.get("metadata")}
-        self.manifests.unknown.append(UnknownObject(version, kind, origin, known, meant, head))
+        self.manifests.unknown.append(UnknownObject(excerpt(version), excerpt(kind), origin, known, meant, head))
 
     def _meant(self, version: str, kind: str) -> str:
         """The kind that was probably meant by one that nobody knows."""
@@ -441,6 +453,7 @@ class _Collector:
 
     def _read_json(self, name: str, data: bytes) -> None:
         """Add the JSON values of a file, one after the other (kubectl reads concatenated values too)."""
+        refuse_dense(data, Origin(name))
         rest = memoryview(data.removeprefix(b"\xef\xbb\xbf"))
         number = 0
         while True:
@@ -463,18 +476,18 @@ class _Collector:
         if list_head is not None and not head.kind and list_head.kind != "List":
             head = Head(api_version=head.api_version or list_head.api_version, kind=list_head.kind.removesuffix("List"))
         if not head.kind or not head.api_version:
-            _refuse_nameless(msgspec.json.decode(text), origin)
+            _refuse_nameless(plain_json(text, origin), origin)
         if head.kind.endswith("List") and head.items is not NO_ITEMS:
             self._json_list(text, head, origin, at)
         elif head.kind == "Scenario" and head.api_version == SCENARIO_VERSION:
-            self._scenario(msgspec.json.decode(text), origin, at)
+            self._scenario(plain_json(text, origin), origin, at)
         else:
             try:
                 found = kind_of(head.kind, head.api_version)
             except FieldError:
                 found = None
             if found is None or makes_pods(head.api_version, head.kind):
-                data = {**msgspec.json.decode(text), "kind": head.kind, "apiVersion": head.api_version}
+                data = {**plain_json(text, origin), "kind": head.kind, "apiVersion": head.api_version}
                 found = self._kind(head.kind, head.api_version, origin, data)
             self._check(head.api_version, head.kind, text, origin, at)
             if found is not None:

@@ -1,32 +1,66 @@
-"""YAML text to plain data, as `kubectl apply -f` would read it.
+"""YAML text to plain data, as `kubectl apply -f` would read it: the one reader for every YAML text from outside.
 
-Terms: the fast reader is `yaml-rs` (YAML 1.2, about 17 MB/s). The exact reader builds the data here from
-PyYAML's C parser events (about 2 MB/s) by the rules of sigs.k8s.io/yaml: YAML 1.1 booleans (`yes`, `on`,
-`y`), octal and binary numbers, merge keys, duplicate keys refused, timestamps kept as text. Figures:
-docs/measurements/yaml-loaders.md.
+The data is built here from the parser events of libyaml by the rules of sigs.k8s.io/yaml: YAML 1.1 booleans
+(`yes`, `on`, `y`), octal and binary numbers, merge keys applied where they stand, numbers and booleans as keys
+become text, timestamps stay text. What JSON cannot say (`.nan`, a list as a key) is refused, and so are keys
+given twice (or they are listed, for an API server) and tags other than YAML's own.
 
-Invariant: both readers give the same data for a document the fast one is asked to read. A document that
-holds anything on which they could differ (a YAML 1.1 word, a number with a leading zero, an anchor, a tag,
-a control character), or that the fast reader refuses, goes to the exact one, which also words every error.
+Invariant: neither the C library nor this module recurses on the input, and all that is built is paid for by text
+that was read. Bounds, each looked at before anything is built:
 
-Bounds: nesting up to `MAX_DEPTH`; everything aliases stand for, written out, up to `MAX_ALIAS_NODES` values.
+- depth: `MAX_DEPTH` levels, aliases written out;
+- values: a `NodeBudget`, which grows with the text, so that dense text ends early and large text may be large; and
+  `MAX_OBJECT_NODES` in one object, each of those that a `List` holds as its `items` by itself;
+- what aliases stand for: `MAX_ALIAS_NODES` values, and again as many as the budget grows by;
+- documents and directives: `MAX_DOCUMENTS`, `MAX_DIRECTIVES` (libyaml compares every `%TAG` with all before it).
+
+Messages quote excerpts of the text. Speed and memory: docs/measurements/yaml-loaders.md.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import importlib
+import math
 import re
+import struct
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, NoReturn
+
+from reprieve.api.errors import excerpt
 
 MAX_DEPTH: Final = 100
 """Levels of nesting a document may have; real manifests stay under 30."""
 
+BASE_NODES: Final = 50_000
+"""Values that any text may hold, however dense."""
+
+CHARACTERS_PER_NODE: Final = 4
+"""Characters a value takes on average beyond the first `BASE_NODES`; pods in the shortest notation take 5 or 6."""
+
+MANY_NODES: Final = 2_000_000
+CHARACTERS_PER_NODE_OF_MANY: Final = 6
+"""Characters a value takes on average beyond the first `MANY_NODES`; manifests that programs write take 11 and more."""
+
+OBJECT_NODES: Final = 4
+"""What a document, or an object in a `List`, costs of the budget besides its values."""
+
+MAX_OBJECT_NODES: Final = 200_000
+"""Values that one object may hold: as many as 1.5 MB, the largest that API servers store, can."""
+
 MAX_ALIAS_NODES: Final = 200_000
-"""Values that the aliases of a document may stand for, written out."""
+"""Values that the aliases of a short text may stand for, written out."""
 
 MAX_DOCUMENTS: Final = 1_000_000
 """Documents a text may hold, empty ones included."""
+
+MAX_DIRECTIVES: Final = 100
+"""Lines starting with `%` that a text may hold."""
+
+_MAX_MEMO: Final = 4096
+_LONGEST_MEMO: Final = 64
 
 
 class YamlError(ValueError):
@@ -45,280 +79,301 @@ class YamlDocument(NamedTuple):
     data: Any
 
 
-_MARKER = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
-_CONTENT = re.compile(r"^(?!---[ \t\r]*$|---[ \t]+#|\.\.\.[ \t\r]*$)[ \t]*[^\s#]", re.MULTILINE)
+class RepeatedKey(NamedTuple):
+    """A key that a mapping holds already, and its line (from 1)."""
 
-# What the two readers could read differently, as a plain scalar or at its start. Each pattern starts with one
-# set of characters, which is what makes it fast; those of `_MARKED` need a character that is looked for first.
-_LONGEST_NUMBER: Final = 400
-_BEFORE = r"[ \n\t\r,\[{]"
-_WORD = r"[yYnNoO][esESnNfFoO]{0,2}[ \t]*(?:[\r\n,\]}#:]|\Z)"
-_KEY = r"(?:[-+.0-9][-+.0-9a-fA-FxXoO_]*|[tT]rue|TRUE|[fF]alse|FALSE|[nN]ull|NULL|\.\w+|~|)[ \t]*:(?:[ \t\r\n,}\]]|\Z)"
-_NUMBER = r"[-+]?0[0-9xXoObB_]"
-_DIFFERENT = (
-    re.compile(rf"\n[ \t?-]{{{MAX_DEPTH - 1}}}"),
-    re.compile(rf"{_BEFORE}{_WORD}"),
-    re.compile(rf"{_BEFORE}{_NUMBER}"),
-    re.compile(rf"{_BEFORE}(?=[-+.0-9tTfFnN~:]){_KEY}"),
-    re.compile(rf"[0-9]{{{_LONGEST_NUMBER}}}"),
-)
-_MARKED = (
-    ("\t", re.compile(r"\t")),
-    ("_", re.compile(rf"{_BEFORE}[-+.]*[0-9][0-9.]*_")),
-    ("&", re.compile(rf"{_BEFORE}&\w")),
-    ("*", re.compile(rf"{_BEFORE}\*\w")),
-    ("!", re.compile(rf"{_BEFORE}!")),
-    ("?", re.compile(rf"{_BEFORE}\?[ \t\r\n]")),
-    ("<<", re.compile(r"<<")),
-    ("\r", re.compile(r"\r")),
-    ('":', re.compile(rf'":(?:{_WORD}|{_NUMBER}|[&*!])')),
-    ("':", re.compile(rf"':(?:{_WORD}|{_NUMBER}|[&*!])")),
-)
-_DIFFERENT_START = re.compile(rf"(?:---)?[ \t]*(?:{_WORD}|{_NUMBER}|{_KEY}|[&*!?.+0-9]|[ \t?-]{{{MAX_DEPTH - 1}}})")
-_LINE_BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
-_ALLOWED_BYTES = bytes(byte for byte in range(256) if byte in b"\t\n\r" or (byte >= 32 and byte != 127))
+    key: str
+    line: int
 
 
-def _alike(part: str) -> bool:
-    """Whether both readers are sure to read a document alike."""
-    return (
-        (part[-1] == "\n" or ("|" not in part and ">" not in part))  # they end an open block scalar differently
-        and not any(pattern.search(part) for pattern in _DIFFERENT)
-        and not any(mark in part and pattern.search(part) for mark, pattern in _MARKED)
-        and _DIFFERENT_START.match(part) is None
-    )
+class NodeBudget:
+    """How many values one input may hold, over all its texts: `BASE_NODES`, and more with every character read.
 
-
-def _printable(text: str) -> bool:
-    """Whether the text holds neither control characters nor the line breaks only YAML 1.1 knows."""
-    if not text.isascii() and _LINE_BREAKS.search(text):
-        return False
-    return not text.encode("utf-8", "surrogatepass").translate(None, _ALLOWED_BYTES)
-
-
-def read_documents(text: str, *, exact: bool = False) -> Iterator[YamlDocument]:
-    """The documents of a text, in order; empty ones (only comments) are counted but not given.
-
-    `exact` reads everything with the exact reader. Raises `YamlError` at the first document that is broken.
+    But no more than `most`, if that is given.
     """
-    text = text.removeprefix("\ufeff")
-    if _DIRECTIVE.search(text):
-        yield from _read_exactly(text)
-        return
-    fast = None if exact or not _printable(text) else _fast_reader()
-    for index, line, part in _split(text):
-        data = _read_one(part, line, fast)
+
+    __slots__ = ("aliased", "characters", "most", "nodes")
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+        self.nodes = 0
+        self.aliased = 0
+        self.characters = 0
+
+    def allowed(self, index: int) -> int:
+        """The values that may have been read at character `index` of the present text."""
+        read = self.characters + index
+        allowed = min(
+            BASE_NODES + read // CHARACTERS_PER_NODE,
+            MANY_NODES + read // CHARACTERS_PER_NODE_OF_MANY,
+        )
+        return allowed if self.most is None else min(allowed, self.most)
+
+    def allowed_aliased(self, index: int) -> int:
+        """The values that the aliases up to that character may stand for."""
+        return MAX_ALIAS_NODES + (self.characters + index) // CHARACTERS_PER_NODE
+
+
+def read_documents(text: str, budget: NodeBudget | None = None) -> Iterator[YamlDocument]:
+    """The documents of a text, in order; empty ones (only comments, null) are counted but not given.
+
+    `budget` is shared by the texts of one input. Raises `YamlError` at the first document that is broken, when
+    those before it have been given.
+    """
+    yield from _read(text, budget or NodeBudget(), None)
+
+
+def read_document(text: str) -> tuple[Any, list[RepeatedKey]]:
+    """The data of a text of one document and the keys it gives twice, the last of which holds (as an API server reads).
+
+    None for a text without data. Raises `YamlError` for broken text, for more than `MAX_OBJECT_NODES` values and for a
+    second document.
+    """
+    repeated: list[RepeatedKey] = []
+    data: Any = None
+    for document in _read(text, NodeBudget(MAX_OBJECT_NODES), repeated):
         if data is not None:
-            yield YamlDocument(index, line, data)
+            raise YamlError("want one document, found another", document.line)
+        data = document.data
+    return data, repeated
 
 
-def _split(text: str) -> Iterator[tuple[int, int, str]]:
-    """(index, line, text) of each document; a marker at the start of a line is never content (YAML 9.1.2)."""
-    index, line, start = 0, 1, 0
-    while start < len(text):
-        match = _MARKER.search(text, start + 3 if _MARKER.match(text, start) else start)
-        end = match.start() if match else len(text)
-        if _CONTENT.search(text, start, end):
-            index += 1
-            yield index, line, text[start:end]
-        elif text.startswith("---", start):
-            index += 1
-        if index > MAX_DOCUMENTS:
-            raise YamlError(f"more than {MAX_DOCUMENTS} documents", line)
-        line += text.count("\n", start, end)
-        start = end
-
-
-def _read_one(part: str, line: int, fast: Callable[[str], Any] | None) -> Any:
-    if fast is not None and _alike(part):
-        try:
-            return fast(part)
-        except ValueError:
-            pass  # the exact reader decides, and words the error
-    if part.startswith("..."):
-        part = part[3:]
-    try:
-        return next((document.data for document in _read_exactly(part)), None)
-    except YamlError as error:
-        raise YamlError(str(error), None if error.line is None else error.line + line - 1) from None
-
-
-def _fast_reader() -> Callable[[str], Any] | None:
-    try:
-        import yaml_rs
-    except ImportError:  # no wheel for this platform: slower, not different
-        return None
-
-    def read(text: str) -> Any:
-        return yaml_rs.loads(text, parse_datetime=False)
-
-    return read
-
-
-# --- the exact reader ---------------------------------------------------------------------------------------
-
-
-class _Node(NamedTuple):
-    """A finished value with the number of values in it, aliases written out."""
-
-    data: Any
-    size: int
-
-
-class _Open:
-    """A mapping or sequence being read."""
-
-    __slots__ = ("anchor", "data", "key", "line", "merges", "seen", "size")
-
-    def __init__(self, data: Any, anchor: str | None, line: int) -> None:
-        self.data = data
-        self.anchor = anchor
-        self.line = line
-        self.size = 1
-        self.key: Any = _NO_KEY
-        self.seen: set[Any] = set()
-        self.merges: list[Any] = []
-
-
-_NO_KEY: Final = object()
-_MERGE: Final = object()
-
-
-def _read_exactly(text: str) -> Iterator[YamlDocument]:
-    """The documents of a text, each built from parser events without recursion."""
+def _read(text: str, budget: NodeBudget, repeated: list[RepeatedKey] | None) -> Iterator[YamlDocument]:
     yaml: Any = importlib.import_module("yaml")  # only when it is needed, it takes 15 ms
-    events = _events(yaml, text)
-    index = 0
-    for event in events:
-        if isinstance(event, yaml.DocumentStartEvent):
-            index += 1
-            line = event.start_mark.line + 1
-            data = _build(yaml, events)
-            if data is not None:
-                yield YamlDocument(index, line, data)
-
-
-def _events(yaml: Any, text: str) -> Iterator[Any]:
+    text = text.removeprefix("\ufeff")
+    if "%" in text and sum(1 for _ in _DIRECTIVES.finditer(text)) > MAX_DIRECTIVES:
+        raise YamlError(f"more than {MAX_DIRECTIVES} lines start with a %")
     try:
-        yield from yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+        loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)(text)
+        try:
+            builder = _Builder(yaml, loader.get_event, budget, repeated)
+            number = 0
+            while (event := loader.get_event()) is not None:
+                if type(event) is not yaml.DocumentStartEvent:
+                    continue
+                number += 1
+                if number > MAX_DOCUMENTS:
+                    raise YamlError(f"more than {MAX_DOCUMENTS} documents", event.start_mark.line + 1)
+                budget.nodes += OBJECT_NODES
+                data = builder.document()
+                if data is not None:
+                    yield YamlDocument(number, event.start_mark.line + 1, data)
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f"{error.context}, " if error.context else ""
         raise YamlError(f"{context}{error.problem}", mark.line + 1 if mark else None) from None
     except yaml.YAMLError as error:
-        raise YamlError(str(error)) from None
+        raise YamlError(" ".join(str(error).split())) from None
+    budget.characters += len(text)
 
 
-def _build(yaml: Any, events: Iterator[Any]) -> Any:
-    """The data of the document whose start was just read, up to and including its end event."""
-    anchors: dict[str, _Node | None] = {}
-    stack: list[_Open] = []
-    root: Any = None
-    aliased = 0
-    for event in events:
-        kind = type(event)
-        line = event.start_mark.line + 1
-        if kind is yaml.ScalarEvent:
-            node = _Node(_scalar(event, stack, line), 1)
-        elif kind is yaml.AliasEvent:
-            found = anchors.get(event.anchor, _NO_KEY)
-            if found is _NO_KEY:
-                raise YamlError(f"found undefined alias {event.anchor!r}", line)
-            if not isinstance(found, _Node):
-                raise YamlError(f"alias {event.anchor!r} contains itself", line)
-            aliased += found.size
-            if aliased > MAX_ALIAS_NODES:
-                raise YamlError(f"aliases stand for more than {MAX_ALIAS_NODES} values", line)
-            _put(stack, found, line)
-            continue
-        elif kind in (yaml.MappingStartEvent, yaml.SequenceStartEvent):
-            if len(stack) >= MAX_DEPTH:
-                raise YamlError(f"nested deeper than {MAX_DEPTH} levels", line)
-            _check_tag(event.tag, "map" if kind is yaml.MappingStartEvent else "seq", line)
-            if event.anchor is not None:
-                anchors[event.anchor] = None
-            stack.append(_Open({} if kind is yaml.MappingStartEvent else [], event.anchor, line))
-            continue
-        elif kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
-            closed = stack.pop()
-            node = _Node(_close(closed), closed.size)
-            if closed.anchor is not None:
-                anchors[closed.anchor] = node
-            line = closed.line
-        else:
-            return root
-        if kind is yaml.ScalarEvent and event.anchor is not None:
-            anchors[event.anchor] = node
-        if stack:
-            _put(stack, node, line)
-        else:
-            root = node.data
-    return root
+_DIRECTIVES = re.compile("(?:\\A|[\\n\\r\x85\u2028\u2029])%")
 
 
-def _check_tag(tag: str | None, kind: str, line: int) -> None:
-    if tag not in (None, "", "!", _TAG + kind):
-        raise YamlError(f"tag {tag[:64]!r} is not allowed", line)
+# --- building -----------------------------------------------------------------------------------------------
 
 
-def _put(stack: list[_Open], node: _Node, line: int) -> None:
-    """Add a finished value to the innermost open mapping or sequence."""
-    if not stack:
-        raise YamlError("an alias cannot be a document", line)
-    top = stack[-1]
-    top.size += node.size
-    if type(top.data) is list:
-        top.data.append(node.data)
-    elif top.key is _NO_KEY:
-        top.key = _key(top, node.data, line)
-    else:
-        if top.key is _MERGE:
-            top.merges.append((node.data, line))
-        else:
-            top.data[top.key] = node.data
-        top.key = _NO_KEY
+class _Anchored(NamedTuple):
+    """A finished value, the number of values in it and the levels below it, aliases written out."""
+
+    data: Any
+    size: int
+    height: int
 
 
-def _key(top: _Open, data: Any, line: int) -> Any:
-    """The key as JSON has it: text; numbers and booleans become their text, as sigs.k8s.io/yaml does."""
-    if data is _MERGE:
-        return _MERGE
-    if isinstance(data, bool):
-        data = "true" if data else "false"
-    elif isinstance(data, int | float):
-        data = str(data)
-    elif not isinstance(data, str):
-        raise YamlError("a key must be text", line)
-    if data in top.seen:
-        raise YamlError(f"key {data[:64]!r} already set in map", line)
-    top.seen.add(data)
+_NO_KEY: Final = object()
+_ITEM: Final = object()
+_MERGE: Final = object()
+
+
+class _Builder:
+    """Builds documents from parser events. One method does it all: a call per value would double the time."""
+
+    def __init__(
+        self, yaml: Any, get_event: Callable[[], Any], budget: NodeBudget, repeated: list[RepeatedKey] | None
+    ) -> None:
+        self._types = (
+            yaml.ScalarEvent,
+            yaml.MappingStartEvent,
+            yaml.SequenceStartEvent,
+            yaml.AliasEvent,
+            yaml.DocumentEndEvent,
+        )
+        self._get_event = get_event
+        self._budget = budget
+        self._repeated = repeated
+        self._memo: dict[str, Any] = {}
+
+    def document(self) -> Any:
+        """The data of the document whose start event was just read, up to and including its end event."""
+        get_event, budget, memo = self._get_event, self._budget, self._memo
+        scalar_event, mapping_start, sequence_start, alias_event, document_end = self._types
+        anchors: dict[str, _Anchored | None] = {}
+        merged: dict[int, set[str]] = {}  # by depth: keys that only a merge has set so far
+        # The innermost open mapping or list, and where its next value goes: `_ITEM` in a list; in a mapping
+        # `_NO_KEY` (it is the key), `_MERGE`, or the key.
+        root: list[Any] = []
+        open_data: Any = root
+        key: Any = _ITEM
+        stack: list[tuple[Any, Any, str | None, int]] = []  # what encloses it: data, key; its anchor, nodes before it
+        heights = [0]
+        nodes, allowed = budget.nodes, 0
+        most = nodes + MAX_OBJECT_NODES  # where the present object ends at the latest
+        written_out = 0  # values of aliases beyond the one each counts as
+        value: Any
+        while True:
+            event = get_event()
+            kind = type(event)
+            if kind is scalar_event:
+                nodes += 1
+                text = event.value
+                if event.tag is not None:
+                    value = _tagged(event)
+                elif not event.implicit[0]:
+                    value = text
+                elif text in memo:
+                    value = memo[text]
+                else:
+                    value = _resolve(text, event)
+                    if len(memo) < _MAX_MEMO and len(text) <= _LONGEST_MEMO:
+                        memo[text] = value
+                if event.anchor is not None:
+                    anchors[event.anchor] = _Anchored(value, 1, 0)
+                if key is _NO_KEY and text == "<<" and event.implicit[0]:
+                    key = _MERGE
+                    continue
+            elif kind is mapping_start or kind is sequence_start:
+                nodes += 1
+                if len(stack) >= MAX_DEPTH:
+                    _refuse(event, f"nested deeper than {MAX_DEPTH} levels")
+                if key is _NO_KEY:
+                    _refuse(event, "a key must be text")
+                if event.tag is not None:
+                    _check_tag(event, "map" if kind is mapping_start else "seq")
+                if event.anchor is not None:
+                    anchors[event.anchor] = None
+                if len(stack) == 2 and kind is mapping_start and stack[1][1] == "items":
+                    nodes += OBJECT_NODES
+                    most = nodes + MAX_OBJECT_NODES
+                stack.append((open_data, key, event.anchor, nodes + written_out - 1))
+                heights.append(0)
+                if kind is mapping_start:
+                    open_data, key = {}, _NO_KEY
+                else:
+                    open_data, key = [], _ITEM
+                if nodes > allowed:
+                    allowed = self._charge(nodes, most, event)
+                continue
+            elif kind is alias_event:
+                found = anchors.get(event.anchor, _NO_KEY)
+                if found is _NO_KEY:
+                    _refuse(event, f"found undefined alias {excerpt(event.anchor)!r}")
+                if not isinstance(found, _Anchored):
+                    _refuse(event, f"alias {excerpt(event.anchor)!r} contains itself")
+                self._charge_alias(found.size, event)
+                if len(stack) + found.height > MAX_DEPTH:
+                    _refuse(event, f"nested deeper than {MAX_DEPTH} levels")
+                nodes += 1
+                written_out += found.size - 1
+                heights[-1] = max(heights[-1], found.height)
+                value = _copy(found.data)
+            elif kind is document_end:
+                budget.nodes = nodes
+                return root[0]
+            else:  # the end of a mapping or list
+                if merged:
+                    merged.pop(len(stack), None)
+                value = open_data
+                open_data, key, anchor, before = stack.pop()
+                height = heights.pop() + 1
+                if height > heights[-1]:
+                    heights[-1] = height
+                if anchor is not None:
+                    anchors[anchor] = _Anchored(value, nodes + written_out - before, height)
+            if key is _ITEM:
+                open_data.append(value)
+            elif key is _NO_KEY:
+                key = value if type(value) is str else _key(value, event)
+                if key in open_data and not (merged and key in merged.get(len(stack), ())):
+                    self._repeat(key, event)
+                elif merged:
+                    merged.get(len(stack), set()).discard(key)
+            elif key is _MERGE:
+                if type(value) is list and kind is not alias_event:
+                    value.reverse()  # the first has the last word
+                    for each in value:
+                        _merge(open_data, each, merged.setdefault(len(stack), set()), event)
+                else:
+                    _merge(open_data, value, merged.setdefault(len(stack), set()), event)
+                key = _NO_KEY
+            else:
+                open_data[key] = value
+                key = _NO_KEY
+            if nodes > allowed:
+                allowed = self._charge(nodes, most, event)
+
+    def _charge(self, nodes: int, most: int, event: Any) -> int:
+        """The values allowed up to the event's place, in the object that ends at `most`; raises if there are more."""
+        if nodes > most or nodes > (self._budget.most or nodes):
+            _refuse(event, f"an object of more than {MAX_OBJECT_NODES} values")
+        allowed = self._budget.allowed(event.start_mark.index)
+        if nodes > allowed:
+            _refuse(event, f"more than {allowed} values up to here: too many for so little text")
+        return min(allowed, most)
+
+    def _charge_alias(self, size: int, event: Any) -> None:
+        budget = self._budget
+        budget.aliased += size
+        allowed = budget.allowed_aliased(event.start_mark.index)
+        if budget.aliased > allowed:
+            _refuse(event, f"aliases stand for more than {allowed} values")
+
+    def _repeat(self, key: str, event: Any) -> None:
+        if self._repeated is None:
+            _refuse(event, f"key {excerpt(key)!r} already set in map")
+        self._repeated.append(RepeatedKey(key, event.start_mark.line + 1))
+
+
+def _refuse(event: Any, message: str) -> NoReturn:
+    raise YamlError(message, event.start_mark.line + 1)
+
+
+def _copy(data: Any) -> Any:
+    """The data again, so that nobody who changes one place changes another; at most `MAX_DEPTH` deep."""
+    if type(data) is dict:
+        return {key: _copy(value) for key, value in data.items()}
+    if type(data) is list:
+        return [_copy(value) for value in data]
     return data
 
 
-def _close(closed: _Open) -> Any:
-    """The finished data; merged maps fill in the keys that are not set, the first one listed first."""
-    for merged, line in closed.merges:
-        for source in merged if isinstance(merged, list) else [merged]:
-            if not isinstance(source, dict):
-                raise YamlError("map merge requires map or sequence of maps as the value", line)
-            for key, value in source.items():
-                closed.data.setdefault(key, value)
-    return closed.data
+def _merge(into: dict[str, Any], source: Any, merged: set[str], event: Any) -> None:
+    """Set the keys of a merged mapping; they replace those before and yield to those after (goyaml v2 `merge`)."""
+    if type(source) is not dict:
+        _refuse(event, "map merge requires map or sequence of maps as the value")
+    merged.update(key for key in source if key not in into)
+    into.update(source)
 
+
+# --- scalars ------------------------------------------------------------------------------------------------
 
 _CONSTANTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
+_NUMBER_STARTS: Final = frozenset("+-.0123456789")
+_LONGEST_NUMBER: Final = 400
 _BASES: Final = {"0b": 2, "0B": 2, "0o": 8, "0O": 8, "0x": 16, "0X": 16}
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII)
 _BASED = re.compile(r"([-+]?)(0[bB][01]+|0[oO][0-7]+|0[xX][0-9a-fA-F]+|0[0-7]+)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_BETWEEN_DIGITS = re.compile(r"(?:[^_]|(?<=[0-9])_(?=[0-9]))*")
 _TAG: Final = "tag:yaml.org,2002:"
 _TYPES: Final[dict[str, tuple[type[Any], ...]]] = {
     "bool": (bool,),
@@ -329,41 +384,93 @@ _TYPES: Final[dict[str, tuple[type[Any], ...]]] = {
 }
 
 
-def _scalar(event: Any, stack: list[_Open], line: int) -> Any:
-    """The value of a scalar: quoted and block text as it is, plain text resolved (goyaml v2 `resolve`)."""
+def _check_tag(event: Any, kind: str) -> None:
+    if event.tag not in ("!", _TAG + kind):
+        _refuse(event, f"tag {excerpt(event.tag)!r} is not allowed")
+
+
+def _tagged(event: Any) -> Any:
+    """The value of a scalar with a tag."""
     text: str = event.value
-    tag = event.tag
-    if tag in (None, "", "!"):
-        if not event.implicit[0] or tag == "!":
-            return text
-        if text == "<<" and stack and type(stack[-1].data) is dict and stack[-1].key is _NO_KEY:
-            return _MERGE
-        return _resolve(text)
-    kind = tag.removeprefix(_TAG)
-    if kind in ("str", "binary"):
+    kind = event.tag.removeprefix(_TAG)
+    if event.tag == "!" or kind == "str":
         return text
-    if kind not in _TYPES:
-        raise YamlError(f"tag {tag[:64]!r} is not allowed", line)
-    data: Any = _resolve(text)
-    if not isinstance(data, _TYPES[kind]) or (isinstance(data, bool) and kind != "bool"):
-        raise YamlError(f"cannot decode {text[:64]!r} as {kind}", line)
-    return float(data) if kind == "float" else data
+    if kind == "binary":
+        try:
+            return base64.b64decode("".join(text.split()), validate=True).decode("utf-8", "replace")
+        except (binascii.Error, ValueError):
+            _refuse(event, "!!binary value contains invalid base64 data")
+    if kind not in _TYPES or kind == event.tag:
+        _refuse(event, f"tag {excerpt(event.tag)!r} is not allowed")
+    data: Any = _resolve(text, event)
+    unfit = not isinstance(data, _TYPES[kind]) or (isinstance(data, bool) and kind != "bool")
+    if unfit or (kind == "int" and not isinstance(_number(text), int)):  # 08 is a float
+        _refuse(event, f"cannot decode {excerpt(text)!r} as {kind}")
+    return data
 
 
-def _resolve(text: str) -> Any:
+def _resolve(text: str, event: Any) -> Any:
+    """The value of a plain scalar, as JSON has it: whole floats are integers there."""
     if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if not text or text[0] not in "+-.0123456789" or len(text) > _LONGEST_NUMBER:
+        value = _CONSTANTS[text]
+        if isinstance(value, float):
+            _refuse(event, f"{text} is a number that JSON does not have")
+        return value
+    if text[0] not in _NUMBER_STARTS:
         return text
-    plain = text.replace("_", "") if text[0] != "." else text
+    number = _number(text)
+    if number is None:
+        return text
+    return int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 1e21 else number
+
+
+def _number(text: str) -> int | float | None:
+    """The number that a plain scalar is, if it is one (goyaml v2 `resolve`)."""
+    if len(text) > _LONGEST_NUMBER:
+        return None
+    if text[0] == "." and "_" in text and not _BETWEEN_DIGITS.fullmatch(text):
+        return None
+    plain = text.replace("_", "")
     if _INTEGER.fullmatch(plain):
-        return int(plain)
+        whole = int(plain)
+        return whole if -(2**63) <= whole < 2**64 else _finite(plain)
     based = _BASED.fullmatch(plain)
     if based is not None:
         sign, digits = based.groups()
         base = _BASES.get(digits[:2])
         number = int(digits, 8) if base is None else int(digits[2:], base)
         return -number if sign == "-" else number
-    if _FLOAT.fullmatch(plain):
-        return float(plain)
-    return text
+    return _finite(plain) if _FLOAT.fullmatch(plain) else None
+
+
+def _finite(plain: str) -> float | None:
+    found = float(plain)
+    return None if math.isinf(found) else found
+
+
+def _key(data: Any, event: Any) -> str:
+    """The key as JSON has it: numbers and booleans become their text, as sigs.k8s.io/yaml writes them."""
+    if isinstance(data, bool):
+        return "true" if data else "false"
+    number = data
+    if isinstance(data, int) and getattr(event, "tag", "") is None:
+        number = _number(event.value)  # `1e6` is a float here
+    if isinstance(number, float):
+        return _float_text(number)
+    if isinstance(number, int) and -(2**63) <= number < 2**63:
+        return str(number)
+    _refuse(event, "a key must be text")
+
+
+def _float_text(found: float) -> str:
+    """The shortest text of a number that a 32-bit float tells from all others (Go's format `g`)."""
+    try:
+        (rounded,) = struct.unpack("<f", struct.pack("<f", found))
+    except OverflowError:
+        return ".inf" if found > 0 else "-.inf"
+    for digits in range(9):
+        text = f"{rounded:.{digits}e}"
+        if struct.pack("<f", float(text)) == struct.pack("<f", rounded):
+            break
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}e{exponent}" if not -4 <= int(exponent) < 6 else f"{Decimal(text):f}"

@@ -1,12 +1,15 @@
 """How a command ends: exit codes (interfaces.md), the one-line error, and writing to a pipe that may close.
 
-Invariant: a command that refuses its input has written nothing to stdout.
+Invariants: a command that refuses its input has written nothing to stdout; a line on stderr has at most
+`LONGEST_LINE` characters, whatever names and values it quotes.
 """
 
 import os
 import sys
 from enum import IntEnum
-from typing import NoReturn
+from typing import Final, NoReturn
+
+LONGEST_LINE: Final = 2000
 
 
 class Exit(IntEnum):
@@ -26,7 +29,7 @@ class CommandError(Exception):
     """Ends the command with one line `error: ...` on stderr and the given exit code."""
 
     def __init__(self, message: str, code: Exit = Exit.BAD_INPUT) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(" ".join(_bounded(message).split()))
         self.code = code
 
 
@@ -54,9 +57,17 @@ def show(text: str) -> None:
 def note(text: str) -> None:
     """Write a line to stderr: what a person should know, and a program reading stdout should not see."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print("\n".join(map(_bounded, text.split("\n"))), file=sys.stderr, flush=True)
     except BrokenPipeError:
         _hush(sys.stderr.fileno())
+
+
+def _bounded(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    from reprieve.api.errors import excerpt
+
+    return excerpt(line, LONGEST_LINE)
 
 
 def reason_of(error: OSError) -> str:

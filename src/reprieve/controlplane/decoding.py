@@ -49,17 +49,16 @@ class Decoder:
         return schema
 
     def decode(
-        self, kind: Kind, obj: Json, validation: Validation, warnings: list[str], duplicates: Sequence[str] = ()
+        self, kind: Kind, obj: Json, validation: Validation, warnings: list[str], repeated: Sequence[str] = ()
     ) -> Json:
-        """Return ``obj`` as a defaulted object of ``kind``; raises 400."""
+        """Return ``obj`` as a defaulted object of ``kind``; raises 400. ``repeated`` words what the body said twice."""
         self._check_identity(kind, obj)
         schema = self.schema(kind)
         pruned, unknown, problems = schema.check(obj, collect_unknown=validation != "Ignore")
         if problems:
             raise self.unfit(kind, kind.kind, problems[0].message)
-        if validation != "Ignore" and (unknown or duplicates):
-            texts = [f'duplicate field "{path}"' for path in duplicates]
-            texts.extend(f'unknown field "{field.path}"' for field in unknown)
+        if validation != "Ignore" and (unknown or repeated):
+            texts = [*repeated, *(f'unknown field "{field.path}"' for field in unknown)]
             if validation == "Strict":
                 raise self.unfit(kind, kind.kind, f"strict decoding error: {', '.join(texts)}")
             warnings.extend(texts)

@@ -5,15 +5,25 @@ Texts and codes follow the answers of a kube-apiserver 1.36. The constructors be
 the ``resource`` they take is the plural with its group (``podgroups.scheduling.k8s.io``) for errors out of
 storage and admission, and the kind with its group (``PodGroup.scheduling.k8s.io``) for validation, as
 upstream does.
+
+Unlike upstream's, a ``Status`` stays small whatever names and values the request held: long texts become excerpts,
+and of many causes the first are given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+from reprieve.api.errors import excerpt
 
 Json = dict[str, Any]
+
+
+LONGEST_MESSAGE: Final = 4096
+LONGEST_CAUSE: Final = 1024
+MOST_CAUSES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -28,9 +38,9 @@ class Cause:
 
     def to_json(self) -> Json:
         """Return the cause as it stands in a ``Status`` object."""
-        out: Json = {"reason": self.reason, "message": self.message}
+        out: Json = {"reason": self.reason, "message": excerpt(self.message, LONGEST_CAUSE)}
         if self.field is not None:
-            out["field"] = self.field
+            out["field"] = excerpt(self.field, LONGEST_CAUSE)
         return out
 
 
@@ -51,6 +61,7 @@ class StatusError(Exception):
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.message = excerpt(self.message, LONGEST_MESSAGE)
         Exception.__init__(self, self.message)
 
     def to_json(self) -> Json:
@@ -65,11 +76,14 @@ class StatusError(Exception):
         if self.reason is not None:
             out["reason"] = self.reason
         if self.details is not None or self.causes:
-            details: Json = dict(self.details or {})
+            details: Json = {
+                key: excerpt(value, LONGEST_CAUSE) if isinstance(value, str) else value
+                for key, value in (self.details or {}).items()
+            }
             if self.causes:
                 # Key order as upstream writes it: causes come before retryAfterSeconds.
                 retry = details.pop("retryAfterSeconds", None)
-                details["causes"] = [cause.to_json() for cause in self.causes]
+                details["causes"] = [cause.to_json() for cause in self.causes[:MOST_CAUSES]]
                 if retry is not None:
                     details["retryAfterSeconds"] = retry
             out["details"] = details
@@ -137,7 +151,10 @@ def forbidden(plural: str, group: str, name: str, why: str, causes: Iterable[Cau
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
     """422 Invalid: the message joins the causes (in brackets when several), details carry each."""
-    texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+    texts = [
+        excerpt(f"{cause.field}: {cause.message}" if cause.field else cause.message, LONGEST_CAUSE)
+        for cause in causes[: MOST_CAUSES + 1]
+    ]
     unique = list(dict.fromkeys(texts))
     joined = unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]"
     message = f'{qualified(kind, group)} "{name}" is invalid: {joined}'

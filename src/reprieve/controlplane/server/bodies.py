@@ -1,4 +1,9 @@
-"""Request bodies: read with a bound, decoded by Content-Type (JSON, YAML, protobuf)."""
+"""Request bodies: read with a bound, decoded by Content-Type (JSON, YAML, protobuf).
+
+What one body may cost is bounded by `LIMIT` and by `api.yamltext`. Decoding large ones is done beside the event loop
+(`off_loop`): the JSON and YAML decoders build their data in Python, value by value, and so let go of the interpreter
+every few milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import msgspec
-import yaml
 
+from reprieve.api.errors import excerpt
+from reprieve.api.yamltext import RepeatedKey, YamlError, read_document
 from reprieve.controlplane import errors, protobuf
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
@@ -23,9 +29,8 @@ LIMIT = 3 * 1024 * 1024
 _SWALLOWED = 8 * LIMIT
 """How much of a body that is too long is read and forgotten, so that the client gets to read the answer."""
 
-_YAML_DEPTH = 100
-_YAML_NODES = 200_000
 _PREVIEW = 30
+_SHOWN_KEYS = 10
 PATCH_TYPES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -72,12 +77,13 @@ def media_type(content_type: str) -> str:
 
 
 def decode_body(raw: bytes, content_type: str, kind: str) -> tuple[Json, list[str]]:
-    """Decode an object body into a dict and the paths of duplicate keys; raises 400 and 415."""
+    """Decode an object body into a dict and what it says twice, as strict validation words it; raises 400 and 415."""
     media = media_type(content_type)
     if media == "application/json":
         return _json(raw, kind)
     if media in ("application/yaml", "application/x-yaml"):
-        return _object(load_yaml(raw), raw, kind), []
+        value, repeated = load_yaml(raw)
+        return _object(value, kind), _repeated_keys(repeated)
     if media == "application/vnd.kubernetes.protobuf":
         try:
             return protobuf.decode(raw), []
@@ -93,7 +99,7 @@ def decode_body(raw: bytes, content_type: str, kind: str) -> tuple[Json, list[st
 
 def _json(raw: bytes, kind: str) -> tuple[Json, list[str]]:
     try:
-        return parse_json_strict(raw)
+        value, paths = parse_json_strict(raw)
     except ValueError as error:
         shown = "<empty>"
         if raw:
@@ -102,9 +108,10 @@ def _json(raw: bytes, kind: str) -> tuple[Json, list[str]]:
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
             f"{error} ({shown})"
         ) from error
+    return value, [f'duplicate field "{path}"' for path in paths]
 
 
-def _object(value: Any, raw: bytes, kind: str) -> Json:
+def _object(value: Any, kind: str) -> Json:
     if not isinstance(value, dict):
         raise errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
@@ -113,38 +120,24 @@ def _object(value: Any, raw: bytes, kind: str) -> Json:
     return value
 
 
-def load_yaml(raw: bytes) -> Any:
-    """Load one YAML document, bounded in depth and size after aliases are expanded; raises 400."""
-    loader = yaml.CSafeLoader(raw)
+def load_yaml(raw: bytes, doing: str = "converting YAML to JSON") -> tuple[Any, list[RepeatedKey]]:
+    """The data of one YAML document, within the bounds of `api.yamltext`, and its repeated keys; raises 400."""
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _bound(node)
-        return loader.construct_document(node)
-    except yaml.YAMLError as error:
-        raise errors.bad_request(f"error converting YAML to JSON: yaml: {error}") from error
-    except (RecursionError, ValueError) as error:
-        raise errors.bad_request(f"error converting YAML to JSON: {error}") from error
-    finally:
-        loader.dispose()
+        return read_document(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        problem = f"not UTF-8 text: byte {error.start}"
+    except YamlError as error:
+        problem = str(error) if error.line is None else f"line {error.line}: {error}"
+    raise errors.bad_request(f"error {doing}: yaml: {problem}")
 
 
-def _bound(root: yaml.Node) -> None:
-    """Walk the document as it would be expanded and refuse depth and size beyond the limits."""
-    seen = 0
-    pending: list[tuple[yaml.Node, int]] = [(root, 1)]
-    while pending:
-        node, depth = pending.pop()
-        seen += 1
-        if depth > _YAML_DEPTH or seen > _YAML_NODES:
-            raise ValueError("nested too deeply or too large")
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                pending.append((key, depth + 1))
-                pending.append((value, depth + 1))
-        elif isinstance(node, yaml.SequenceNode):
-            pending.extend((item, depth + 1) for item in node.value)
+def _repeated_keys(repeated: list[RepeatedKey]) -> list[str]:
+    """The one problem that strict validation makes of all repeated keys."""
+    if not repeated:
+        return []
+    shown = [f'line {line}: key "{excerpt(key)}" already set in map' for key, line in repeated[:_SHOWN_KEYS]]
+    more = [f"and {len(repeated) - _SHOWN_KEYS} more"] if len(repeated) > _SHOWN_KEYS else []
+    return ["yaml: unmarshal errors: " + "; ".join(shown + more)]
 
 
 def decode_patch(raw: bytes, content_type: str, kind: Kind) -> tuple[str, Any]:
@@ -161,7 +154,7 @@ def decode_patch(raw: bytes, content_type: str, kind: Kind) -> tuple[str, Any]:
             "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
         )
     if patch_type == "apply":
-        value = load_yaml(raw) if raw.lstrip()[:1] != b"{" else _patch_json(raw)
+        value = _applied(raw)
         if not isinstance(value, dict):
             raise errors.bad_request("error decoding YAML: the applied configuration must be a mapping")
         return patch_type, value
@@ -188,6 +181,16 @@ def _word(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     return "bool" if isinstance(value, bool) else "number"
+
+
+def _applied(raw: bytes) -> Any:
+    """An apply body: YAML, of which the JSON that most clients send is read the short way."""
+    if raw.lstrip()[:1] == b"{":
+        try:
+            return _patch_json(raw)
+        except StatusError:
+            pass  # a flow mapping, or an error that is worded below
+    return load_yaml(raw, "decoding YAML")[0]
 
 
 def _patch_json(raw: bytes) -> Any:

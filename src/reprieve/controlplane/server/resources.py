@@ -199,8 +199,8 @@ class Resources:
 
     async def _decoded(self, call: Call, options: WriteOptions) -> Json:
         def decode() -> Json:
-            obj, duplicates = decode_body(call.body, call.content_type, call.kind.kind)
-            return self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, duplicates)
+            obj, repeated = decode_body(call.body, call.content_type, call.kind.kind)
+            return self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, repeated)
 
         return await off_loop(decode) if len(call.body) > LARGE else decode()
 
