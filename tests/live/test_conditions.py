@@ -422,6 +422,22 @@ def test_pods_behind_a_gate_say_so_after_a_while(exists: bool, spec: Json, messa
     run(test)
 
 
+def test_a_group_below_min_count_says_so_at_once() -> None:
+    """observability.md 1.5: its condition comes from the start, and once; its pods wait five seconds to say so."""
+
+    async def test(scene: Scene) -> None:
+        scene.group(count=3)
+        scene.pod("a", group="g")
+        for _ in range(2):
+            scene.conditions.waiting(scene.engine, scene.now)
+            await scene.conditions.drain()
+        found = [(c["type"], c["status"], c["reason"], c["message"]) for _, c, _ in scene.writes.groups]
+        assert found == [("PodGroupInitiallyScheduled", "False", "Unschedulable", FEW)]
+        assert scene.writes.pods == []
+
+    run(test)
+
+
 def test_a_group_behind_a_gate_does_not_say_what_an_earlier_attempt_said() -> None:
     """A preemption is over and a member has gone: the group waits for members, not for the preemption any more."""
 
@@ -431,13 +447,13 @@ def test_a_group_behind_a_gate_does_not_say_what_an_earlier_attempt_said() -> No
         scene.clock.advance(6)
         scene.conditions.waiting(scene.engine, scene.now)
         await scene.conditions.drain()
-        assert scene.writes.groups == [], "a group that was never tried says nothing"
+        assert [(c["status"], c["message"]) for _, c, _ in scene.writes.groups] == [("False", FEW)]
         scene.conditions.group(said(False, message="pod group is waiting for podgroup preemption to complete"))
         for _ in range(2):
             scene.conditions.waiting(scene.engine, scene.now)
             await scene.conditions.drain()
         assert [(c["status"], c["message"]) for _, c, _ in scene.writes.groups][-1] == ("False", FEW)
-        assert len(scene.writes.groups) <= 2
+        assert len(scene.writes.groups) <= 3
 
     run(test)
 

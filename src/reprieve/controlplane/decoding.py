@@ -21,6 +21,10 @@ from reprieve.controlplane.schema.structural import DefaultsTooLargeError
 
 Json = dict[str, Any]
 Validation = Literal["Ignore", "Warn", "Strict"]
+_WANTED = {("scheduling.k8s.io", "PriorityClass"): ("value",)}
+"""Fields that the API demands and takes as zero all the same where they are missing: clients in typed languages always
+send them, so only a manifest lacks them. Strict validation (kubectl's) refuses that, else there is a warning."""
+
 _SHOWN = 4096
 """How much of an object a 422 for a patch quotes."""
 
@@ -58,14 +62,24 @@ class Decoder:
         if problems:
             raise self.unfit(kind, kind.kind, problems[0].message)
         if validation != "Ignore" and (unknown or repeated):
-            texts = [*repeated, *(f'unknown field "{field.path}"' for field in unknown)]
+            texts = [*repeated, *(field.message for field in unknown)]
             if validation == "Strict":
                 raise self.unfit(kind, kind.kind, f"strict decoding error: {', '.join(texts)}")
             warnings.extend(texts)
         if pruned is obj:
             pruned = dict(obj)
+        self._check_wanted(kind, pruned, validation, warnings)
         self._default(kind, schema, pruned)
         return pruned
+
+    @staticmethod
+    def _check_wanted(kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> None:
+        missing = [name for name in _WANTED.get((kind.group, kind.kind), ()) if name not in obj]
+        if missing and validation == "Strict":
+            causes = [Cause("FieldValueRequired", "Required value", name) for name in missing]
+            raise errors.invalid(kind.kind, kind.group, (obj.get("metadata") or {}).get("name", ""), causes)
+        if validation == "Warn":
+            warnings.extend(f"{name}: Required value (it is taken as 0)" for name in missing)
 
     @staticmethod
     def side_body(api_version: str, kind: str, obj: Json) -> Json:
@@ -90,12 +104,13 @@ class Decoder:
         if problems:
             raise self._unfit_patch(obj, problems[0].message)
         if unknown and validation != "Ignore":
-            texts = [f'unknown field "{field.path}"' for field in unknown]
+            texts = [field.message for field in unknown]
             if validation == "Strict":
                 raise self._unfit_patch(obj, f"strict decoding error: {', '.join(texts)}")
             warnings.extend(texts)
         if pruned is obj:
             pruned = dict(obj)
+        self._check_wanted(kind, pruned, validation, warnings)
         self._default(kind, schema, pruned)
         return pruned
 

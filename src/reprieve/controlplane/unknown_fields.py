@@ -28,11 +28,6 @@ _SAME_AS: Final[Mapping[str, str]] = {
 """Versions that are read here and have no schema of their own -> the version whose fields they have."""
 
 _ANY: Final = Node(Type.ANY, "interface {}")
-_REPLACED: Final[Mapping[str, Mapping[str, str]]] = {
-    "v1.PodSpec": {"workloadRef": "schedulingGroup"},
-}
-"""Fields of older versions of a type -> what says the same now; the names are not alike."""
-
 _MOST_DEPTH: Final = 200
 _MOST_FOUND: Final = 1_000
 _DEEPER: Final = 2
@@ -179,7 +174,7 @@ def _walk(node: Node, value: Any, path: Path, found: list[Misnamed]) -> None:
 
 def _meant(node: Node, name: str) -> str:
     """What was probably meant: a name that is like it here, else the same name a little deeper."""
-    return _REPLACED.get(node.go, {}).get(name) or nearest(name, node.fields) or _deeper(node, name)
+    return nodes.REPLACED.get(node.go, {}).get(name) or nearest(name, node.fields) or _deeper(node, name)
 
 
 def _deeper(node: Node, name: str) -> str:

@@ -8,7 +8,8 @@ Rules (observability.md "Conditions", and kube-scheduler's where that is silent)
 - A pod that was placed meanwhile gets no word any more about not being placed.
 - PodGroupInitiallyScheduled never goes back to False, but where a binding of that very scheduling failed for good.
 - A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); about scheduling gates the
-  API server has said so itself.
+  API server has said so itself. A group of pods that are kept back, one below its minCount for example, has its
+  condition from the start.
 
 Invariant: for every object there is what the API is known to have, or is about to have; a wish that equals it costs no
 call. What the informers tell of the past, from before a patch, does not count as a change.
@@ -244,7 +245,12 @@ class Conditions:
         for key, subject in again.items():
             self._touched(key, subject)
         for entity in engine.queue.entities():
-            if entity.state is not QueueState.GATED or now - entity.since < _KEPT_BACK:
+            if entity.state is not QueueState.GATED:
+                continue
+            kept_back = now - entity.since >= _KEPT_BACK
+            if entity.group is not None and entity.gate.reason and not entity.blocked:
+                self._group_gated(entity.group, entity.gate.reason, first=not kept_back)
+            if not kept_back:
                 continue
             why = entity.blocked or entity.gate.reason
             if why:
@@ -254,13 +260,16 @@ class Conditions:
                 held = engine.cluster.pods.get(uid)
                 if held is not None and not held.gates:
                     self._not_scheduled(held, NOT_READY, status.reason)
-            if entity.group is not None and entity.gate.reason and not entity.blocked:
-                self._group_gated(entity.group, entity.gate.reason)
 
-    def _group_gated(self, key: str, why: str) -> None:
-        """What a group said of an earlier attempt, or of a preemption that is over, is not why it waits now."""
+    def _group_gated(self, key: str, why: str, *, first: bool) -> None:
+        """Why a group waits: at once if it says nothing yet (`first`), for an empty status tells nothing.
+
+        What it said of an earlier attempt, or of a preemption that is over, gives way after the pause of its pods.
+        """
         subject = self._groups.get(key)
-        if subject is not None and subject.now.condition.status == "False":
+        if subject is None or subject.now.condition.status == "True":
+            return
+        if not first or not subject.now.condition.status:
             self.group(GroupCondition(key, False, UNSCHEDULABLE, why))
 
     async def written(self, pod: PodRecord) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.controlplane.admission.plane import Plane, pod, pod_group, priority_class
 
 from reprieve.controlplane.admission import PROTECTION, STEPS, admission_steps
+from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.errors import StatusError
 
 Json = dict[str, Any]
@@ -192,6 +193,83 @@ def test_deleting_a_class_changes_nothing_that_exists(plane: Plane) -> None:
 # -- service account, tolerations, node taint
 
 
+# -- the preemption priority of a group (preemption.md 4, "Options")
+
+AS_VICTIM = "scheduling.reprieve.dev/preemption-priority-class"
+RESOLVED = "scheduling.reprieve.dev/preemption-priority"
+
+
+def group_as_victim(name: str, annotations: Json, **spec: Any) -> Json:
+    group = pod_group(name, **spec)
+    group["metadata"]["annotations"] = annotations
+    return group
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "shown"),
+    [
+        ({AS_VICTIM: "high"}, {}, "1000"),
+        ({AS_VICTIM: "high"}, {"priorityClassName": "high"}, "1000"),
+        ({AS_VICTIM: "std"}, {"priorityClassName": "low-never"}, "10"),
+        ({AS_VICTIM: "high", RESOLVED: "1000"}, {}, "1000"),
+        ({RESOLVED: "2000"}, {}, "2000"),  # a value without a class, as snapshots of other clusters have it
+        ({"other": "x"}, {}, None),
+        ({AS_VICTIM: ""}, {}, None),
+    ],
+)
+def test_preemption_priority_is_resolved_and_shown(
+    plane: Plane, annotations: Json, spec: Json, shown: str | None
+) -> None:
+    made = plane.create(group_as_victim("g", annotations, **spec))
+    assert made["metadata"]["annotations"].get(RESOLVED) == shown
+    assert plane.get("scheduling.k8s.io/v1beta1", "PodGroup", "g")["metadata"]["annotations"].get(RESOLVED) == shown
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "why"),
+    [
+        (
+            {AS_VICTIM: "std"},
+            {"priorityClassName": "high"},
+            f'metadata.annotations[{AS_VICTIM}]: Invalid value: "std": its value 10 is lower than the priority 1000',
+        ),
+        ({AS_VICTIM: "low-never"}, {}, "its value -5 is lower than the priority 10"),
+        ({AS_VICTIM: "nope"}, {}, "no PriorityClass with name nope was found"),
+        ({AS_VICTIM: "high", RESOLVED: "2000"}, {}, "2000 must match the value 1000 of the class high"),
+        ({RESOLVED: "9"}, {}, 'Invalid value: "9": must be a number not lower than the priority 10'),
+        ({RESOLVED: "many"}, {}, "must be a number"),
+        ({RESOLVED: "9" * 5000}, {}, "must be a number"),
+    ],
+)
+def test_preemption_priority_that_cannot_be_is_refused(plane: Plane, annotations: Json, spec: Json, why: str) -> None:
+    error = refused(plane, group_as_victim("g", annotations, **spec))
+    assert (error.code, why in error.message) == (403, True), error.message
+    assert error.message.startswith('podgroups.scheduling.k8s.io "g" is forbidden: ')
+
+
+def test_preemption_priority_may_change_but_not_below_the_priority(plane: Plane) -> None:
+    version = "scheduling.k8s.io/v1beta1"
+    plane.create(priority_class("higher", 5000))
+    plane.create(group_as_victim("g", {AS_VICTIM: "higher"}, priorityClassName="high"))
+
+    def change(**annotations: str | None) -> Json:
+        keys = {"cls": AS_VICTIM, "value": RESOLVED, "other": "other"}
+        named = {keys[key]: value for key, value in annotations.items()}
+        patched = plane.patch(version, "PodGroup", "g", {"metadata": {"annotations": named}})
+        shown: Json = patched["metadata"].get("annotations") or {}
+        return shown
+
+    assert change(cls="high")[RESOLVED] == "1000"
+    for refusal in ({"cls": "std"}, {"cls": "nope"}, {"value": "7"}, {"value": "2000"}):
+        with pytest.raises(StatusError):
+            change(**refusal)
+    assert change(cls="higher", value="1000")[RESOLVED] == "5000", "the value of the class before comes along"
+    plane.delete("scheduling.k8s.io/v1", "PriorityClass", "higher", ns="")
+    assert change(other="x")[RESOLVED] == "5000", "deleting a class changes nothing that exists"
+    assert change(value=None)[RESOLVED] == "5000", "a manifest that never had it takes nothing away"
+    assert RESOLVED not in change(cls=None)
+
+
 def test_pod_gets_account_and_tolerations(plane: Plane) -> None:
     spec = plane.create(pod())["spec"]
     assert spec["serviceAccountName"] == spec["serviceAccount"] == "default"
@@ -300,6 +378,22 @@ def test_quota_is_not_charged_by_dry_runs_and_failed_creates(plane: Plane) -> No
     plane.create(pod("a"))
     assert refused(plane, pod("a")).reason == "AlreadyExists"
     assert used(plane, "q") == {"pods": "1"}
+
+
+def test_a_create_within_a_create_is_charged_like_any_other(plane: Plane) -> None:
+    """Charges belong to their request: another one that passes in between takes nothing from them."""
+
+    class Twin(Step):
+        kinds = frozenset(("pods",))
+
+        def validate(self, request: Request) -> None:
+            if request.name == "outer":
+                plane.create(pod("inner"))
+
+    plane.registry.chain.add(Twin())
+    with_quota(plane, "q", {"pods": "3"})
+    plane.create(pod("outer"))
+    assert used(plane, "q") == {"pods": "2"}
 
 
 def test_quota_counts_every_kind(plane: Plane) -> None:

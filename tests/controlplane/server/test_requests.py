@@ -188,3 +188,63 @@ def test_custom_resources_are_served_at_once_and_go_with_their_definition(plane:
 def test_what_is_documented_as_not_served_is_404(plane: Live, path: str) -> None:
     """The table "What it is not" of docs/apiserver.md."""
     assert plane.request("GET", path)[0] == 404
+
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+
+
+def test_a_priority_class_without_a_value_is_refused_or_warned_of(plane: Live) -> None:
+    """Strict validation is what kubectl asks for; without it the recorded answer of kube-apiserver holds (095)."""
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "worthless"}}
+    refused = 'PriorityClass.scheduling.k8s.io "worthless" is invalid: value: Required value'
+    status, answer, _ = plane.request("POST", f"{CLASSES}?fieldValidation=Strict", body)
+    assert (status, answer["message"]) == (422, refused)
+    where = f"{CLASSES}/worthless?fieldManager=m&fieldValidation=Strict"
+    status, answer, _ = plane.request("PATCH", where, body, headers=APPLY)
+    assert (status, answer["message"]) == (422, refused)
+    status, answer, headers = plane.request("POST", f"{CLASSES}?dryRun=All", body)
+    assert (status, answer["value"], "value: Required value" in headers["warning"]) == (201, 0, True)
+    assert plane.request("POST", f"{CLASSES}?fieldValidation=Strict", body | {"value": 0})[0] == 201
+    assert plane.request("PUT", f"{CLASSES}/worthless?fieldValidation=Strict", body)[0] == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "holder"),
+    [
+        ("/api/v1/namespaces/default/pods", "spec"),
+        ("/apis/batch/v1/namespaces/default/jobs", "spec.template.spec"),
+    ],
+)
+def test_a_field_that_was_replaced_names_what_replaces_it(plane: Live, path: str, holder: str) -> None:
+    body = pod("a")
+    body["spec"] |= {"workloadRef": {"name": "w", "podGroup": "g"}, "restartPolicy": "Never"}
+    if holder != "spec":
+        body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"template": body}}
+        body["spec"]["template"] = {"spec": body["spec"]["template"]["spec"]}
+    said = f'unknown field "{holder}.workloadRef", did you mean "{holder}.schedulingGroup"?'
+    status, answer, _ = plane.request("POST", f"{path}?fieldValidation=Strict", body)
+    assert (status, f"strict decoding error: {said}" in answer["message"]) == (400, True), answer
+    status, _, headers = plane.request("POST", f"{path}?dryRun=All", body)
+    assert (status, said in headers["warning"].replace("\\", "")) == (201, True), headers
+    status, answer, _ = plane.request("PATCH", f"{path}/a?fieldManager=m", body, headers=APPLY)
+    declared = f'.{holder}.workloadRef: field not declared in schema, did you mean "{holder}.schedulingGroup"?'
+    assert declared in answer["message"], answer
+    body["spec"]["alsoNot"] = 1
+    status, answer, _ = plane.request("POST", f"{path}?fieldValidation=Strict", body)
+    assert 'unknown field "spec.alsoNot"' in answer["message"]
+    assert 'unknown field "spec.alsoNot", did' not in answer["message"]
+
+
+def test_a_binding_clears_the_nomination(plane: Live) -> None:
+    """On since 1.35 (ClearingNominatedNodeNameAfterBinding): what was hoped for is over once the pod has its node."""
+    path = "/api/v1/namespaces/default/pods"
+    assert plane.request("POST", path, pod("nominated"))[0] == 201
+    merge = {"Content-Type": "application/merge-patch+json"}
+    status, hoping, _ = plane.request(
+        "PATCH", f"{path}/nominated/status", {"status": {"nominatedNodeName": "n1"}}, headers=merge
+    )
+    assert (status, hoping["status"]["nominatedNodeName"]) == (200, "n1")
+    assert plane.request("POST", f"{path}/nominated/binding", {"target": {"kind": "Node", "name": "n2"}})[0] == 201
+    bound = plane.request("GET", f"{path}/nominated")[1]
+    assert (bound["spec"]["nodeName"], bound["status"].get("nominatedNodeName")) == ("n2", None)

@@ -3,7 +3,8 @@
 Rules: preemption.md 8; kube-apiserver's Priority plugin; recorded answers 097, 107, 151 to 158, 439 to 460.
 Terms: the *default class* is the one marked ``globalDefault`` (the lowest value if there are several).
 Invariant: a stored Pod or PodGroup has ``spec.priority``, and it is the value its class had when the object
-was created; later changes of classes change nothing that exists.
+was created; later changes of classes change nothing that exists. The same holds for the preemption priority of a
+PodGroup: its annotation is the value of the class it names, resolved when that was named (preemption.md 4, "Options").
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER
+from reprieve.api.admission import (
+    DEFAULT_PRIORITY,
+    PREEMPT_LOWER,
+    PREEMPTION_PRIORITY,
+    PREEMPTION_PRIORITY_CLASS,
+)
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.registry import Registry
@@ -125,27 +131,72 @@ class Priority(Step):
             raise errors.forbidden(request.kind.plural, request.kind.group, request.name, why)
 
     def _resolve(self, request: Request, holder: Json, words: _Words) -> None:
-        resolved = self._find(request, holder.get("priorityClassName") or "")
+        resolved = _find(request, holder.get("priorityClassName") or "")
         given = holder.get("priority")
         if given is not None and given != resolved.value:
-            raise self._refused(request, words.priority.format(found=given, computed=resolved.value))
+            raise _refused(request, words.priority.format(found=given, computed=resolved.value))
         policy = holder.get("preemptionPolicy")
         if policy and policy != resolved.policy:
-            raise self._refused(request, words.policy.format(found=policy, computed=resolved.policy))
+            raise _refused(request, words.policy.format(found=policy, computed=resolved.policy))
         if resolved.name:
             holder["priorityClassName"] = resolved.name
         holder["priority"] = resolved.value
         holder["preemptionPolicy"] = resolved.policy
 
-    def _find(self, request: Request, name: str) -> Resolved:
-        if not name:
-            return default_class(request.registry) or Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
-        state = request.registry.store.head(_STORED_CLASSES, "", name)
-        if state is None:
-            raise self._refused(request, f"no PriorityClass with name {name} was found")
-        found = _decode(state.raw)
-        return Resolved(name, found.value, found.preemption_policy)
 
-    @staticmethod
-    def _refused(request: Request, why: str) -> errors.StatusError:
-        return errors.forbidden(request.kind.plural, request.kind.group, request.name, why)
+class PreemptionPriority(Step):
+    """What a group counts as when it is a potential victim: an annotation names a class, another shows its value.
+
+    Not a plugin of kube-apiserver (preemption.md 4, "Options").
+    """
+
+    kinds = frozenset((GROUPS,))
+
+    def mutate(self, request: Request) -> None:
+        """Write the value of the class that a group names; refuse (403) one that is missing or too low."""
+        if request.subresource or request.operation == "DELETE":
+            return
+        metadata = request.new["metadata"]
+        annotations = metadata.get("annotations") or {}
+        before = ((request.old or {}).get("metadata") or {}).get("annotations") or {}
+        name, given = annotations.get(PREEMPTION_PRIORITY_CLASS, ""), annotations.get(PREEMPTION_PRIORITY)
+        was = before.get(PREEMPTION_PRIORITY)
+        priority = (request.new.get("spec") or {}).get("priority") or DEFAULT_PRIORITY
+        if not name:
+            if given is not None and before.get(PREEMPTION_PRIORITY_CLASS) and given == was:
+                del annotations[PREEMPTION_PRIORITY]  # the class it stood for was taken off
+            elif given is not None and given != was and not _at_least(given, priority):
+                why = f'Invalid value: "{given}": must be a number not lower than the priority {priority}'
+                raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY}]: {why}")
+            return
+        if name == before.get(PREEMPTION_PRIORITY_CLASS) and was is not None:
+            value = was  # as it was resolved, whatever became of the class
+        else:
+            resolved = _find(request, name)
+            if resolved.value < priority:
+                why = f'Invalid value: "{name}": its value {resolved.value} is lower than the priority {priority}'
+                raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]: {why}")
+            value = str(resolved.value)
+        if given is not None and given not in (value, was):
+            why = f"{given} must match the value {value} of the class {name}"
+            raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
+        metadata["annotations"] = {**annotations, PREEMPTION_PRIORITY: value}
+
+
+def _at_least(text: str, priority: int) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(text) >= priority
+
+
+def _find(request: Request, name: str) -> Resolved:
+    if not name:
+        return default_class(request.registry) or Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
+    state = request.registry.store.head(_STORED_CLASSES, "", name)
+    if state is None:
+        raise _refused(request, f"no PriorityClass with name {name} was found")
+    found = _decode(state.raw)
+    return Resolved(name, found.value, found.preemption_policy)
+
+
+def _refused(request: Request, why: str) -> errors.StatusError:
+    return errors.forbidden(request.kind.plural, request.kind.group, request.name, why)

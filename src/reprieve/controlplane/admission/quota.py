@@ -26,15 +26,22 @@ _GROWS = frozenset(("services", "persistentvolumeclaims"))
 
 
 class _Charge(NamedTuple):
-    state: Stored
-    quota: Json
-    used: Amounts
+    """What one quota is to be charged with."""
+
+    namespace: str
+    name: str
+    amounts: Amounts
 
 
 def _charge(store: Store, charges: Sequence[_Charge]) -> None:
-    """Write down what an object uses."""
-    for state, quota, used in charges:
-        quota["status"]["used"] = printed(used)
+    """Write down what an object uses, on top of what others were charged meanwhile."""
+    for charge in charges:
+        state = store.head(_QUOTAS, charge.namespace, charge.name)
+        if state is None:
+            continue
+        quota = state.decode()
+        status = quota["status"]
+        status["used"] = printed(added(amounts(status.get("used")), charge.amounts))
         store.put(_QUOTAS, state.namespace, state.name, quota, state)
 
 
@@ -89,7 +96,7 @@ class ResourceQuota(Step):
                 f"{word}: " + ",".join(f"{name}={source[name].text}" for name in exceeded) for word, source in parts
             )
             raise self._refused(request, f"exceeded quota: {state.name}, {text}")
-        return _Charge(state, quota, after)
+        return _Charge(state.namespace, state.name, concerned)
 
     @staticmethod
     def _refused(request: Request, why: str) -> errors.StatusError:

@@ -302,7 +302,7 @@ def _typed(schema: Schema, applied: Json, api_version: str) -> Json:
         walk = Thorough({})
         cleaned = walk.walk(schema.root, applied, "", "", schema.kind)
         unknown, problems = walk.unknown, walk.problems
-    found = [f".{field.path}: field not declared in schema" for field in unknown]
+    found = [f".{field.path}: field not declared in schema{field.hint}" for field in unknown]
     found += [f".{problem.path}: {problem.message}" for problem in problems]
     if found:
         meta = applied.get("metadata") or {}

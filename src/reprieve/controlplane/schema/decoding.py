@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from reprieve.api import quantity
 from reprieve.controlplane.schema import scalars
-from reprieve.controlplane.schema.nodes import Node, Type
+from reprieve.controlplane.schema.nodes import REPLACED, Node, Type
 
 Clean = Callable[[Any], Any]
 _INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -26,14 +26,23 @@ _DEPTH = 200
 
 
 class UnknownField(NamedTuple):
-    """A field that the schema does not have; `path` like `spec.containers[0].alsoNot`."""
+    """A field that the schema does not have; `path` like `spec.containers[0].alsoNot`.
+
+    `replacement` is the path of the field that says the same now, where an older version had it; empty for others.
+    """
 
     path: str
+    replacement: str = ""
+
+    @property
+    def hint(self) -> str:
+        """What there is to say besides, or nothing."""
+        return f', did you mean "{self.replacement}"?' if self.replacement else ""
 
     @property
     def message(self) -> str:
         """What Strict validation and the Warning header say of it."""
-        return f'unknown field "{self.path}"'
+        return f'unknown field "{self.path}"{self.hint}'
 
 
 class TypeProblem(NamedTuple):
@@ -320,7 +329,8 @@ class Thorough:
                 if node.preserve_unknown:
                     out[key] = inner
                 else:
-                    self.unknown.append(UnknownField(below))
+                    now = REPLACED.get(node.go, {}).get(key, "")
+                    self.unknown.append(UnknownField(below, below.removesuffix(key) + now if now else ""))
                 continue
             if inner is None:
                 continue

@@ -7,11 +7,17 @@ shared and recursive (a struct's `fields` are filled after the struct exists), s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from reprieve.controlplane.schema import definitions as d
+
+REPLACED: Mapping[str, Mapping[str, str]] = {
+    "v1.PodSpec": {"workloadRef": "schedulingGroup"},
+}
+"""Fields of older versions of a type, by its name in error texts -> what says the same now; the names are not alike."""
 
 
 class Type(Enum):
