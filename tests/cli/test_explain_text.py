@@ -124,7 +124,10 @@ def test_hints_by_reason(reason: str, said: str | None) -> None:
 
 
 def test_never_preempts() -> None:
-    message = "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+    message = (
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+        "preemption: not eligible due to preemptionPolicy=Never."
+    )
     found = helps(evidence(record(message=message), computed=Answered(priority_that_helps=7)))
     assert found == ["A preemptionPolicy that is not Never: it does not push out anybody, whatever its priority."]
 

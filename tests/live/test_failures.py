@@ -76,6 +76,7 @@ def test_without_failures(world: World, asynchronous: bool) -> None:
     async def run() -> None:
         async with cluster() as (server, client):
             await world.build(client)
+            generations = {name: item["metadata"]["generation"] for name, item in (await pods(client)).items()}
             async with running(server, asynchronous=asynchronous) as scheduler:
                 await world.begin(client)
                 kubelet = Kubelet(client, world)
@@ -87,6 +88,7 @@ def test_without_failures(world: World, asynchronous: bool) -> None:
                     assert found[name]["metadata"]["deletionGracePeriodSeconds"] == 30
                     [condition] = [c for c in found[name]["status"]["conditions"] if c["type"] == "DisruptionTarget"]
                     assert condition["reason"] == "PreemptionByScheduler"
+                    assert condition["observedGeneration"] == generations[name] >= 1
                     marked = sent.index(f"PATCH default/pods/{name}/status")
                     assert marked < sent.index(f"DELETE default/pods/{name}")
                     for preemptor in world.preemptors:

@@ -124,6 +124,7 @@ def test_reasons_are_the_extender_s(world: Callable[..., World], server: Extende
     decision = found.step()
     assert decision.rejections[0].message == (
         "0/3 nodes are available: 1 no licence, 1 node(s) were left out by an extender, 1 wrong building. "
+        "no new claims to deallocate, "
         "preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, "
         "2 Preemption is not helpful for scheduling."
     )

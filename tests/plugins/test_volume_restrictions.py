@@ -74,7 +74,8 @@ def test_other_access_modes_are_not_looked_at() -> None:
 def test_a_missing_claim_rejects_everywhere_in_the_words_of_the_api() -> None:
     world = World(node("n1"), node("n2"), pod("p", "c")).settle()
     assert world.virtual.rejections["uid-p"].message == (
-        '0/2 nodes are available: persistentvolumeclaim "c" not found. preemption: 0/2 nodes are available: '
+        '0/2 nodes are available: persistentvolumeclaim "c" not found. no new claims to deallocate, '
+        "preemption: 0/2 nodes are available: "
         "2 Preemption is not helpful for scheduling."
     )
 

@@ -257,7 +257,7 @@ def test_31_what_is_short_beside_nominated_pods_is_what_is_told(plain: bool) -> 
     )
     assert decision.rejections[0].message == (
         "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory. "
-        "preemption: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
+        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
     )
 
 

@@ -267,7 +267,7 @@ def test_without_preemption_nobody_goes_for_a_gang() -> None:
     chosen = profiles("profiles: [{plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}}]")
     world = World(node("n", cpu=1), pod("low", cpu=1, node="n"), *gang("crew", 1, cpu=1, priority=5), profiles=chosen)
     assert world.settle().evicted == []
-    assert world.condition("crew")[2] == "pod group is unschedulable"
+    assert world.condition("crew")[2].endswith("first placement status: pod group is unschedulable")
 
 
 class Informs(PostFilterPlugin):

@@ -9,7 +9,7 @@ from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, history, node, pod
 
 WAITING = "pod group is waiting for podgroup preemption to complete"
-MEMBER = "preemption: not eligible due to workload aware preemption enabled"
+MEMBER = "no new claims to deallocate, preemption: not eligible due to workload aware preemption enabled"
 
 
 def test_1_all_pending_members_together_in_priority_then_creation_order() -> None:
@@ -167,7 +167,7 @@ def test_7_a_rejected_group_says_so_on_every_pod_and_on_the_group() -> None:
     assert world.rejection("crew-2") == ("Unschedulable", f"0/1 nodes are available: 1 Insufficient cpu. {MEMBER}")
     scheduled, reason, message = world.condition("crew")
     assert (scheduled, reason) == (False, "Unschedulable")
-    assert message.startswith("pod group is unschedulable")
+    assert message.startswith("0/1 placements are available, first placement status: pod group is unschedulable, ")
     assert "No preemption victims found for incoming preemptor" in message
 
 

@@ -50,7 +50,8 @@ def test_a_gang_that_fails_by_the_greedy_order_alone_says_so(items: list[Any]) -
     assert decision.order_matters.placed >= 2
     assert decision.condition is not None
     assert decision.condition.message == (
-        "pod group is unschedulable, No preemption victims found for incoming preemptor"
+        "0/1 placements are available, first placement status: pod group is unschedulable, "
+        "No preemption victims found for incoming preemptor"
     )
 
 

@@ -26,7 +26,7 @@ from tests.building import World, group, history, node, pod, profile_with
 from tests.plugins.neighbours import ZONE, rules, term
 
 FIRST = "first placement status: pod group is unschedulable"
-MEMBER = "preemption: not eligible due to workload aware preemption enabled"
+MEMBER = "no new claims to deallocate, preemption: not eligible due to workload aware preemption enabled"
 NOBODY = "No preemption victims found for incoming preemptor"
 
 

@@ -66,35 +66,41 @@ def test_identical_pods_share_the_work() -> None:
             [node("n1", cpu=1), node("n2", cpu=1), node("n3", taints=[("k", "", "NoSchedule")])],
             {"cpu": 2},
             "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
+            "no new claims to deallocate, "
             "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
         ),
         (
             [node("n1", cpu=2), pod("r", cpu=1, node="n1", priority=9)],
             {"cpu": 2},
             "0/1 nodes are available: 1 Insufficient cpu. "
+            "no new claims to deallocate, "
             "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
         ),
         (
             [node("n1", cpu=2), pod("r1", cpu=1, node="n1"), pod("r2", cpu=1, node="n1", priority=9)],
             {"cpu": 2},
-            "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu.",
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+            "preemption: 0/1 nodes are available: 1 Insufficient cpu.",
         ),
         (
             [node("n1", cpu=2), pod("r1", cpu=1, node="n1")],
             {"cpu": 2, "never": True},
-            "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never.",
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+            "preemption: not eligible due to preemptionPolicy=Never.",
         ),
         (
             [node(f"n{i:02}", unschedulable=i < 2, labels={"zone": "a"} if i < 5 else {}) for i in range(12)],
             {"selector": {"zone": "a"}, "cpu": 9},
             "0/12 nodes are available: 2 node(s) were unschedulable, 3 Insufficient cpu, "
             "7 node(s) didn't match Pod's node affinity/selector. "
+            "no new claims to deallocate, "
             "preemption: 0/12 nodes are available: 12 Preemption is not helpful for scheduling.",
         ),
         (
             [node("n1", cpu=1, memory="1Gi", gpu=1), pod("r", cpu=1, gpu=1, node="n1", priority=9)],
             {"cpu": 1, "gpu": 1, "memory": "1Gi"},
             "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient nvidia.com/gpu. "
+            "no new claims to deallocate, "
             "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
         ),
     ],

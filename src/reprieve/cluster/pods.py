@@ -54,6 +54,7 @@ class PodRecord:
         "claims",
         "created",
         "gates",
+        "generation",
         "grace",
         "group",
         "key",
@@ -96,6 +97,7 @@ class PodRecord:
         owner: Owner | None = None,
         claims: tuple[PodClaim, ...] = (),
         volumes: PodVolumes | None = None,
+        generation: int = 0,
     ) -> None:
         self.namespace = namespace
         self.name = name
@@ -116,6 +118,8 @@ class PodRecord:
         """It has a deletionTimestamp."""
         self.preempted = preempted
         """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
+        self.generation = generation
+        """The API's, for conditions that name it; 0 where the API does not count."""
         self.owner = owner
         self.claims = claims
         """The device claims it names; changed only by `ClusterState.set_claims`."""
@@ -176,6 +180,7 @@ def record_of(
         else 30.0,
         terminating=meta.deletion_timestamp is not None,
         preempted=was_preempted(pod),
+        generation=meta.generation,
         volumes=volumes_of(pod),
         claims=claims_of(pod),
         owner=next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None),

@@ -72,12 +72,14 @@ class RowReasons:
     def summary(self, nodes: int) -> Diagnosis:
         """Counts per reason, as the message needs them."""
         counts = {text: int(np.count_nonzero(mask)) for text, mask in self.texts.items()}
+        rejected = {name: mask.copy() for name, mask in self.plugins.items() if mask.any()}
         return Diagnosis(
             nodes=nodes,
             codes=self.codes.copy(),
             reasons={text: count for text, count in counts.items() if count},
-            plugins={name for name, mask in self.plugins.items() if mask.any()},
+            plugins=set(rejected),
             pre_filter_message=self.message,
+            rejected=rejected,
         )
 
 

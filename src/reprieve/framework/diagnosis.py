@@ -19,7 +19,7 @@ class Diagnosis:
     """The outcome of all filters for one pod on all nodes.
 
     `codes` is `int8[rows]`; rows without a live node are FITS and not in `rows`. `plugins` are those that rejected
-    the pod somewhere: their hints decide which events wake it.
+    the pod somewhere: their hints decide which events wake it. `rejected` has `bool[rows]` by plugin, where that did.
     """
 
     nodes: int
@@ -27,6 +27,7 @@ class Diagnosis:
     reasons: dict[str, int] = field(default_factory=dict)
     plugins: set[str] = field(default_factory=set)
     pre_filter_message: str = ""
+    rejected: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def resolvable_rows(self) -> npt.NDArray[np.int64]:
         """Rows whose failure taking pods away may cure."""

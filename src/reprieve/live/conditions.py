@@ -484,3 +484,8 @@ def _condition(kind: str, said: _Said) -> dict[str, Any]:
     if said.observed:
         condition["observedGeneration"] = said.observed
     return condition
+
+
+def observed(condition: dict[str, Any], generation: int) -> dict[str, Any]:
+    """The same condition of an object of that generation; 0: of one whose generations nobody counts."""
+    return {**condition, "observedGeneration": generation} if generation else condition

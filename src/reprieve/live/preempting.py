@@ -30,7 +30,7 @@ from reprieve.client.leading import DeposedError
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.live.conditions import Conditions
+from reprieve.live.conditions import Conditions, observed
 from reprieve.live.single_flight import SingleFlight
 from reprieve.live.writes import Writes, superseded
 from reprieve.preemption.outcome import Preemption
@@ -219,7 +219,7 @@ class Preemptor:
         for pod in staying:
             self._shared.forget(_MARK, pod.uid)
             self._unmarked[pod.uid] = pod
-            status = {"conditions": [self._conditions.spared()]}
+            status = {"conditions": [self._conditions.spared(pod.generation)]}
             written.append(self._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status))
         self._spawn(self._spared(group, staying, [found for found in written if found is not None]))
 
@@ -405,7 +405,7 @@ class _Run:
         if pod.preempted and pod.uid not in owner._unmarked:
             return
         owner._unmarked.pop(pod.uid, None)
-        status = {"conditions": [self._mark]}
+        status = {"conditions": [observed(self._mark, pod.generation)]}
         try:
             await owner._shared.once(
                 _MARK, pod.uid, lambda: owner._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status)

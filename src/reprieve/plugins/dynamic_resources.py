@@ -59,6 +59,7 @@ from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, Code, Status
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"
 IN_USE = "resourceclaim in use"
+NO_CLAIMS = "no new claims to deallocate"
 NOT_SCHEDULABLE = "still not schedulable"
 DEALLOCATED = "deallocation of ResourceClaim requested"
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -209,7 +210,8 @@ class DynamicResources(
         limit = served_by_classes(state.cluster, state.pod)
         asked = state.data.get(self.name)
         if not isinstance(asked, _Asked):
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, limit, self.name))
+            said = ", ".join(filter(None, (NO_CLAIMS, limit)))
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name))
         alive = np.flatnonzero(state.cluster.nodes.alive[: len(state.cluster.nodes)])
         for claim in asked.allocated:
             if claim.pods_only and _in_the_way(state.cluster, claim, {state.pod.uid}, alive):

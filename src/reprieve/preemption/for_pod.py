@@ -30,6 +30,8 @@ Misfit = tuple[str, ...]
 """Why a node is no candidate: the reasons that are counted in the pod's message."""
 
 _SIGNATURES = 64
+_DEVICES = "DynamicResources"
+"""The plugin whose rejections kube-scheduler takes for incurable."""
 _ANY_PRIORITY = 1 << 40
 """Beyond every priority."""
 
@@ -302,6 +304,10 @@ class PodPreemption:
 
     def _refusal(self, diagnosis: Diagnosis, curable: npt.NDArray[np.int64], remembered: _Remembered) -> str:
         reasons: dict[str, int] = {}
+        # kube-scheduler evicts nobody for devices: where that is of no use here either, its words are said.
+        devices = diagnosis.rejected.get(_DEVICES)
+        if devices is not None:
+            curable = curable[~devices[curable]]
         for row in curable:
             answer = remembered.answers[int(row)]
             if not isinstance(answer, Candidate):

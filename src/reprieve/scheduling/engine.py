@@ -573,6 +573,7 @@ class Engine:
 
     def _changed_pod(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         known.preempted = was_preempted(pod)
+        known.generation = pod.metadata.generation
         claims = claims_of(pod)
         if claims != known.claims:
             self.cluster.set_claims(known, claims)

@@ -14,7 +14,10 @@ from reprieve.framework.plugin import (
     PostFilterResult,
     TieBreaker,
 )
+from reprieve.framework.profile import Profile
 from reprieve.framework.status import PluginError
+from reprieve.plugins.dynamic_resources import NO_CLAIMS, NOT_SCHEDULABLE, DynamicResources
+from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, NoRoom, Preemption, PreemptionInVain
 from reprieve.scheduling.decision import (
@@ -31,11 +34,9 @@ from reprieve.scheduling.decision import (
 )
 from reprieve.scheduling.group_algorithm import GroupAssignment, place_group, scheduling_order
 from reprieve.scheduling.group_orders import in_another_order, order_matters, retries
-from reprieve.scheduling.group_placements import hopeful, place_in_one, placement_scores, proposed
+from reprieve.scheduling.group_placements import first_of, hopeful, place_in_one, placement_scores, proposed
 from reprieve.scheduling.running import RunningProfile
 from reprieve.scheduling.shared_device_placement import within_reach
-
-_POST_FILTER_OF_MEMBERS = f"preemption: {GROUP_MEMBER}"
 
 
 class _Attempt(PodGroupAttempt):
@@ -212,7 +213,7 @@ def schedule_group(
         return replace(_bind(running, key, group, pods, found, retry_now=True), in_vain=in_vain)
     clear = outcome is None or outcome.clear_nomination
     return replace(
-        _reject(key, group, pods, found, texts, clear=clear),
+        _reject(running, key, group, pods, found, texts, clear=clear),
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
         in_vain=in_vain,
         order_matters=matters,
@@ -278,7 +279,7 @@ def _bind(
         key=key,
         result=Result.SCHEDULED,
         bindings=tuple(Binding(pod, names[row], row) for pod, row in found.placed),
-        rejections=_rejections(pods, found, group_failed=False),
+        rejections=_rejections(running.profile, pods, found, group_failed=False),
         condition=GroupCondition(group.key, True, "Scheduled", ""),
         diagnosis=next(iter(found.failed.values()), None),
         rejected_by=frozenset(found.rejected_by),
@@ -316,6 +317,7 @@ def _wait(
 
 
 def _reject(
+    running: RunningProfile,
     key: str,
     group: GroupState,
     pods: Sequence[PodRecord],
@@ -326,11 +328,12 @@ def _reject(
 ) -> Decision:
     # Tried again while its victims still leave, a group is still waiting for them (observability.md, "Conditions").
     waits = texts and texts[-1] == TERMINATING
-    message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([found.why or GROUP_UNSCHEDULABLE, *texts])
+    why = found.why or (first_of(1) if running.gates.topology_aware_workload_scheduling else GROUP_UNSCHEDULABLE)
+    message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([why, *texts])
     return Decision(
         key=key,
         result=Result.UNSCHEDULABLE,
-        rejections=_rejections(pods, found, group_failed=True),
+        rejections=_rejections(running.profile, pods, found, group_failed=True),
         condition=GroupCondition(group.key, False, UNSCHEDULABLE, message),
         cleared=tuple(pod for pod in pods if pod.nominated >= 0) if clear else (),
         diagnosis=next(iter(found.failed.values()), None),
@@ -350,7 +353,9 @@ def failed_group(key: str, group: GroupState, pods: Sequence[PodRecord], error: 
     )
 
 
-def _rejections(pods: Sequence[PodRecord], found: GroupAssignment, *, group_failed: bool) -> tuple[Rejection, ...]:
+def _rejections(
+    profile: Profile, pods: Sequence[PodRecord], found: GroupAssignment, *, group_failed: bool
+) -> tuple[Rejection, ...]:
     placed = {pod.uid for pod, _ in found.placed}
     messages: dict[int, str] = {}
     rejections = []
@@ -359,7 +364,7 @@ def _rejections(pods: Sequence[PodRecord], found: GroupAssignment, *, group_fail
         if diagnosis is not None:
             message = messages.get(id(diagnosis))
             if message is None:
-                message = messages[id(diagnosis)] = diagnosis.message(_POST_FILTER_OF_MEMBERS)
+                message = messages[id(diagnosis)] = diagnosis.message(_post_filters_of_member(profile, pod))
         elif pod.uid in placed:
             if not group_failed:
                 continue
@@ -368,3 +373,12 @@ def _rejections(pods: Sequence[PodRecord], found: GroupAssignment, *, group_fail
             message = GROUP_UNSCHEDULABLE
         rejections.append(Rejection(pod, UNSCHEDULABLE, message))
     return tuple(rejections)
+
+
+def _post_filters_of_member(profile: Profile, pod: PodRecord) -> str:
+    """What in-tree PostFilter plugins say of a pod of a group, for which they do nothing (preemption.md 2.4)."""
+    said = {
+        DynamicResources.name: NOT_SCHEDULABLE if pod.claims else NO_CLAIMS,
+        DefaultPreemption.name: f"preemption: {GROUP_MEMBER}",
+    }
+    return ", ".join(said[plugin.name] for plugin in profile.post_filters if plugin.name in said)

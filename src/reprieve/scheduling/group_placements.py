@@ -224,11 +224,16 @@ def placement_scores(
     return totals
 
 
+def first_of(count: int) -> str:
+    """kube-scheduler's words where none of some placements works; without a constraint all nodes are the only one."""
+    return f"0/{count} placements are available, first placement status: {GROUP_UNSCHEDULABLE}"
+
+
 def _nowhere(
     running: RunningProfile, pods: Sequence[PodRecord], reported: GroupAssignment, count: int
 ) -> GroupAssignment:
     """No placement works: whatever might have rejected a member in any of them may help when it changes."""
-    reported.why = f"0/{count} placements are available, first placement status: {GROUP_UNSCHEDULABLE}"
+    reported.why = first_of(count)
     reported.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
     for pod in {pod.signature.id: pod for pod in pods}.values():
         state = CycleState(running.cluster, pod)
