@@ -309,6 +309,8 @@ def _waiting(
 
 _WAITS_FOR_OTHERS = "waiting for minCount pods from a gang to be scheduled"
 _UNSCHEDULABLE = "pod group is unschedulable"
+_ONLY_PLACEMENT = "0/1 placements are available, first placement status: "
+"""Says no more than that all nodes were looked at."""
 
 
 def _group_messages(
@@ -326,7 +328,7 @@ def _group_messages(
         told = ", ".join(f"{one.nodes} {one.reason}" for one in reasons[:MOST_REASONS])
         more = f" and {len(reasons) - MOST_REASONS} more reasons" if len(reasons) > MOST_REASONS else ""
         attempt += f" None of {count(record.nodes, 'node')} would do for the others: {told}{more}."
-    kept = [text.removeprefix(f"{_UNSCHEDULABLE}, ") for text in messages]
+    kept = [text.removeprefix(_ONLY_PLACEMENT).removeprefix(f"{_UNSCHEDULABLE}, ") for text in messages]
     kept = [text for text in kept if text not in (_UNSCHEDULABLE, "") and not text.startswith(_WAITS_FOR_OTHERS)]
     if record.reasons:
         kept = [text for text in kept if not text.startswith(f"0/{record.nodes} nodes are available: ")]
