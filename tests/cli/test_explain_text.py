@@ -352,6 +352,21 @@ def test_a_pod_of_another_scheduler_is_told_as_such() -> None:
     assert sentence not in plain(explanation_of(evidence(item=placed)))
 
 
+@pytest.mark.parametrize(
+    ("schedulers", "said"),
+    [
+        (("default-scheduler", "default-scheduler"), None),
+        (("other", "other"), "It waits for the scheduler other, by the schedulerName of its pods."),
+        (("other", "default-scheduler"), "Its pods ask for different schedulers, default-scheduler and other: none"),
+    ],
+)
+def test_whose_pods_a_group_has(schedulers: tuple[str, ...], said: str | None) -> None:
+    members = [pod(f"m{i}", group="crew", scheduler=name) for i, name in enumerate(schedulers)]
+    found = Evidence(Asked("PodGroup", "default", "crew"), group=group("crew", min_count=2), members=members)
+    text = plain(explanation_of(found))
+    assert said in text if said is not None else "scheduler" not in text.partition("\n\n")[0]
+
+
 def test_events_and_messages_are_told() -> None:
     found = evidence(
         record(repeated=2, pods=[Message(message="m", reason="Unschedulable", pods=1, names=["default/a"])]),

@@ -256,6 +256,7 @@ def _state_section(evidence: Evidence) -> Section:
     elif group is not None:
         minimum = f", minCount {group.min_count}" if group.min_count is not None else ""
         notes.append(f"Priority {_group_priority(group, evidence.members)}{minimum}.")
+        notes += _schedulers(evidence.members)
     notes += [
         f"{condition.type}: {condition.reason}: {condition.message}"
         for condition in _conditions(evidence)
@@ -267,6 +268,16 @@ def _state_section(evidence: Evidence) -> Section:
     if computed is not None and not evidence.source and computed.fits:
         notes.append("There is room for it now: a scheduler with the default configuration would place it.")
     return Section(title, notes=tuple(notes), tone=tone)
+
+
+def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
+    """Whose turn it is with members that have no node; a group of two schedulers is nobody's (preemption.md 8.5)."""
+    names = sorted({pod.spec.scheduler_name for pod in members if not pod.spec.node_name})
+    if len(names) > 1:
+        return [f"Its pods ask for different schedulers, {' and '.join(names)}: none is placed until they ask for one."]
+    if names and names[0] != DEFAULT_SCHEDULER:
+        return [f"It waits for the scheduler {names[0]}, by the schedulerName of its pods."]
+    return []
 
 
 def _group_priority(group: objects.PodGroup, members: Sequence[objects.Pod]) -> int:
