@@ -12,9 +12,8 @@ WORKERS ?= 2
 demo: $(READY)
 	@$(BIN)/reprieve demo
 
-# Some tests drive real processes and clients; what fails is tried once more by itself, and has to pass then.
 test: lint
-	$(BIN)/pytest -n $(WORKERS) || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	$(BIN)/pytest -n $(WORKERS)
 
 lint: $(READY)
 	$(BIN)/ruff check

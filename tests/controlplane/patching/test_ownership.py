@@ -99,6 +99,16 @@ def test_an_apply_that_changes_nothing_keeps_the_times() -> None:
     assert applied(live, "m", config(a="1"), now="t2") == live
 
 
+def test_an_update_with_other_times_of_the_same_fields_changes_nothing() -> None:
+    """As recorded (230): a client may send what it read before the second of the last write was over."""
+    live = applied(None, "m", config(a="1"), now="2026-01-01T00:00:00Z")
+    live = updated(live, "n", {**live, "data": {"a": "1", "b": "2"}}, now="2026-01-01T00:00:01Z")
+    sent = copy.deepcopy(live)
+    for entry in sent["metadata"]["managedFields"]:
+        entry["time"] = "2026-01-01T00:00:09Z"
+    assert updated(live, "n", sent, now="2026-01-01T00:00:10Z") == live
+
+
 def test_a_field_left_out_goes_unless_somebody_else_wants_it() -> None:
     live = applied(None, "m", config(a="1", b="1"))
     shared = applied(live, "n", config(b="1"), now="t2")

@@ -192,7 +192,8 @@ def track_update(
     except PatchError:
         return _with_entries(new, stored)
     if change.same:
-        return _with_entries(new, given if given and entries else stored)
+        others = given and entries and _timeless(entries) != _timeless(_decode(stored) or {})
+        return _with_entries(new, given if others else stored)
     taken = fieldsets.union(change.added, change.modified)
     entries = _lose(entries, None, taken, change.removed)
     fields = _reset(schema, subresource, taken)
@@ -204,6 +205,11 @@ def track_update(
         entries[mine.key] = mine
         entries = _capped(entries)
     return _with_entries(new, _encode(entries.values()))
+
+
+def _timeless(entries: Entries) -> Entries:
+    """The entries without their times: a write that differs in these alone changes nothing, as upstream has it."""
+    return {key: replace(entry, time="") for key, entry in entries.items()}
 
 
 def _lose(entries: Entries, own: tuple[str, str, str, str] | None, taken: Trie, removed: Trie) -> Entries:
