@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -391,6 +392,24 @@ def base64(raw: bytes) -> str:
     from base64 import urlsafe_b64encode
 
     return urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("count", "body"),
+    [
+        (10, lambda n: text({"metadata": {"name": f"many{n}"}, **numbered("k", 190_000)})),
+        (40, lambda n: text(config_map(f"much{n}", data=numbered("k", 2900, "v" * 1000)))),
+    ],
+    ids=["10 of many values", "40 of 3 MB"],
+)
+def test_many_bombs_at_once_do_not_add_up(server: Attacked, count: int, body: Callable[[int], bytes]) -> None:
+    """Large bodies come one by one: others are served, and memory does not grow with their number."""
+    with server.others() as waits, ThreadPoolExecutor(count) as senders:
+        sent = [senders.submit(server.send, Sent("POST", MAPS, body(n))) for n in range(count)]
+        statuses = {future.result().status for future in sent}
+    assert statuses <= {201, 413, 422}
+    assert max(waits) < 2 * SERVED  # ten at a time are ten clients, too
+    assert server.megabytes < MEMORY
 
 
 def test_documents_of_groups_that_are_not_there_are_not_made_up(server: Attacked) -> None:

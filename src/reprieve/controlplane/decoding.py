@@ -25,6 +25,8 @@ _WANTED = {("scheduling.k8s.io", "PriorityClass"): ("value",)}
 """Fields that the API demands and takes as zero all the same where they are missing: clients in typed languages always
 send them, so only a manifest lacks them. Strict validation (kubectl's) refuses that, else there is a warning."""
 
+_MOST_TOLD = 50
+"""Unknown or repeated fields that are named; they go into headers."""
 _SHOWN = 4096
 """How much of an object a 422 for a patch quotes."""
 
@@ -64,8 +66,8 @@ class Decoder:
         if validation != "Ignore" and (unknown or repeated):
             texts = [*repeated, *(field.message for field in unknown)]
             if validation == "Strict":
-                raise self.unfit(kind, kind.kind, f"strict decoding error: {', '.join(texts)}")
-            warnings.extend(texts)
+                raise self.unfit(kind, kind.kind, f"strict decoding error: {', '.join(texts[:_MOST_TOLD])}")
+            warnings.extend(texts[:_MOST_TOLD])
         if pruned is obj:
             pruned = dict(obj)
         self._check_wanted(kind, pruned, validation, warnings)
@@ -106,8 +108,8 @@ class Decoder:
         if unknown and validation != "Ignore":
             texts = [field.message for field in unknown]
             if validation == "Strict":
-                raise self._unfit_patch(obj, f"strict decoding error: {', '.join(texts)}")
-            warnings.extend(texts)
+                raise self._unfit_patch(obj, f"strict decoding error: {', '.join(texts[:_MOST_TOLD])}")
+            warnings.extend(texts[:_MOST_TOLD])
         if pruned is obj:
             pruned = dict(obj)
         self._check_wanted(kind, pruned, validation, warnings)

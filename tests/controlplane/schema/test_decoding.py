@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import time
 from typing import Any
 
@@ -245,3 +246,12 @@ def _timed(kind: Any, raw: Json, rounds: int = 200) -> float:
 def test_schemas_are_made_once() -> None:
     assert schema_for("v1", "Pod") is POD
     assert isinstance(POD, Schema)
+
+
+def test_an_object_that_is_checked_thoroughly_is_not_kept() -> None:
+    """What the quick walk could not take in was kept for ever by the exception that said so."""
+    body: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "nosuch": {}}
+    before = sys.getrefcount(body)
+    for _ in range(5):
+        assert POD.check(body, collect_unknown=True)[1]
+    assert sys.getrefcount(body) == before

@@ -42,18 +42,35 @@ CONTENT_TYPES = st.sampled_from(
      "application/strategic-merge-patch+json", "application/apply-patch+yaml", "text/plain", "", ";",
      "application/vnd.kubernetes.protobuf"]
 )  # fmt: skip
+STRANGE = st.sampled_from(
+    ["9" * 400, str(2**70), str(2**63), str(-(2**63) - 1), "٣", "²", "1_0", " 1", "0x10", "1e9", "nan", "\x00", "%",
+     "{", "[" * 5000, "e30", "eyJydiI6MX0", "W1tbW1tb", "a in (", "!", ",,,", "a=b=c", "\\", "=" * 50, "\ud7ff",
+     "é" * 99, "%zz"]
+)  # fmt: skip
 QUERY = st.dictionaries(
     st.sampled_from(
         ["limit", "continue", "resourceVersion", "resourceVersionMatch", "labelSelector", "fieldSelector", "dryRun",
          "fieldValidation", "fieldManager", "force", "gracePeriodSeconds", "propagationPolicy", "orphanDependents",
          "includeObject", "pretty", "timeoutSeconds", "sendInitialEvents"]
     ),
-    st.one_of(st.text(max_size=6), st.sampled_from(["0", "1", "-1", "true", "All", "a=b", "metadata.name=a", "Exact"])),
+    st.one_of(
+        st.text(max_size=6),
+        STRANGE,
+        st.sampled_from(["0", "1", "-1", "true", "All", "a=b", "metadata.name=a", "Exact"]),
+    ),
     max_size=3,
 )  # fmt: skip
 ACCEPTS = st.sampled_from(
     ["", "application/json", "*/*", "application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io", ";;;=,,q=x",
      "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "text/html"]
+)  # fmt: skip
+
+
+MORE_HEADERS = st.dictionaries(
+    st.sampled_from(["content-length", "accept-encoding", "impersonate-user", "impersonate-group", "impersonate-uid",
+                     "impersonate-extra-a", "if-match", "transfer-encoding", "x-remote-user", "cookie"]),
+    st.one_of(st.text(max_size=4), STRANGE, st.sampled_from(["gzip", "chunked", "system:masters", "0", "²"])),
+    max_size=2,
 )  # fmt: skip
 
 
@@ -125,7 +142,8 @@ def requests(draw: st.DrawFn) -> tuple[str, str, str, dict[str, str], bytes]:
         holder: Any = draw(st.sampled_from([body["metadata"], body["spec"], body["spec"]["containers"][0]]))
         holder[draw(KEYS)] = draw(ANY)
     raw = json.dumps(body).encode() if draw(st.integers(0, 9)) else draw(st.binary(max_size=30))
-    headers = {"content-type": draw(CONTENT_TYPES), "accept": draw(ACCEPTS), "user-agent": draw(st.text(max_size=4))}
+    headers = {"content-type": draw(CONTENT_TYPES), "accept": draw(ACCEPTS), "user-agent": draw(st.text(max_size=4)),
+               **draw(MORE_HEADERS)}  # fmt: skip
     return method, path_of(kind, name, subresource), urlencode(draw(QUERY)), headers, raw
 
 

@@ -53,10 +53,10 @@ class TypeProblem(NamedTuple):
 
 
 class IrregularError(Exception):
-    """The quick walk met something that needs the thorough one."""
+    """The quick walk met something that needs the thorough one.
 
-
-_IRREGULAR = IrregularError()
+    Made anew each time: an instance keeps the frames, and so the objects, of all it was raised through.
+    """
 
 
 def compiled(node: Node, cache: dict[Node, Clean]) -> Clean:
@@ -83,7 +83,7 @@ def _struct(node: Node, cache: dict[Node, Clean]) -> Clean:
 
     def clean(value: Any) -> Any:
         if type(value) is not dict:
-            raise _IRREGULAR
+            raise IrregularError
         changed: list[tuple[str, Any]] | None = None
         for key, inner in value.items():
             try:
@@ -91,12 +91,12 @@ def _struct(node: Node, cache: dict[Node, Clean]) -> Clean:
             except KeyError:
                 if preserve:
                     continue
-                raise _IRREGULAR from None
+                raise IrregularError from None
             if step is None:
                 if type(inner) is str and (inner or key not in zeros):
                     continue
                 if inner is not None and inner != "":
-                    raise _IRREGULAR
+                    raise IrregularError
                 new = None
             elif inner is None:
                 new = None
@@ -134,10 +134,10 @@ def _map(node: Node, cache: dict[Node, Clean]) -> Clean:
 
         def clean_strings(value: Any) -> Any:
             if type(value) is not dict:
-                raise _IRREGULAR
+                raise IrregularError
             for inner in value.values():
                 if type(inner) is not str:
-                    raise _IRREGULAR
+                    raise IrregularError
             return value
 
         cache[node] = clean_strings
@@ -147,11 +147,11 @@ def _map(node: Node, cache: dict[Node, Clean]) -> Clean:
 
     def clean(value: Any) -> Any:
         if type(value) is not dict:
-            raise _IRREGULAR
+            raise IrregularError
         out = value
         for key, inner in value.items():
             if inner is None:
-                raise _IRREGULAR
+                raise IrregularError
             new = step(inner)
             if new is not inner:
                 if out is value:
@@ -170,11 +170,11 @@ def _list(node: Node, cache: dict[Node, Clean]) -> Clean:
 
     def clean(value: Any) -> Any:
         if type(value) is not list:
-            raise _IRREGULAR
+            raise IrregularError
         out = value
         for index, inner in enumerate(value):
             if inner is None:
-                raise _IRREGULAR
+                raise IrregularError
             new = step(inner)
             if new is not inner:
                 if out is value:
@@ -190,7 +190,7 @@ def _string(_: Node) -> Clean:
     def clean(value: Any) -> Any:
         if type(value) is str:
             return value
-        raise _IRREGULAR
+        raise IrregularError
 
     return clean
 
@@ -201,7 +201,7 @@ def _integer(node: Node) -> Clean:
     def clean(value: Any) -> Any:
         if type(value) is int and low <= value <= high:
             return value
-        raise _IRREGULAR
+        raise IrregularError
 
     return clean
 
@@ -210,7 +210,7 @@ def _number(_: Node) -> Clean:
     def clean(value: Any) -> Any:
         if type(value) is float or type(value) is int:
             return value
-        raise _IRREGULAR
+        raise IrregularError
 
     return clean
 
@@ -219,7 +219,7 @@ def _boolean(_: Node) -> Clean:
     def clean(value: Any) -> Any:
         if value is True or value is False:
             return value
-        raise _IRREGULAR
+        raise IrregularError
 
     return clean
 
@@ -228,11 +228,11 @@ def _text(parse: Callable[[str], str]) -> Callable[[Node], Clean]:
     def made(_: Node) -> Clean:
         def clean(value: Any) -> Any:
             if type(value) is not str:
-                raise _IRREGULAR
+                raise IrregularError
             try:
                 new = parse(value)
             except ValueError:
-                raise _IRREGULAR from None
+                raise IrregularError from None
             return value if new == value else new
 
         return clean
@@ -245,11 +245,11 @@ def _quantity(_: Node) -> Clean:
 
     def clean(value: Any) -> Any:
         if type(value) is not str and type(value) is not int and type(value) is not float:
-            raise _IRREGULAR
+            raise IrregularError
         try:
             return canonical(value)
         except ValueError:
-            raise _IRREGULAR from None
+            raise IrregularError from None
 
     return clean
 
@@ -260,7 +260,7 @@ def _int_or_string(_: Node) -> Clean:
     def clean(value: Any) -> Any:
         if type(value) is str or (type(value) is int and low <= value <= high):
             return value
-        raise _IRREGULAR
+        raise IrregularError
 
     return clean
 
@@ -273,7 +273,7 @@ def _any_object(_: Node) -> Clean:
     def clean(value: Any) -> Any:
         if type(value) is dict:
             return value
-        raise _IRREGULAR
+        raise IrregularError
 
     return clean
 

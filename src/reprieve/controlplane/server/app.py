@@ -28,7 +28,7 @@ from reprieve.controlplane.server.metrics import CONTENT_TYPE, Measured, Metrics
 from reprieve.controlplane.server.negotiation import negotiate
 from reprieve.controlplane.server.query import watch_options
 from reprieve.controlplane.server.rendering import Renderer, Reply, Send, encode, error_reply, send_reply
-from reprieve.controlplane.server.resources import Call, PlainNotFound, Resources, resolve
+from reprieve.controlplane.server.resources import LARGE, Call, PlainNotFound, Resources, resolve
 from reprieve.controlplane.server.target import Target, read_target
 from reprieve.controlplane.server.watching import WatchStream, WatchTimes
 from reprieve.controlplane.storage import StorageError
@@ -39,6 +39,8 @@ Scope = MutableMapping[str, Any]
 log = logging.getLogger("reprieve.apiserver")
 
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+_LARGE_BODIES = 16
+"""Large bodies that are held at a time; whoever sends another one waits until it is read."""
 _CLIENT_CLOSED = 499
 """What is counted for a request whose client left before its answer."""
 
@@ -81,6 +83,7 @@ class App:
         self.discovery = Discovery(registry.kinds, self.options.server_address)
         self.metrics = Metrics(registry)
         self.stopping = False
+        self._large_bodies = asyncio.Semaphore(_LARGE_BODIES)
         self._documents: dict[str, tuple[int, bytes]] = {}
         self._plain: dict[str, Callable[[Target, Mapping[str, str]], Reply]] = {
             "": self._root,
@@ -189,11 +192,15 @@ class App:
                 # The answer has begun: all that is left is to break it off.
                 log.exception("watch %s failed", scope["path"])
             return None
-        body = b""
-        if target.verb not in ("get", "list"):
-            length = headers.get("content-length")
-            body = await read_body(receive, int(length) if length and _LENGTH.fullmatch(length) else None)
-        return await self.resources.handle(Call(target, kind, user, headers, body))
+        if target.verb in ("get", "list"):
+            return await self.resources.handle(Call(target, kind, user, headers, b""))
+        given = headers.get("content-length", "")
+        length = int(given) if _LENGTH.fullmatch(given) else None
+        small = length is not None and length <= LARGE
+        if small or (length is None and "transfer-encoding" not in headers):
+            return await self.resources.handle(Call(target, kind, user, headers, await read_body(receive, length)))
+        async with self._large_bodies:
+            return await self.resources.handle(Call(target, kind, user, headers, await read_body(receive, length)))
 
     @staticmethod
     async def _stream(stream: WatchStream, receive: Receive, send: Send) -> None:
