@@ -1,10 +1,10 @@
 """PodDisruptionBudgets as preemption counts them (preemption.md 6): best effort, never a veto."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprieve.api import objects
-from reprieve.api.selectors import Selector, compile_label_selector
+from reprieve.api.selectors import IN, Selector, compile_label_selector
 from reprieve.cluster.pods import PodRecord
 
 
@@ -35,6 +35,29 @@ def budget_of(pdb: objects.PodDisruptionBudget) -> Budget:
     )
 
 
+class ByLabel:
+    """Selectors of namespaces by one label that they ask for: whom a pod may concern, without asking all of them."""
+
+    def __init__(self, selectors: Iterable[tuple[int, str, Selector]]) -> None:
+        self._by_label: dict[tuple[str, str, str], list[int]] = {}
+        self._others: dict[str, list[int]] = {}
+        for number, namespace, selector in selectors:
+            asked = next((one for one in selector.requirements if one.operator == IN), None)
+            if asked is None:
+                self._others.setdefault(namespace, []).append(number)
+                continue
+            for value in dict.fromkeys(asked.values):
+                self._by_label.setdefault((namespace, asked.key, value), []).append(number)
+
+    def candidates(self, namespace: str, labels: Mapping[str, str]) -> list[int]:
+        """The numbers of all selectors that can match the labels, each once, and perhaps of some that do not."""
+        found = list(self._others.get(namespace, ()))
+        if self._by_label:
+            for key, value in labels.items():
+                found += self._by_label.get((namespace, key, value), ())
+        return found
+
+
 def violating(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -> list[bool]:
     """For each unit, in importance order: does disrupting it drive a matching budget below zero?
 
@@ -44,14 +67,12 @@ def violating(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -
     if not budgets:
         return [False] * len(units)
     left = [budget.allowed for budget in budgets]
-    by_namespace: dict[str, list[int]] = {}
-    for index, budget in enumerate(budgets):
-        by_namespace.setdefault(budget.namespace, []).append(index)
+    by_label = ByLabel((index, budget.namespace, budget.selector) for index, budget in enumerate(budgets))
     result = []
     for unit in units:
         over = False
         for pod in unit:
-            for index in by_namespace.get(pod.namespace, ()):
+            for index in by_label.candidates(pod.namespace, pod.labels):
                 if budgets[index].counts(pod):
                     left[index] -= 1
                     over = over or left[index] < 0

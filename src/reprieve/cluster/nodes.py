@@ -2,7 +2,8 @@
 
 A node is a *row*.  `allocatable` and `used` are `int64[columns, rows]` (columns: `reprieve.cluster.resources`, units
 there); labels become columns of interned values when a plugin first asks for the key; taints are interned as sets.
-Rows of removed nodes are reused once their last pod is gone.
+Rows of removed nodes are reused once their last pod is gone.  A resource gets its column when the first pod asks for
+it: until then what nodes have of it is kept by node, so that nodes with many resources of their own cost what they say.
 
 Invariants: `used[:, row]` is the sum of the deltas of the pods in `pods[row]`, always; `rank` orders rows by node name,
 so ties go to the first name (scheduling.md 2) whatever the order of arrival.
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from reprieve.api import objects
 from reprieve.api.requests import resource_list
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.resources import CPU, MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceTable
+from reprieve.cluster.resources import CPU, LIMIT, MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceTable
 from reprieve.cluster.signature import HostPort
 
 Taint = tuple[str, str, str]
@@ -44,6 +45,11 @@ class NodeColumns:
         self.images: dict[str, dict[int, int]] = {}
         """Image name -> row -> bytes, as the nodes' status lists them."""
         self._images_on: dict[int, tuple[objects.ContainerImage, ...]] = {}
+        self._unasked: dict[str, dict[int, int]] = {}
+        """Resource without a column -> row -> amount."""
+        self._unasked_on: dict[int, tuple[str, ...]] = {}
+        self._filled = len(resources)
+        """Columns that hold what the nodes have; those of later resources are filled by `fit_columns`."""
         self._free: list[int] = []
         self.count = 0
         self.alive: npt.NDArray[np.bool_] = np.zeros(_STEP, dtype=np.bool_)
@@ -91,11 +97,13 @@ class NodeColumns:
         """
         name = node.metadata.name
         amounts = resource_list(node.status.allocatable or {})
-        allocatable = self._resources.vector(amounts)
+        self.fit_columns()
+        asked = {resource: amount for resource, amount in amounts.items() if resource in self._resources}
+        allocatable = self._resources.vector(asked)
         allocatable[SCORING_CPU] = allocatable[CPU]
         allocatable[SCORING_MEMORY] = allocatable[MEMORY]
-        self.fit_columns()
         row = self._row_for(name)
+        self._set_unasked(row, {resource: amount for resource, amount in amounts.items() if resource not in asked})
         changed = not self.alive[row]
         if not self.alive[row]:
             self.alive[row] = True
@@ -142,18 +150,23 @@ class NodeColumns:
             del self.row_of[self.names[row]]
             self._free.append(row)
             self.allocatable[:, row] = 0
+            self._set_unasked(row, {})
 
     def row_for_pod(self, name: str) -> int:
         """The row of the node a bound pod names; a dead row is made for a node not (yet) known."""
         return self._row_for(name)
 
     def fit_columns(self) -> None:
-        """Make the arrays as tall as the resource table."""
+        """Make the arrays as tall as the resource table, and fill in what nodes have of resources new in it."""
         missing = self._resources.capacity - self.used.shape[0]
         if missing > 0:
             more = np.zeros((missing, self.used.shape[1]), dtype=np.int64)
             self.used = np.vstack([self.used, more])
             self.allocatable = np.vstack([self.allocatable, more])
+        for column in range(self._filled, len(self._resources)):
+            for row, amount in self._unasked.pop(self._resources.names[column], {}).items():
+                self.allocatable[column, row] = min(amount, LIMIT)
+        self._filled = len(self._resources)
 
     def conflicting_port(self, row: int, ports: tuple[HostPort, ...]) -> HostPort | None:
         """The first of the wanted host ports that is taken on the node.
@@ -171,6 +184,17 @@ class NodeColumns:
             elif wanted in used or any((protocol, wild, port) in used for wild in _ANY_IP):
                 return wanted
         return None
+
+    def _set_unasked(self, row: int, amounts: Mapping[str, int]) -> None:
+        for resource in self._unasked_on.pop(row, ()):
+            there = self._unasked.get(resource, {})
+            there.pop(row, None)
+            if not there:
+                self._unasked.pop(resource, None)
+        if amounts:
+            self._unasked_on[row] = tuple(amounts)
+            for resource, amount in amounts.items():
+                self._unasked.setdefault(resource, {})[row] = amount
 
     def _set_images(self, row: int, images: tuple[objects.ContainerImage, ...]) -> None:
         before = self._images_on.get(row, ())

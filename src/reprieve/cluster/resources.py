@@ -50,6 +50,10 @@ class ResourceTable:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __contains__(self, name: str) -> bool:
+        """Whether the resource has a column."""
+        return name in self._column
+
     def column(self, name: str) -> int:
         """The column of a resource; an unknown name gets the next free one."""
         found = self._column.get(name)

@@ -16,6 +16,7 @@ Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/interpodaffinity):
 Arrays by domain are `int64[highest domain + 1]`; entry 0 stands for nodes without the label and stays 0.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -116,13 +117,13 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         wanted, shunned = terms.of(TermKind.REQUIRED_AFFINITY), terms.of(TermKind.REQUIRED_ANTI_AFFINITY)
         matchers = tuple(spec.matcher for spec in wanted)
         counted = _Counted(wanted, shunned, index.accepted(matchers, pod), {}, {}, {})
-        for spec in wanted:
-            if spec.topology_key not in counted.affinity:
-                counted.affinity[spec.topology_key] = by_domain(index, spec.topology_key, index.counts(matchers))
+        if wanted:
+            by_row = index.counts(matchers)  # once: matchers are as many as terms, and so are topology labels
+            for key in {spec.topology_key: None for spec in wanted}:
+                counted.affinity[key] = by_domain(index, key, by_row)
         for spec in shunned:
             _sum_into(counted.anti, spec, by_domain(index, spec.topology_key, index.counts((spec.matcher,))))
-        for existing in index.anti_affinity_terms(pod):
-            _sum_into(counted.existing, existing.spec, _stated_by_domain(index, existing))
+        counted.existing.update(_existing_by_domain(index, index.anti_affinity_terms(pod)))
         state.data[self.name] = counted
         return SUCCESS
 
@@ -260,6 +261,22 @@ def _stated_by_domain(index: PodAffinityIndex, existing: ExistingTerm) -> Counts
     counts: Counts = np.bincount(domains[rows], weights=pods, minlength=highest + 1).astype(np.int64)
     counts[0] = 0
     return counts
+
+
+def _existing_by_domain(index: PodAffinityIndex, terms: Iterable[ExistingTerm]) -> dict[str, Counts]:
+    """By topology label: how many pods state a term, a pod once for each, by domain. Arrays are made once per label."""
+    by_key: dict[str, Counter[int]] = {}
+    for existing in terms:
+        by_key.setdefault(existing.spec.topology_key, Counter()).update(existing.rows)
+    found = {}
+    for key, rows in by_key.items():
+        domains, highest = index.domains(key)
+        there = np.fromiter(rows, dtype=np.int64, count=len(rows))
+        pods = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
+        counts: Counts = np.bincount(domains[there], weights=pods, minlength=highest + 1).astype(np.int64)
+        counts[0] = 0
+        found[key] = counts
+    return found
 
 
 def _nothing(index: PodAffinityIndex, key: str) -> Counts:

@@ -1,11 +1,12 @@
 """The status the disruption controller would give a PodDisruptionBudget that has none."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.selectors import compile_label_selector
+from reprieve.cluster.budgets import ByLabel
 from reprieve.cluster.pods import PodRecord
 
 
@@ -16,17 +17,27 @@ def _share(value: int | str, of: int) -> int:
     return int(value)
 
 
-def with_status(pdb: objects.PodDisruptionBudget, pods: Iterable[PodRecord]) -> objects.PodDisruptionBudget:
-    """The budget with `status.disruptionsAllowed` worked out from its spec and the pods there are.
+def with_statuses(
+    budgets: Sequence[objects.PodDisruptionBudget], pods: Iterable[PodRecord]
+) -> list[objects.PodDisruptionBudget]:
+    """The budgets with `status.disruptionsAllowed` worked out from their specs and the pods there are.
 
     Healthy are matching pods that run and are not terminating; expected are all matching pods, since who owns them and
     at what scale is not part of the picture.
     """
-    namespace = pdb.metadata.namespace or "default"
-    selector = compile_label_selector(pdb.spec.selector)
-    matching = [pod for pod in pods if pod.namespace == namespace and selector.matches(pod.labels)]
-    healthy = sum(1 for pod in matching if pod.row >= 0 and not pod.terminating)
-    expected = len(matching)
+    spaces = [budget.metadata.namespace or "default" for budget in budgets]
+    selectors = [compile_label_selector(budget.spec.selector) for budget in budgets]
+    by_label = ByLabel((number, *each) for number, each in enumerate(zip(spaces, selectors, strict=True)))
+    expected, healthy = [0] * len(budgets), [0] * len(budgets)
+    for pod in pods:
+        for number in by_label.candidates(pod.namespace, pod.labels):
+            if selectors[number].matches(pod.labels):
+                expected[number] += 1
+                healthy[number] += pod.row >= 0 and not pod.terminating
+    return [_with_status(*each) for each in zip(budgets, expected, healthy, strict=True)]
+
+
+def _with_status(pdb: objects.PodDisruptionBudget, expected: int, healthy: int) -> objects.PodDisruptionBudget:
     spec = pdb.spec
     if spec.max_unavailable is not None:
         desired = expected - _share(spec.max_unavailable, expected)

@@ -29,7 +29,7 @@ from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.budgets import with_status
+from reprieve.simulation.budgets import with_statuses
 from reprieve.simulation.claims import Claims
 from reprieve.simulation.storage import Storage
 
@@ -331,8 +331,8 @@ class VirtualCluster:
 
     def _refresh_budgets(self) -> None:
         self._budgets_stale = False
-        for pdb in self._budgets.values():
-            self.engine.set_budget(with_status(pdb, self.engine.cluster.pods.values()))
+        for pdb in with_statuses(list(self._budgets.values()), self.engine.cluster.pods.values()):
+            self.engine.set_budget(pdb)
 
     @property
     def leaving(self) -> list[str]:
