@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from reprieve.api import objects
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
 from reprieve.scheduling.decision import Decision, OrderMatters, Result
 from tests.building import World, group, node, pod, profile_with
@@ -92,6 +93,31 @@ def test_an_order_that_is_not_found_may_still_exist() -> None:
     hard = decided(*free(7, 7, 7), *crew(3, 3, 2, 2, 5, 4, 2))
     if hard.result is not Result.SCHEDULED:
         assert hard.order_matters is not None
+
+
+def _together(count: int) -> list[Any]:
+    """A gang whose pods must be in one zone with each other."""
+    selector = objects.LabelSelector(match_labels={"app": "crew"})
+    term = objects.PodAffinityTerm(label_selector=selector, topology_key="zone")
+    near = objects.Affinity(
+        pod_affinity=objects.PodAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    )
+    return crew(*[2] * count, affinity=near, labels={"app": "crew"})
+
+
+@pytest.mark.parametrize(
+    ("other", "count", "exists"), [(8, 4, True), (8, 5, False), (6, 4, False)], ids=["room", "too many", "too small"]
+)
+def test_the_zone_of_the_first_pod_may_be_the_wrong_one(other: int, count: int, exists: bool) -> None:
+    """Alike pods that must be near each other: the first goes to the empty zone that is too small for all of them."""
+    small = [a_node("a1", cpu=4, labels={"zone": "a"})]
+    large = [a_node("b1", cpu=other + 16, labels={"zone": "b"}), pod("there", cpu=16, node="b1", priority=5)]
+    items = [*small, *large, *_together(count)]
+    greedy, retry = decided(*items), decided(*items, profiles=retrying())
+    assert greedy.result is Result.UNSCHEDULABLE
+    assert greedy.order_matters == (OrderMatters(placed=count) if exists else None)
+    assert (retry.result is Result.SCHEDULED) is exists
+    assert {binding.node for binding in retry.bindings} == ({"b1"} if exists else set())
 
 
 def test_room_is_not_made_where_another_order_needs_none() -> None:

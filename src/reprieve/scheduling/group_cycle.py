@@ -67,7 +67,9 @@ class _Attempt(PodGroupAttempt):
         """See `PodGroupAttempt.run`. With placements and none given, the one that scores best."""
         running, nominated = self._running, self._nominated
 
-        def assign(order: Sequence[PodRecord], *, diagnose: bool = False) -> GroupAssignment:
+        def assign(
+            order: Sequence[PodRecord], inside: Placement | None = None, *, diagnose: bool = False
+        ) -> GroupAssignment:
             if within is None and self.placements is not None:
                 return place_in_one(running, self.group, order, nominated, self.placements)
             return place_group(
@@ -79,12 +81,13 @@ class _Attempt(PodGroupAttempt):
                 nominated,
                 diagnose=diagnose,
                 ties=ties,
-                within=within,
+                within=within or inside,
             )
 
         found = assign(self.pods, diagnose=diagnose)
         if not found.feasible and retries(running):
-            found = in_another_order(running, self.group, self.pods, found, assign) or found
+            anywhere = within is None and self.placements is None
+            found = in_another_order(running, self.group, self.pods, found, assign, anywhere=anywhere) or found
         if not diagnose:
             return PodGroupAssignment(tuple(found.placed), found.feasible, {})
         texts = {id(diagnosis): diagnosis.message() for diagnosis in found.failed.values()}
@@ -186,7 +189,10 @@ def schedule_group(
                 group,
                 pods,
                 found,
-                lambda order: _assigned(running, group, order, nominated, placements, diagnose=False),
+                lambda order, inside: _assigned(
+                    running, group, order, nominated, placements, diagnose=False, inside=inside
+                ),
+                anywhere=placements is None,
             )
             if other is not None and retries(running):
                 placed = {pod.uid for pod, _ in other.placed}
@@ -234,13 +240,14 @@ def _assigned(
     placements: Sequence[Placement] | None,
     *,
     diagnose: bool = True,
+    inside: Placement | None = None,
 ) -> GroupAssignment:
-    """Run the group's algorithm on its pods in that order, in the present view."""
+    """Run the group's algorithm on its pods in that order, in the present view; `inside`: only on these nodes."""
     if placements is not None:
         return place_in_one(running, group, pods, nominated, placements)
     cluster, profile, evaluator = running.cluster, running.profile, running.evaluator
-    found = place_group(cluster, profile, evaluator, group, pods, nominated, diagnose=diagnose)
-    return found if found.feasible else within_reach(running, group, pods, nominated) or found
+    found = place_group(cluster, profile, evaluator, group, pods, nominated, diagnose=diagnose, within=inside)
+    return found if found.feasible or inside is not None else within_reach(running, group, pods, nominated) or found
 
 
 def _post_filters(

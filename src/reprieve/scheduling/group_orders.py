@@ -10,25 +10,28 @@ that KEP-4671 and KEP-5710 accept.  Two things are made of that:
 
 The orders are few and always the same: those who found no place go first, up to `_ROUNDS` times; then the most
 demanding go first; then the last become the first.  Pods that are treated alike are the same wherever they stand, so a
-gang of one kind has no other order.
+gang of one kind has no other order.  Where pods must be near others (required pod affinity), the first of them decides
+where all go: then each domain of their topology keys is tried by itself, the first `_DOMAINS` that may have the room.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from reprieve.cluster.affinity_terms import TermKind
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState, Placement
 from reprieve.scheduling.decision import OrderMatters
 from reprieve.scheduling.group_algorithm import GroupAssignment
-from reprieve.scheduling.group_placements import holds_at_most
+from reprieve.scheduling.group_placements import holds_at_most, hopeful
 from reprieve.scheduling.running import RunningProfile
 
 _ROUNDS = 3
+_DOMAINS = 64
 
-Assign = Callable[[Sequence[PodRecord]], GroupAssignment]
-"""Runs the group's algorithm on its pods in that order, and leaves the view as it was."""
+Assign = Callable[[Sequence[PodRecord], Placement | None], GroupAssignment]
+"""Runs the group's algorithm on its pods in that order, there or anywhere, and leaves the view as it was."""
 
 
 def retries(running: RunningProfile) -> bool:
@@ -37,11 +40,33 @@ def retries(running: RunningProfile) -> bool:
 
 
 def in_another_order(
-    running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], failed: GroupAssignment, assign: Assign
+    running: RunningProfile,
+    group: GroupState,
+    pods: Sequence[PodRecord],
+    failed: GroupAssignment,
+    assign: Assign,
+    *,
+    anywhere: bool,
 ) -> GroupAssignment | None:
-    """The first other order in which the gang can be placed, in the present view; None if none of those tried works."""
+    """The first other order in which the gang can be placed, in the present view; None if none of those tried works.
+
+    `anywhere`: no topology constraint says where; then domains of pod affinity are tried too.
+    """
     if not group.is_gang:
         return None
+    found = _other_order(running, pods, failed, assign)
+    if found is not None or not anywhere:
+        return found
+    for domain in hopeful(running, group, pods, _domains(running, pods))[:_DOMAINS]:
+        found = assign(pods, domain)
+        if found.feasible:
+            return found
+    return None
+
+
+def _other_order(
+    running: RunningProfile, pods: Sequence[PodRecord], failed: GroupAssignment, assign: Assign
+) -> GroupAssignment | None:
     kinds = [_kind(running, pod) for pod in pods]
     seen = {tuple(kinds)}
     kind_of = {pod.uid: kind for pod, kind in zip(pods, kinds, strict=True)}
@@ -52,12 +77,12 @@ def in_another_order(
         order = _unplaced_first(order, last)
         if not _is_new(order, kind_of, seen):
             break
-        last = assign(order)
+        last = assign(order, None)
         if last.feasible:
             return last
     for order in _fixed_orders(running, pods):
         if _is_new(order, kind_of, seen):
-            found = assign(order)
+            found = assign(order, None)
             if found.feasible:
                 return found
     return None
@@ -122,6 +147,20 @@ def _fixed_orders(running: RunningProfile, pods: Sequence[PodRecord]) -> Iterato
 
     yield sorted(pods, key=share, reverse=True)
     yield list(reversed(pods))
+
+
+def _domains(running: RunningProfile, pods: Sequence[PodRecord]) -> list[Placement]:
+    """The domains of the topology keys by which the pods must be near others, by key and value."""
+    cluster = running.cluster
+    terms = (term for pod in pods for term in cluster.pod_affinity.terms(pod).of(TermKind.REQUIRED_AFFINITY))
+    keys = sorted({term.topology_key for term in terms})
+    found: dict[tuple[str, str], list[int]] = {}
+    for key in keys:
+        for row in np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)]).tolist():
+            value = cluster.nodes.labels[row].get(key)
+            if value is not None:
+                found.setdefault((key, value), []).append(row)
+    return [Placement(f"{key}={value}", np.array(rows)) for (key, value), rows in sorted(found.items())]
 
 
 def _has_the_sum(running: RunningProfile, pods: Sequence[PodRecord], need: int, domain: Placement) -> bool:
