@@ -41,7 +41,7 @@ __all__ = ["FORMAT", "Log", "Row", "SqliteLog", "StorageError", "VolatileLog", "
 
 log = logging.getLogger("reprieve.apiserver")
 
-CHECKPOINT_BYTES = 1024 * 1024
+CHECKPOINT_BYTES = 2 * 1024 * 1024
 """How much is appended before the WAL is copied back into the main file."""
 
 WAL_BYTES = 8 * 1024 * 1024
