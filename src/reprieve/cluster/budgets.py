@@ -58,23 +58,44 @@ class ByLabel:
         return found
 
 
+def charges(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -> tuple[list[dict[int, int]], list[int]]:
+    """For each unit, how many of its pods each budget counts; and how many each budget allows.
+
+    Budgets that count the same pods are one: the pods exceed any of them when they exceed the smallest allowance.  The
+    numbers of the budgets have no particular order.
+    """
+    same: dict[tuple[str, Selector, frozenset[str]], Budget] = {}
+    for budget in budgets:
+        key = (budget.namespace, budget.selector, budget.disrupted)
+        if not budget.selector.nothing and (key not in same or budget.allowed < same[key].allowed):
+            same[key] = budget
+    left = list(same.values())
+    if not left:
+        return [{} for _ in units], []
+    by_label = ByLabel((number, budget.namespace, budget.selector) for number, budget in enumerate(left))
+    found = []
+    for unit in units:
+        counts: dict[int, int] = {}
+        for pod in unit:
+            for number in by_label.candidates(pod.namespace, pod.labels):
+                if left[number].counts(pod):
+                    counts[number] = counts.get(number, 0) + 1
+        found.append(counts)
+    return found, [budget.allowed for budget in left]
+
+
 def violating(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -> list[bool]:
     """For each unit, in importance order: does disrupting it drive a matching budget below zero?
 
     The walk keeps a copy of every budget's allowance and charges each pod of each unit, violating or not
     (preemption.md 6).
     """
-    if not budgets:
-        return [False] * len(units)
-    left = [budget.allowed for budget in budgets]
-    by_label = ByLabel((index, budget.namespace, budget.selector) for index, budget in enumerate(budgets))
+    charged, left = charges(units, budgets)
     result = []
-    for unit in units:
+    for counts in charged:
         over = False
-        for pod in unit:
-            for index in by_label.candidates(pod.namespace, pod.labels):
-                if budgets[index].counts(pod):
-                    left[index] -= 1
-                    over = over or left[index] < 0
+        for number, count in counts.items():
+            left[number] -= count
+            over = over or left[number] < 0
         result.append(over)
     return result

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from reprieve.cluster.budgets import violating
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
@@ -29,6 +30,8 @@ from reprieve.preemption.outcome import (
 from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
 from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
 from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods, units_below
+from reprieve.preemption.victim_search.problem import numbers_of
+from reprieve.preemption.victim_search.search import cheapest_eviction
 
 UNSCHEDULABLE = "pod group is unschedulable"
 NOBODY = "nobody has to go"
@@ -51,6 +54,21 @@ class _Candidate:
         """Sort key, cheapest first; evicting nobody costs least."""
         return (self.cost is not None, self.cost or (0, 0, 0, 0, 0.0))
 
+    def evicted(self, cluster: ClusterState) -> list[Verdict]:
+        """Those who go, most important first, budgets counted over them alone (preemption.md 6 over the victims)."""
+        gone = sorted(self.reasons)
+        units = [self.ranking.ordered[index] for index in gone]
+        violations = violating([unit.pods for unit in units], list(cluster.budgets.values()))
+        return [
+            Verdict(unit, violates, self.reasons[index])
+            for index, unit, violates in zip(gone, units, violations, strict=True)
+        ]
+
+    def verdicts(self, cluster: ClusterState) -> tuple[Verdict, ...]:
+        """The verdict on every unit, in importance order; `evicted` for those who go."""
+        gone = dict(zip(sorted(self.reasons), self.evicted(cluster), strict=True))
+        return tuple(gone.get(index, kept) for index, kept in enumerate(verdicts_of(self.ranking, self.reasons)))
+
 
 def preempt_for_group(
     attempt: PodGroupAttempt,
@@ -72,7 +90,8 @@ def preempt_for_group(
     beside those who stay, then the first in order (preemption.md 4.6).
 
     `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
-    MinimizeVictims: other places are looked at too (`_Search.cheaper_elsewhere`), and the cheapest eviction is taken.
+    MinimizeVictims: the cheapest eviction that makes room anywhere is looked for (`_Search.cheaper_elsewhere`); budgets
+    are counted over those who would go, so that candidates are compared by one yardstick.
     """
     group = attempt.group
     spec = group.spec
@@ -91,11 +110,13 @@ def preempt_for_group(
         return PostFilterResult(status, clear_nomination=True, in_vain=in_vain)
     with cluster.trial():
         cluster.displace_all([pod for unit in units for pod in unit.pods])
-        search = _Search(attempt, cluster, profile, evaluator, Ranking(cluster, units), spec.priority, plain)
+        search = _Search(attempt, cluster, profile, evaluator, Ranking(cluster, units), spec.priority, plain, placement)
         find = search.candidate if victim_search == REPRIEVE else search.above_floor
         domains = (None,) if attempt.placements is None else attempt.hopeful()
         found = [candidate for domain in domains if (candidate := find(domain)) is not None]
-        if placement == MINIMIZE_VICTIMS:
+        by_score = None
+        if found and placement == MINIMIZE_VICTIMS:
+            by_score = min(found, key=_price)
             found = [search.cheaper_elsewhere(candidate) for candidate in found]
         if not found:
             status = Status(Code.UNSCHEDULABLE, UNSCHEDULABLE, plugin)
@@ -107,9 +128,10 @@ def preempt_for_group(
         priority=spec.priority,
         domain=CLUSTER_DOMAIN if best.placement is None else best.placement.name,
         nominations=best.assignment.placed,
-        verdicts=verdicts_of(best.ranking, best.reasons),
+        verdicts=best.verdicts(cluster) if by_score is not None else verdicts_of(best.ranking, best.reasons),
         candidates=len(found),
         compared=compared,
+        by_score=tuple(verdict.unit for verdict in by_score.evicted(cluster)) if by_score is not None else None,
     )
     return PostFilterResult(SUCCESS, preemption)
 
@@ -125,6 +147,7 @@ class _Search:
     ranking: Ranking
     priority: int
     plain: bool
+    placement: str
 
     def candidate(self, placement: Placement | None) -> _Candidate | None:
         """What placing the group there costs; None if it does not fit or nothing is gained.
@@ -180,28 +203,54 @@ class _Search:
             return search.candidate(placement)
 
     def cheaper_elsewhere(self, found: _Candidate) -> _Candidate:
-        """The cheapest of the given candidate and those with fewer potential victims, in the same placement.
+        """The cheapest eviction that makes room for as many members in the same placement; what was found, if none is.
 
-        The group is placed again with only the least important units gone, as few of them as suffice, counted in two
-        orders: unit by unit, and node by node from the node that is cheapest to clear.  Not every place there is is
-        looked at, which would take for ever; the result is never dearer than what was found.
+        Where only resources are in play it is searched for by numbers (`reprieve.preemption.victim_search`), and the
+        group is placed where it scores best with only those victims gone.  Otherwise what the numbers propose is tried
+        by the group's algorithm with all its filters, and so are a few evictions of the least important; fewer are
+        looked at then, and none that does not work is taken.
         """
         if found.cost is None:
             return found
+        pods = [pod for pod, _ in found.assignment.placed]
+        everything = range(len(found.ranking.ordered))
+        with self._of(found.ranking, set(everything)):
+            numbers = numbers_of(
+                self.cluster, self.profile, self.evaluator, pods, self.priority, found.ranking, found.placement
+            )
+        cheaper = cheapest_eviction(numbers, sorted(found.reasons)) if numbers is not None else None
+        if numbers is not None and cheaper is not None:
+            own = PodGroupAssignment(cheaper.assigned(numbers), True, {}) if numbers.exact else None
+            other = self._with_gone(found, set(cheaper.units), own)
+            if numbers.exact or other is not found:
+                return min(found, other, key=_price)
         best = found
         for order in (list(reversed(found.ranking.order)), self._by_node(found)):
             low, high = 1, len(order)
             while low < high:
                 middle = (low + high) // 2
-                gone = set(order[:middle])
-                with self._of(found.ranking, gone):
-                    enough = len(self.attempt.run(within=found.placement).placed) >= len(found.assignment.placed)
+                with self._of(found.ranking, set(order[:middle])):
+                    enough = len(self.attempt.run(within=found.placement).placed) >= len(pods)
                 low, high = (low, middle) if enough else (middle + 1, high)
-            with self._of(found.ranking, set(order[:low])) as search:
-                other = search.candidate(found.placement)
-            if other is not None and len(other.assignment.placed) >= len(found.assignment.placed):
-                best = other if other.price < best.price else best
+            best = min(best, self._with_gone(found, set(order[:low])), key=_price)
         return best
+
+    def _with_gone(self, found: _Candidate, gone: set[int], instead: PodGroupAssignment | None = None) -> _Candidate:
+        """The candidate with only these units of its ranking displaced; what was found if fewer members fit then.
+
+        `instead`: where the members go if the group's algorithm does not find it, in an order of its own.
+        """
+        ranking = found.ranking
+        with self._of(ranking, gone) as search:
+            assignment = search.attempt.run(within=found.placement)
+            if len(assignment.placed) < len(found.assignment.placed):
+                if instead is None:
+                    return found
+                assignment = instead
+            other = search._judged(found.placement, assignment)
+        turns = sorted(gone)
+        reasons = {turns[index]: reason for index, reason in other.reasons.items()}
+        return replace(other, ranking=ranking, reasons=reasons)
 
     def _by_node(self, found: _Candidate) -> list[int]:
         """Indices of units: all that have a pod on the cheapest node to clear, then those of the next."""
@@ -252,11 +301,12 @@ class _Search:
                 self.priority,
                 plain=self.plain,
             )
-        return _Candidate(placement, self.ranking, assignment, reasons, cost_of(self._evicted(reasons)))
-
-    def _evicted(self, reasons: dict[int, Reason]) -> list[Verdict]:
+        candidate = _Candidate(placement, self.ranking, assignment, reasons, None)
+        if self.placement == MINIMIZE_VICTIMS:
+            return replace(candidate, cost=cost_of(candidate.evicted(self.cluster)))
         ranking = self.ranking
-        return [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]
+        evicted = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]
+        return replace(candidate, cost=cost_of(evicted))
 
 
 def _best(attempt: PodGroupAttempt, found: Sequence[_Candidate]) -> tuple[_Candidate, Compared | None]:
@@ -290,6 +340,10 @@ def _best(attempt: PodGroupAttempt, found: Sequence[_Candidate]) -> tuple[_Candi
     second = min(others, key=lambda candidate: candidate.price)
     assert second.placement is not None
     return best, Compared(second.placement.name, second.cost, tuple(steps))
+
+
+def _price(candidate: _Candidate) -> tuple[bool, Cost]:
+    return candidate.price
 
 
 def _part(candidate: _Candidate, position: int) -> float:

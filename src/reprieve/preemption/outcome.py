@@ -151,6 +151,8 @@ class Preemption:
     """Domains that would have worked; this one was the cheapest."""
     compared: Compared | None = None
     """The next best of them."""
+    by_score: tuple[PreemptionUnit, ...] | None = None
+    """Who would go if the group were placed by score; None where nothing else was looked at."""
 
     @property
     def victims(self) -> list[Verdict]:

@@ -1,0 +1,191 @@
+"""What the search for victims works on: plain numbers, nothing of the cluster's objects (cost.md 4).
+
+Terms: a *kind* is a set of like pods of the group (same requests, same usable nodes); a *unit* is what is evicted as
+one.  Nodes are numbered in the order of their names and units in the order of importance, so that the same cluster
+gives the same numbers whatever the order in which its objects arrived.
+
+Invariant: numbers know resources and which nodes a pod may use at all.  Where anything else is in play they are not
+`exact`: what is found by them is a proposal, which the filters have to agree to.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reprieve.cluster.budgets import charges
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnoser import nominated_pods
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import CycleState, Placement
+from reprieve.framework.profile import Profile
+from reprieve.preemption.free_resources import only_resources
+from reprieve.preemption.order import Ranking
+from reprieve.preemption.units import PreemptionUnit
+
+Amounts = tuple[int, ...]
+"""One amount per resource that the group asks for, in the column's unit."""
+FEW_KINDS, MOST_KINDS = 4, 24
+_KINDS_TIMES_NODES = 4_000
+"""Groups whose members differ more are looked at as if each asked for as much as the like-sized ones beside it: so
+many kinds in a large cluster and in a small one, and the product in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`usable[node]`: whether the pods may run there at all; `pods`: in scheduling order."""
+
+    wants: Amounts
+    usable: Sequence[bool]
+    pods: tuple[PodRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """One search. `rows[node]` is the node's row; `free[node]` what it has for the group with every unit gone.
+
+    Of unit `u`, `takes[u]` are the (node, amounts) that it holds of what the group asks for, `charged[u]` the (budget,
+    pods) that evicting it is charged with; `on[node]` lists the units with a share of the node.  `kinds` come hardest
+    to place first.
+    """
+
+    rows: tuple[int, ...]
+    free: tuple[Amounts, ...]
+    kinds: tuple[Kind, ...]
+    units: tuple[PreemptionUnit, ...]
+    takes: tuple[tuple[tuple[int, Amounts], ...], ...]
+    on: tuple[tuple[int, ...], ...]
+    charged: tuple[tuple[tuple[int, int], ...], ...]
+    allowed: tuple[int, ...]
+    exact: bool
+    """Only resources are in play: what fits by these numbers fits."""
+
+
+def numbers_of(
+    cluster: ClusterState,
+    profile: Profile,
+    evaluator: Evaluator,
+    pods: Sequence[PodRecord],
+    priority: int,
+    ranking: Ranking,
+    within: Placement | None = None,
+) -> Numbers | None:
+    """The numbers for these pods of a group, in a view where all the units are displaced; None: too unlike.
+
+    `within`: the only nodes they may use.
+    """
+    states = [CycleState(cluster, pod) for pod in pods]
+    exact = (
+        all(evaluator.identity(pod) is not None for pod in pods)
+        and only_resources(profile, states)
+        and not any(plugin.concerns(state) for plugin in profile.outside_filters for state in states)
+    )
+    names = cluster.resources.names
+    columns = sorted({column for pod in pods for column, _ in pod.signature.requests}, key=names.__getitem__)
+    nodes = cluster.nodes
+    order = np.argsort(nodes.rank, kind="stable")
+    if within is not None:
+        order = order[np.isin(order, within.rows)]
+    kinds = _kinds(evaluator, states, columns, order)
+    if kinds is None:
+        return None
+    anywhere = np.any([kind.usable for kind in kinds], axis=0)
+    order = order[anywhere]
+    kinds = [Kind(kind.wants, np.asarray(kind.usable)[anywhere].tolist(), kind.pods) for kind in kinds]
+    free = (nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)])[:, order]
+    place = np.full(len(nodes), -1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    for row, there in nominated_pods(cluster, priority, slice(0, len(nodes))):
+        if place[row] >= 0:
+            for other in there:
+                free[:, place[row]] -= other.signature.delta[columns]
+    rows = order.tolist()
+    takes, on = _shares(ranking.ordered, place.tolist(), columns, len(rows))
+    charged, allowed = charges([unit.pods for unit in ranking.ordered], list(cluster.budgets.values()))
+    return Numbers(
+        rows=tuple(rows),
+        free=tuple(map(tuple, free.T.tolist())),
+        kinds=tuple(sorted(kinds, key=lambda kind: _ease(kind, free))),
+        units=tuple(ranking.ordered),
+        takes=takes,
+        on=on,
+        charged=tuple(tuple(sorted(each.items())) for each in charged),
+        allowed=tuple(allowed),
+        exact=exact,
+    )
+
+
+def _kinds(
+    evaluator: Evaluator, states: Sequence[CycleState], columns: Sequence[int], order: np.ndarray
+) -> list[Kind] | None:
+    """Like pods together; None where they differ in too many ways."""
+    alike: dict[tuple[Amounts, bytes], list[PodRecord]] = {}
+    for state in states:
+        wants = dict(state.signature.requests)
+        usable = evaluator.view(state).static_mask[order]
+        alike.setdefault((tuple(wants.get(column, 0) for column in columns), usable.tobytes()), []).append(state.pod)
+    found = [(wants, mask, pods) for (wants, mask), pods in alike.items()]
+    most = min(MOST_KINDS, max(FEW_KINDS, _KINDS_TIMES_NODES // max(1, len(order))))
+    if len(found) > most:
+        found = _merged(found, most)
+        if len(found) > MOST_KINDS:
+            return None
+    return [Kind(wants, np.frombuffer(mask, dtype=np.bool_).tolist(), tuple(pods)) for wants, mask, pods in found]
+
+
+_Alike = tuple[Amounts, bytes, list[PodRecord]]
+"""What like pods ask for, where they may run (`bool[nodes]` as bytes), and who they are."""
+
+
+def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:
+    """Fewer kinds: neighbours by size count as if each asked for the most that any of them does."""
+    by_mask: dict[bytes, list[_Alike]] = {}
+    for each in found:
+        by_mask.setdefault(each[1], []).append(each)
+    share = max(1, most // len(by_mask))
+    merged = []
+    for mask, those in by_mask.items():
+        top = [max(1, *column) for column in zip(*(wants for wants, _, _ in those), strict=True)]
+        those.sort(key=lambda each: ([-max(w / t for w, t in zip(each[0], top, strict=True))], each[0]))
+        size = -(-len(those) // share)
+        for first in range(0, len(those), size):
+            part = those[first : first + size]
+            wants = tuple(max(column) for column in zip(*(wants for wants, _, _ in part), strict=True))
+            merged.append((wants, mask, [pod for _, _, pods in part for pod in pods]))
+    return merged
+
+
+def _shares(
+    units: Sequence[PreemptionUnit], place: Sequence[int], columns: Sequence[int], nodes: int
+) -> tuple[tuple[tuple[tuple[int, Amounts], ...], ...], tuple[tuple[int, ...], ...]]:
+    """What each unit holds on each node, and which units each node has."""
+    amounts: dict[int, Amounts] = {}
+    takes = []
+    on: list[list[int]] = [[] for _ in range(nodes)]
+    for turn, unit in enumerate(units):
+        sums: dict[int, Amounts] = {}
+        for pod, row in zip(unit.pods, unit.rows, strict=True):
+            node = place[row]
+            if node < 0:
+                continue
+            signature = pod.signature
+            own = amounts.get(id(signature))
+            if own is None:
+                own = amounts[id(signature)] = tuple(signature.delta[columns].tolist())
+            before = sums.get(node)
+            sums[node] = own if before is None else tuple(map(int.__add__, before, own))
+        shares = tuple((node, those) for node, those in sorted(sums.items()) if any(those))
+        for node, _ in shares:
+            on[node].append(turn)
+        takes.append(shares)
+    return tuple(takes), tuple(map(tuple, on))
+
+
+def _ease(kind: Kind, free: np.ndarray) -> tuple[int, Amounts]:
+    """How many pods of the kind there would be room for with every unit gone; then the larger first."""
+    holds = np.array(kind.usable, dtype=np.int64) * (1 << 40)
+    for have, want in zip(free, kind.wants, strict=True):
+        if want:
+            holds = np.minimum(holds, np.maximum(have, 0) // want)
+    return int(holds.sum()), tuple(-want for want in kind.wants)

@@ -1,0 +1,321 @@
+"""Looking for the cheapest eviction that makes room for a whole group (cost.md 4).
+
+Units are evicted in bundles, cheapest for each place gained (`reprieve.preemption.victim_search.bundles`), until all
+pods have a place; who need not go stays after all.  Then the eviction is improved: a victim that is dear is brought
+back and others go for its pods; a bundle that was not taken is, and as many others as then can come back.  What is
+cheaper is kept.  All of it is done under a limit of priority, from no limit down to the lowest that works without
+breaking more budgets.
+
+The search is anytime and deterministic: it counts the nodes it has looked at, not seconds.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.preemption.victim_search.bundles import Bundles
+from reprieve.preemption.victim_search.problem import Numbers
+from reprieve.preemption.victim_search.state import Eviction, Price
+
+Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Units that may not be evicted, units that come back, units that go."""
+STEPS = 20_000
+"""What an improvement may take, each step a node looked at, a unit tried back, or a pod put elsewhere: about a second
+of a processor at most.  Building the first evictions comes to a few steps for each node."""
+CLOSE = 150
+"""One part in so many is the least that is worth looking for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The eviction: indices of units, what it costs, and where the pods go as (kind, node, count)."""
+
+    units: tuple[int, ...]
+    price: Price
+    places: tuple[tuple[int, int, int], ...]
+
+    def assigned(self, numbers: Numbers) -> tuple[tuple[PodRecord, int], ...]:
+        """The places pod by pod: (pod, row)."""
+        waiting = [iter(kind.pods) for kind in numbers.kinds]
+        return tuple(
+            (next(waiting[kind]), numbers.rows[node]) for kind, node, count in self.places for _ in range(count)
+        )
+
+
+def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int = STEPS) -> Found | None:
+    """The cheapest eviction found, None where not all of the pods got a place; `known` are units that would do."""
+    return _Search(numbers, steps).run(known)
+
+
+def least_weight(state: Eviction) -> int:
+    """No eviction weighs less than this (priorities summed as in preemption.md 3); found with nobody evicted yet.
+
+    Each resource by itself, as if what is freed could be used anywhere and units went in parts.
+    """
+    numbers = state.numbers
+    usable = [any(kind.usable[node] for kind in numbers.kinds) for node in range(len(numbers.free))]
+    bound = 0
+    for resource in range(len(numbers.kinds[0].wants)):
+        asking = [kind.wants[resource] for kind in numbers.kinds]
+        lack = sum(want * count for want, count in zip(asking, state.missing, strict=True))
+        if not lack:
+            continue
+        lack -= sum(max(0, left[resource]) for node, left in enumerate(state.left) if usable[node])
+        held = []
+        for unit, takes in enumerate(numbers.takes):
+            amount = sum(amounts[resource] for node, amounts in takes if usable[node])
+            if amount > 0 and unit not in state.barred:
+                held.append((state.weight[unit] / amount, amount, state.weight[unit]))
+        held.sort()
+        total = 0.0
+        for rate, amount, weight in held:
+            if lack <= 0:
+                break
+            total += weight if amount <= lack else rate * lack
+            lack -= amount
+        bound = max(bound, int(total * (1 - 1e-12)))
+    return bound
+
+
+class _Search:
+    """One search. `bound`: no eviction weighs less; `returns`: units tried back."""
+
+    def __init__(self, numbers: Numbers, steps: int) -> None:
+        self.numbers = numbers
+        self.steps = steps
+        self.state = Eviction(numbers)
+        self.bundles = [Bundles(self.state, kind) for kind in range(len(numbers.kinds))]
+        self.best: Found | None = None
+        self.returns = 0
+        self.bound = 0
+
+    @property
+    def spent(self) -> bool:
+        """The steps are used up."""
+        return self.taken >= self.steps
+
+    @property
+    def taken(self) -> int:
+        """Steps so far."""
+        return sum(bundles.looked for bundles in self.bundles) + self.state.packed + self.returns
+
+    @property
+    def close(self) -> bool:
+        """What was found cannot be beaten by as much as is worth looking for."""
+        best = self.best
+        return best is not None and not best.price[0] and (best.price[2] - self.bound) * CLOSE <= self.bound
+
+    def run(self, known: Sequence[int]) -> Found | None:
+        """See `cheapest_eviction`."""
+        state = self.state
+        state.settle()
+        state.keep()
+        start = state.mark()
+        self.bound = least_weight(state)
+        for unit in known:
+            state.evict(unit)
+        if state.settle() or state.repack():
+            self._note()
+        state.rollback(start)
+        if self._build():
+            self._note()
+        if self.best is None:
+            return None
+        if self.best.price[0]:
+            state.rollback(start)
+            self._load(self.best)
+            self._improve(1)
+        best = self._lowest_limit(start, self.best)
+        state.rollback(start)
+        self._limit(best.price[1])
+        if not self.close and state.barred:
+            limited = state.mark()
+            if self._build():
+                self._note()
+            state.rollback(limited)
+        self.steps += self.taken
+        self._load(self.best)
+        self._improve(2)
+        return self.best
+
+    def _lowest_limit(self, start: int, best: Found) -> Found:
+        """The best eviction after trying lower limits of priority that break no more budgets, by bisection."""
+        limits = sorted({unit.priority for unit in self.numbers.units})
+        low, high = 0, limits.index(best.price[1]) if best.units else 0
+        while low < high:
+            middle = (low + high) // 2
+            self.state.rollback(start)
+            self._limit(limits[middle])
+            lower = self._build() and (self._note() or (self.state.price()[0] > best.price[0] and self._improve(1)))
+            assert self.best is not None
+            if lower:
+                best = self.best
+                high = min(middle, limits.index(best.price[1])) if best.units else 0
+            else:
+                low = middle + 1
+        return best
+
+    def _load(self, found: Found) -> None:
+        """Take up an eviction that was found; nobody is evicted and all pods that fit are placed."""
+        state = self.state
+        for node, there in enumerate(state.put):
+            if there is not None:
+                state.take_off(node)
+        for unit in found.units:
+            state.evict(unit)
+        for kind, node, count in found.places:
+            state.place(kind, node, count)
+
+    def _limit(self, priority: int) -> None:
+        """Nobody of higher priority may go."""
+        for turn, unit in enumerate(self.numbers.units):
+            if unit.priority > priority:
+                self.state.bar(turn)
+            else:
+                break
+
+    def _note(self) -> bool:
+        """Remember the present eviction if it is the cheapest so far."""
+        price = self.state.price()
+        if self.best is not None and price >= self.best.price:
+            return False
+        places = tuple(
+            (kind, node, count)
+            for node, there in enumerate(self.state.put)
+            if there is not None
+            for kind, count in enumerate(there)
+            if count
+        )
+        self.best = Found(tuple(sorted(self.state.gone)), price, places)
+        return True
+
+    def _build(self, wanted: Collection[int] = (), *, small_first: bool = False, since: int | None = None) -> bool:
+        """Evict bundle after bundle until all pods have a place, then bring back who need not go.
+
+        `since`: before that nobody could come back.
+        """
+        state = self.state
+        if not self._cover():
+            return False
+        self._spare(wanted, small_first=small_first, since=since)
+        return not any(state.missing)
+
+    def _cover(self) -> bool:
+        """Evict bundle after bundle; whether all pods have a place then."""
+        state = self.state
+        while not state.settle() and not state.repack():
+            kind = next(kind for kind, count in enumerate(state.missing) if count)
+            bundle = self._fresh(kind).best(state.missing[kind])
+            if bundle is None:
+                return False
+            for unit in bundle[2]:
+                state.evict(unit)
+        return True
+
+    def _fresh(self, kind: int) -> Bundles:
+        """The bundles for a kind of pod, told of what has changed."""
+        dirty = self.state.dirty
+        if dirty:
+            for bundles in self.bundles:
+                bundles.touch(dirty)
+            dirty.clear()
+        return self.bundles[kind]
+
+    def _spare(self, wanted: Collection[int], *, small_first: bool, since: int | None) -> None:
+        """Bring back whoever can, the dearest first, those `wanted` gone last."""
+        state = self.state
+        room = state.room()
+        among: Collection[int] = state.gone
+        if since is not None and not room:
+            on = self.numbers.on
+            among = {unit for node in state.touched(since) for unit in on[node] if unit in state.gone}
+        order = sorted(
+            among,
+            key=lambda unit: (
+                unit in wanted,
+                -state.violates(unit),
+                small_first and state.size[unit],
+                -state.weight[unit],
+                unit,
+            ),
+        )
+        for unit in order:
+            if not state.may_return(unit, room):
+                continue
+            self.returns += 1
+            mark = state.mark()
+            state.restore(unit)
+            if state.settle() or state.repack():
+                room = state.room()
+            else:
+                state.rollback(mark)
+
+    def _improve(self, depth: int) -> bool:
+        """Exchange until nothing helps any more, or the steps are spent; whether anything did."""
+        helped = False
+        price = self.state.price()
+        better = True
+        while better and not self.spent and not self.close:
+            better = False
+            for change in self._changes(depth):
+                if self.spent:
+                    break
+                found = self._try(change, price)
+                if found is not None:
+                    price, better = found, True
+                    helped = self._note() or helped
+                    break
+        return helped
+
+    def _try(self, change: Change, price: Price) -> Price | None:
+        """Make a change and what follows from it; what it costs then, if less than that."""
+        state = self.state
+        barred, back, go = change
+        mark = state.mark()
+        for small_first in (False, True) if go else (False,):
+            for unit in barred:
+                state.bar(unit)
+            for unit in back:
+                state.restore(unit)
+            for unit in go:
+                if unit not in state.gone:
+                    state.evict(unit)
+            if self._build(go, small_first=small_first, since=mark):
+                found = state.price()
+                if found < price:
+                    for unit in barred:
+                        state.unbar(unit)
+                    return found
+            state.rollback(mark)
+        return None
+
+    def _changes(self, depth: int) -> Iterator[Change]:
+        """What to try next: one victim back; a bundle; then also any single unit, two back, a whole node anew."""
+        state = self.state
+        gone = sorted(state.gone, key=lambda unit: (-state.weight[unit], unit))
+        for unit in gone:
+            yield (unit,), (unit,), ()
+        for kind in range(len(self.numbers.kinds)):
+            self._fresh(kind).refresh()
+            options = sorted({b[2]: b for those in self.bundles[kind].of for b in those}.values())
+            for bundle in options:
+                yield (), (), bundle[2]
+        if depth < 2:
+            return
+        for unit, takes in enumerate(self.numbers.takes):
+            if takes and unit not in state.gone and unit not in state.barred:
+                yield (), (), (unit,)
+        for turn, unit in enumerate(gone):
+            for other in gone[turn + 1 :]:
+                yield (unit, other), (unit, other), ()
+        for unit in gone:
+            yield (unit,), tuple(gone), ()
+        on = {node: None for unit in gone for node, _ in self.numbers.takes[unit]}
+        for node in on:
+            those = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
+            if len(those) > 2:
+                yield those, those, ()
+        for node in on:
+            those = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
+            for unit in those:
+                yield (unit,), those, ()

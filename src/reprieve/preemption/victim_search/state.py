@@ -1,0 +1,344 @@
+"""An eviction being tried: who is gone, where the group's pods are, and what is left beside them.
+
+Every change can be taken back (`mark`, `rollback`), so the search tries things in place and copies nothing.  Pods of
+the group that find no room are counted in `missing`; an eviction is good enough where nobody is.
+
+Invariants: `left[node]` is what the node has beside the units that stay and the pods put there; no pod is put where a
+resource that it asks for is overdrawn; `spare[kind][node]` is how many more pods of the kind would fit.
+"""
+
+from collections.abc import Callable
+
+from reprieve.preemption.victim_search.problem import Numbers
+
+OFFSET = 1 << 31
+"""Added to every priority before summing, so that negative ones count right (preemption.md 3)."""
+Price = tuple[int, int, int, int, float]
+"""Violations, highest priority, sum of priorities, pods, earliest start among the highest negated (preemption.md 3)."""
+NOBODY: Price = (0, -(1 << 62), 0, 0, float("-inf"))
+
+
+class Eviction:
+    """See the module docstring. `barred` units may not be evicted; `dirty` nodes have changed since last looked at."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.gone: set[int] = set()
+        self.barred: set[int] = set()
+        self.dirty: set[int] = set(range(len(numbers.free)))
+        self.missing = [len(kind.pods) for kind in numbers.kinds]
+        self.weight = [(unit.priority + OFFSET) * len(unit.pods) for unit in numbers.units]
+        self._start = [unit.start for unit in numbers.units]
+        starts = {start: turn for turn, start in enumerate(sorted({-start for start in self._start}))}
+        self.age = [starts[-start] / (4.0 * len(starts)) for start in self._start]
+        """By unit: from 0 for those who started last to less than a quarter."""
+        self.budget_left = list(numbers.allowed)
+        self._wants = [
+            tuple((resource, want) for resource, want in enumerate(kind.wants) if want) for kind in numbers.kinds
+        ]
+        self.left: list[list[int]] = [list(amounts) for amounts in numbers.free]
+        self.put: list[list[int] | None] = [None] * len(numbers.free)
+        """By node: pods of each kind put there."""
+        self.spare: list[list[int]] = [[0] * len(numbers.free) for _ in numbers.kinds]
+        self.open: list[dict[int, None]] = [{} for _ in numbers.kinds]
+        """By kind: nodes with room for more."""
+        self._log: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self.packed = 0
+        whole = [max(1, sum(max(0, amounts[r]) for amounts in numbers.free)) for r in range(len(numbers.free[0]))]
+        self.size = [
+            sum(amount / whole[r] for _, amounts in takes for r, amount in enumerate(amounts) if amount > 0)
+            for takes in numbers.takes
+        ]
+        """By unit: its share of all there is, summed over resources."""
+        kinds = range(len(numbers.kinds))
+        top = [max(1, *column) for column in zip(*(kind.wants for kind in numbers.kinds), strict=True)]
+        sizes = [sum(want / most for want, most in zip(kind.wants, top, strict=True)) for kind in numbers.kinds]
+        self._orders = [sorted(kinds, key=lambda kind: -sizes[kind])]
+        self._orders += [
+            sorted(kinds, key=lambda kind: (-numbers.kinds[kind].wants[r], -sizes[kind])) for r in range(len(top))
+        ]
+        for takes in numbers.takes:
+            for node, amounts in takes:
+                have = self.left[node]
+                for resource, amount in enumerate(amounts):
+                    have[resource] -= amount
+        for node in range(len(self.left)):
+            self._recount(node)
+
+    # -- changes, each of which can be taken back ------------------------------------------------------------------
+
+    def mark(self) -> int:
+        """Where to come back to."""
+        return len(self._log)
+
+    def rollback(self, mark: int) -> None:
+        """Take back everything since."""
+        log = self._log
+        while len(log) > mark:
+            undo, arguments = log.pop()
+            undo(*arguments)
+
+    def keep(self) -> None:
+        """Nothing so far will be taken back."""
+        self._log.clear()
+
+    def evict(self, unit: int) -> None:
+        """The unit goes."""
+        self.gone.add(unit)
+        self._log.append((self._unevict, (unit,)))
+        for budget, count in self.numbers.charged[unit]:
+            self.budget_left[budget] -= count
+        for node, amounts in self.numbers.takes[unit]:
+            self._save(node)
+            have = self.left[node]
+            for resource, amount in enumerate(amounts):
+                have[resource] += amount
+            self._recount(node)
+
+    def restore(self, unit: int) -> None:
+        """The unit stays after all; pods that no longer fit beside it are missing again."""
+        self.gone.remove(unit)
+        self._log.append((self._unrestore, (unit,)))
+        for budget, count in self.numbers.charged[unit]:
+            self.budget_left[budget] += count
+        for node, amounts in self.numbers.takes[unit]:
+            self._save(node)
+            have = self.left[node]
+            for resource, amount in enumerate(amounts):
+                have[resource] -= amount
+            if self.put[node] is not None:
+                self._push_out(node)
+            self._recount(node)
+
+    def may_return(self, unit: int, room: int) -> bool:
+        """False where restoring the unit is sure to leave pods missing, with `room` places for more pods in all.
+
+        Of pods of several kinds, which may change places, nothing is sure.
+        """
+        if len(self.missing) > 1:
+            return True
+        for node, amounts in self.numbers.takes[unit]:
+            there = self.put[node]
+            if there is not None:
+                have = self.left[node]
+                over = max([-(-(amounts[resource] - have[resource]) // want) for resource, want in self._wants[0]])
+                room -= max(0, min(over, there[0]))
+                if room < 0:
+                    return False
+        return True
+
+    def room(self) -> int:
+        """Places for more pods, over all kinds."""
+        return sum(self.spare[kind][node] for kind, nodes in enumerate(self.open) for node in nodes)
+
+    def touched(self, mark: int) -> set[int]:
+        """Nodes that have changed since."""
+        save = self._unsave
+        return {arguments[0] for undo, arguments in self._log[mark:] if undo == save}  # type: ignore[misc]
+
+    def bar(self, unit: int) -> None:
+        """The unit may not be evicted from now on."""
+        if unit not in self.barred:
+            self.barred.add(unit)
+            self._log.append((self._unbar, (unit,)))
+            self.dirty.update(node for node, _ in self.numbers.takes[unit])
+
+    def unbar(self, unit: int) -> None:
+        """The unit may be evicted again."""
+        if unit in self.barred:
+            self._unbar(unit)
+            self._log.append((self._rebar, (unit,)))
+
+    def settle(self) -> bool:
+        """Put missing pods where there is room; returns whether none is left."""
+        done = True
+        for kind, count in enumerate(self.missing):
+            while count:
+                node = self._tightest(kind)
+                if node < 0:
+                    done = False
+                    break
+                more = min(count, self.spare[kind][node]) if len(self.missing) == 1 else 1
+                self.place(kind, node, more)
+                count -= more
+        return done
+
+    def repack(self) -> bool:
+        """Put all pods anew, in another order, where `settle` leaves some missing; whether none is left."""
+        if len(self.missing) == 1:
+            return False
+        mark = self.mark()
+        there = [node for node, put in enumerate(self.put) if put is not None and any(put)]
+        for order in self._orders:
+            self.packed += 2 + len(there)
+            for node in there:
+                self.take_off(node)
+            for kind in order:
+                while self.missing[kind]:
+                    node = self._tightest(kind)
+                    if node < 0:
+                        break
+                    self.place(kind, node, 1)
+                if self.missing[kind]:
+                    break
+            if not any(self.missing):
+                return True
+            self.rollback(mark)
+        return False
+
+    def place(self, kind: int, node: int, count: int) -> None:
+        """Put so many missing pods on a node that has room for them."""
+        self._save(node)
+        self._miss(kind, -count)
+        there = self.put[node]
+        if there is None:
+            there = self.put[node] = [0] * len(self.missing)
+        there[kind] += count
+        have = self.left[node]
+        for resource, want in self._wants[kind]:
+            have[resource] -= want * count
+        self._recount(node)
+
+    def take_off(self, node: int) -> None:
+        """All pods put on the node are missing again."""
+        there = self.put[node]
+        if there is not None:
+            self._save(node)
+            for kind, count in enumerate(there):
+                self._lift(node, kind, count)
+            self._recount(node)
+
+    # -- what it costs ---------------------------------------------------------------------------------------------
+
+    def price(self) -> Price:
+        """What the eviction costs, by the order of preemption.md 3; budgets are counted over those who go."""
+        if not self.gone:
+            return NOBODY
+        units, start = self.numbers.units, self._start
+        order = sorted(self.gone)
+        highest = units[order[0]].priority
+        earliest = start[order[0]]
+        for turn in order:
+            if units[turn].priority != highest:
+                break
+            earliest = min(earliest, start[turn])
+        weight = self.weight
+        total = sum([weight[turn] for turn in order])
+        return self._violations(order), highest, total, sum([len(units[turn].pods) for turn in order]), -earliest
+
+    def _violations(self, order: list[int]) -> int:
+        if not self.numbers.allowed:
+            return 0
+        left = list(self.numbers.allowed)
+        violations = 0
+        for turn in order:
+            over = False
+            for budget, count in self.numbers.charged[turn]:
+                left[budget] -= count
+                over = over or left[budget] < 0
+            violations += over
+        return violations
+
+    def violates(self, unit: int) -> bool:
+        """Whether evicting one more unit would exceed a budget beside those who are gone."""
+        return any(self.budget_left[budget] < count for budget, count in self.numbers.charged[unit])
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _tightest(self, kind: int) -> int:
+        """The node with room where least is left, -1: none. Of one kind alone any node is as good."""
+        places = self.open[kind]
+        if len(self.missing) == 1 or len(places) < 2:
+            return next(iter(places), -1)
+        left, spare, kinds = self.left, self.spare, range(len(self.missing))
+        harder = [k for k in kinds if k != kind and self.missing[k]] or [k for k in kinds if k != kind]
+        return min(places, key=lambda node: ([spare[k][node] for k in harder], left[node], node))
+
+    def _push_out(self, node: int) -> None:
+        """Lift pods off an overdrawn node until those left on it fit: as few as will do, the smallest."""
+        there = self.put[node]
+        assert there is not None
+        asked = [kind.wants for kind in self.numbers.kinds]
+        while True:
+            have = self.left[node]
+            short = [
+                (resource, -amount)
+                for resource, amount in enumerate(have)
+                if amount < 0 and any(there[kind] and wants[resource] for kind, wants in enumerate(asked))
+            ]
+            if not short:
+                return
+            best = None
+            for kind, count in enumerate(there):
+                wants = self.numbers.kinds[kind].wants
+                if not count or not any(wants[resource] for resource, _ in short):
+                    continue
+                needed = max(-(-lack // wants[resource]) if wants[resource] else count for resource, lack in short)
+                key = (min(needed, count), wants, kind)
+                if best is None or key < best:
+                    best = key
+            assert best is not None
+            self._lift(node, best[2], best[0])
+
+    def _lift(self, node: int, kind: int, count: int) -> None:
+        there = self.put[node]
+        assert there is not None
+        there[kind] -= count
+        have = self.left[node]
+        for resource, want in self._wants[kind]:
+            have[resource] += want * count
+        self._miss(kind, count)
+
+    def _miss(self, kind: int, count: int) -> None:
+        self.missing[kind] += count
+        self._log.append((self._unmiss, (kind, count)))
+
+    def _recount(self, node: int) -> None:
+        have = self.left[node]
+        self.dirty.add(node)
+        for kind, wants in enumerate(self._wants):
+            room = 0
+            if self.numbers.kinds[kind].usable[node]:
+                room = 1 << 40
+                for resource, want in wants:
+                    fits = have[resource] // want
+                    if fits < room:
+                        room = fits
+                        if room <= 0:
+                            room = 0
+                            break
+            self.spare[kind][node] = room
+            if room:
+                self.open[kind][node] = None
+            else:
+                self.open[kind].pop(node, None)
+
+    def _save(self, node: int) -> None:
+        there = self.put[node]
+        self._log.append((self._unsave, (node, self.left[node].copy(), None if there is None else there.copy())))
+
+    def _unsave(self, node: int, left: list[int], put: list[int] | None) -> None:
+        self.left[node] = left
+        self.put[node] = put
+        self._recount(node)
+
+    def _unevict(self, unit: int) -> None:
+        self.gone.remove(unit)
+        for budget, count in self.numbers.charged[unit]:
+            self.budget_left[budget] += count
+
+    def _unrestore(self, unit: int) -> None:
+        self.gone.add(unit)
+        for budget, count in self.numbers.charged[unit]:
+            self.budget_left[budget] -= count
+
+    def _unbar(self, unit: int) -> None:
+        self.barred.remove(unit)
+        self.dirty.update(node for node, _ in self.numbers.takes[unit])
+
+    def _rebar(self, unit: int) -> None:
+        self.barred.add(unit)
+        self.dirty.update(node for node, _ in self.numbers.takes[unit])
+
+    def _unmiss(self, kind: int, count: int) -> None:
+        self.missing[kind] -= count

@@ -1,0 +1,242 @@
+"""The cheapest eviction there is, by an integer program, to compare the search with (cost.md 4).
+
+A `Problem` is plain numbers and knows nothing of the engine: what the nodes have left once every potential victim is
+gone, what each unit takes where, and what the group's pods ask for.  `cheapest` solves it criterion by criterion in the
+order of preemption.md 3, each time holding what was reached so far, with scipy's HiGHS.
+
+Budgets are counted over the units that go, in importance order (preemption.md 6), which is linear: a unit violates if
+it goes and the pods of a budget up to and including its own are more than are allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+OFFSET = 1 << 31
+"""What preemption.md 3 adds to every priority before summing."""
+Price = tuple[int, int, int, int, float]
+"""Violations, highest priority, sum of priorities, pods, and the earliest start among the highest, negated."""
+NOBODY: Price = (0, -OFFSET, 0, 0, -np.inf)
+"""What it costs to evict nobody: less than anything else."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What goes as one. `takes`: node -> amounts per resource; `charged`: budget -> its pods of this unit."""
+
+    name: str
+    priority: int
+    pods: int
+    start: float
+    grouped: bool
+    takes: dict[int, tuple[int, ...]]
+    charged: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def importance(self) -> tuple[object, ...]:
+        """preemption.md 5; names stand for UIDs."""
+        return (-self.priority, not self.grouped, -self.pods, self.start, self.name)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Like pods of the group: amounts per resource, how many, and the nodes they may use."""
+
+    wants: tuple[int, ...]
+    count: int
+    nodes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`free[node]`: amounts per resource with every unit gone. `allowed`: budget -> disruptions."""
+
+    free: tuple[tuple[int, ...], ...]
+    units: tuple[Unit, ...]
+    kinds: tuple[Kind, ...]
+    allowed: dict[str, int] = field(default_factory=dict)
+
+    def price(self, victims: Iterable[str]) -> Price:
+        """What it costs to evict the units of these names."""
+        gone = set(victims)
+        evicted = sorted((unit for unit in self.units if unit.name in gone), key=lambda unit: unit.importance)
+        if not evicted:
+            return NOBODY
+        left = dict(self.allowed)
+        violations = 0
+        for unit in evicted:
+            for budget, count in unit.charged.items():
+                left[budget] -= count
+            violations += any(left[budget] < 0 for budget in unit.charged)
+        highest = evicted[0].priority
+        return (
+            violations,
+            highest,
+            sum((unit.priority + OFFSET) * unit.pods for unit in evicted),
+            sum(unit.pods for unit in evicted),
+            -min(unit.start for unit in evicted if unit.priority == highest),
+        )
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """`bound`: no eviction has fewer pods, where the solver was stopped before it was sure (`proven` False)."""
+
+    price: Price
+    victims: tuple[str, ...]
+    proven: bool = True
+    bound: float = 0.0
+
+
+class NoSolutionError(Exception):
+    """The group fits nowhere, or nothing was found in the time given."""
+
+
+class _Program:
+    """The integer program: whether each unit goes, how many pods of a kind each node gets, who violates a budget."""
+
+    def __init__(self, problem: Problem, seconds: float | None) -> None:
+        self.problem = problem
+        self.seconds = seconds
+        self.units = sorted(problem.units, key=lambda unit: unit.importance)
+        self.places = [(node, kind) for kind, wants in enumerate(problem.kinds) for node in sorted(wants.nodes)]
+        self.charged = [turn for turn, unit in enumerate(self.units) if unit.charged]
+        self.first_place = len(self.units)
+        self.first_violation = self.first_place + len(self.places)
+        self.size = self.first_violation + len(self.charged)
+        self.rows: list[tuple[dict[int, float], float, float]] = []
+        self.high = np.ones(self.size)
+        for index, (_, kind) in enumerate(self.places):
+            self.high[self.first_place + index] = problem.kinds[kind].count
+        self._hold_the_group()
+        self._count_budgets()
+
+    def _hold_the_group(self) -> None:
+        problem = self.problem
+        for kind, wants in enumerate(problem.kinds):
+            all_of_it = {self.first_place + i: 1.0 for i, (_, k) in enumerate(self.places) if k == kind}
+            self.rows.append((all_of_it, wants.count, np.inf))
+        users: dict[int, list[int]] = {}
+        for turn, unit in enumerate(self.units):
+            for node in unit.takes:
+                users.setdefault(node, []).append(turn)
+        there: dict[int, list[tuple[int, int]]] = {}
+        for index, (node, kind) in enumerate(self.places):
+            there.setdefault(node, []).append((self.first_place + index, kind))
+        for node, places in there.items():
+            for resource, have in enumerate(problem.free[node]):
+                # What stays and what comes fit: placed - freed <= free - everything that runs.
+                row: dict[int, float] = {}
+                running = 0
+                for place, kind in places:
+                    if problem.kinds[kind].wants[resource]:
+                        row[place] = float(problem.kinds[kind].wants[resource])
+                if not row:
+                    continue
+                for turn in users.get(node, ()):
+                    taken = self.units[turn].takes[node][resource]
+                    if taken:
+                        row[turn] = -float(taken)
+                        running += taken
+                scale = max(abs(value) for value in row.values())
+                self.rows.append(({k: v / scale for k, v in row.items()}, -np.inf, (have - running) / scale))
+
+    def _count_budgets(self) -> None:
+        violation = {turn: self.first_violation + i for i, turn in enumerate(self.charged)}
+        for budget, allowed in self.problem.allowed.items():
+            before: dict[int, float] = {}
+            for turn in self.charged:
+                count = self.units[turn].charged.get(budget, 0)
+                if not count:
+                    continue
+                before = {**before, turn: before.get(turn, 0.0) + count}
+                most = sum(before.values())
+                if most <= allowed:
+                    continue
+                # violation >= goes + (counted - allowed) / most - 1; the margin keeps it clear of rounding.
+                row = {key: value / most for key, value in before.items()}
+                row[turn] += 1.0
+                row[violation[turn]] = -1.0
+                self.rows.append((row, -np.inf, 1.0 + allowed / most))
+
+    def add(self, row: dict[int, float], low: float, high: float) -> None:
+        """Hold this from now on."""
+        self.rows.append((row, low, high))
+
+    def solve(self, goal: dict[int, float], *, levels: int = 0, steps: Sequence[int] = ()) -> tuple[Any, float]:
+        """Minimise; returns the values and a lower bound.
+
+        With `levels` the goal is the highest `steps[unit]` (from 0 to levels - 1) of those that go instead.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import coo_matrix
+
+        size = self.size + (levels > 0)
+        rows = list(self.rows)
+        high = np.append(self.high, levels) if levels else self.high
+        if levels:
+            goal = {self.size: 1.0}
+            rows += [({turn: float(step), self.size: -1.0}, -np.inf, 0.0) for turn, step in enumerate(steps) if step]
+        data = [(value, r, c) for r, (row, _, _) in enumerate(rows) for c, value in row.items()]
+        values, at, columns = zip(*data, strict=True)
+        matrix = coo_matrix((values, (at, columns)), shape=(len(rows), size)).tocsr()
+        weights = np.zeros(size)
+        for column, value in goal.items():
+            weights[column] = value
+        options: dict[str, float] = {"mip_rel_gap": 0.0}
+        if self.seconds is not None:
+            options["time_limit"] = self.seconds
+        kinds = np.append(np.ones(self.size), np.zeros(size - self.size))
+        found = milp(
+            weights,
+            constraints=LinearConstraint(matrix, [row[1] for row in rows], [row[2] for row in rows]),
+            bounds=Bounds(np.zeros(size), high),
+            integrality=kinds,
+            options=options,
+        )
+        if found.x is None:
+            raise NoSolutionError(found.message)
+        return found.x, float(found.mip_dual_bound)
+
+
+def cheapest(problem: Problem, *, seconds: float | None = None) -> Optimum:
+    """The cheapest eviction that makes room for all pods of all kinds. Raises NoSolutionError.
+
+    `seconds`: the longest that each criterion is worked at; what is found then need not be the cheapest.
+    """
+    program = _Program(problem, seconds)
+    units = program.units
+    violations = {program.first_violation + i: 1.0 for i in range(len(program.charged))}
+    if violations:
+        values, _ = program.solve(violations)
+        program.add(violations, -np.inf, round(sum(values[column] for column in violations)))
+    steps = {priority: step for step, priority in enumerate(sorted({unit.priority for unit in units}))}
+    # One more than its place: evicting nobody is lower than evicting the lowest.
+    levels = [steps[unit.priority] + 1 for unit in units]
+    values, _ = program.solve({}, levels=len(steps) + 1, steps=levels)
+    highest = max((level for turn, level in enumerate(levels) if values[turn] > 0.5), default=0)
+    for turn, level in enumerate(levels):
+        if level > highest:
+            program.high[turn] = 0.0
+    # The sum of priorities with its offset: fewest pods first, then the smaller sum (they are far below the offset).
+    assert sum(abs(unit.priority) * unit.pods for unit in units) < OFFSET
+    pods = {turn: float(unit.pods) for turn, unit in enumerate(units)}
+    values, bound = program.solve(pods)
+    fewest = sum(unit.pods for turn, unit in enumerate(units) if values[turn] > 0.5)
+    proven = bound > fewest - 1 + 1e-6
+    if proven:
+        program.add(pods, -np.inf, fewest)
+        sums = {turn: float(unit.priority * unit.pods) for turn, unit in enumerate(units) if unit.priority}
+        if len({unit.priority for unit in units}) > 1:
+            values, _ = program.solve(sums)
+            program.add(sums, -np.inf, sum(v for turn, v in sums.items() if values[turn] > 0.5))
+        late = sorted({unit.start for unit, level in zip(units, levels, strict=True) if level == highest}, reverse=True)
+        if len(late) > 1:
+            ages = [late.index(u.start) + 1 if level == highest else 0 for u, level in zip(units, levels, strict=True)]
+            values, _ = program.solve({}, levels=len(late) + 1, steps=ages)
+    victims = tuple(unit.name for turn, unit in enumerate(units) if values[turn] > 0.5)
+    return Optimum(problem.price(victims), victims, proven, bound)
