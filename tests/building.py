@@ -155,6 +155,7 @@ def group(
     *,
     min_count: int | None = None,
     priority: int | None = 0,
+    priority_class: str = "",
     whole: bool = False,
     policy: str | None = None,
     namespace: str = "default",
@@ -177,6 +178,7 @@ def group(
             scheduling_constraints=constraints,
             disruption_mode=mode,
             priority=priority,
+            priority_class_name=priority_class,
             preemption_policy=policy,
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
@@ -267,7 +268,8 @@ def test_mixed_schedulers_are_an_error() -> None:
 @pytest.mark.parametrize(("own", "wanted"), [(9, 2), (2, 9)], ids=["above its group", "below its group"])
 def test_one_member_with_another_priority_is_an_error(own: int, wanted: int, scheduled: bool) -> None:
     """preemption.md 8: neither the quota on a class nor the class itself is got round by way of a group."""
-    world = World(node("n", cpu=1), pod("low", cpu=1, node="n"), node("m"), group("crew", priority=wanted))
+    crew = group("crew", priority=wanted, priority_class="urgent")
+    world = World(node("n", cpu=1), pod("low", cpu=1, node="n"), node("m"), crew)
     if scheduled:
         world.add(pod("runs", node="m", group="crew", priority=wanted))
     world.engine.remove_node("m", world.now)
@@ -276,6 +278,25 @@ def test_one_member_with_another_priority_is_an_error(own: int, wanted: int, sch
     assert world.rejection("a") == ("SchedulerError", text)
     assert world.condition("crew") == (False, "SchedulerError", text)
     assert world.evicted == []
+
+
+@pytest.mark.parametrize("named_by", ["", "pod", "group"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_numbers_that_no_class_gave_bind_a_lone_member_to_its_group(named_by: str, members: int) -> None:
+    """preemption.md 8.3: admission leaves no such objects; kube-scheduler 1.36 goes by the group's number."""
+    crew = group("crew", priority=9, priority_class="urgent" if named_by == "group" else "")
+    world = World(node("n", cpu=2), pod("low", cpu=2, priority=5, node="n"), crew)
+    for name in ("a", "b")[:members]:
+        made = pod(name, cpu=1, group="crew", priority=2)
+        if named_by == "pod":
+            made = replace(made, spec=replace(made.spec, priority_class_name="modest"))
+        world.add(made)
+    world.settle()
+    if members == 1 and not named_by:
+        assert world.evicted == ["low"]
+    else:
+        assert world.rejection("a")[0] == "SchedulerError"
+        assert world.evicted == []
 
 
 def test_a_member_that_runs_with_another_priority_is_an_error() -> None:

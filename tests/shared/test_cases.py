@@ -16,11 +16,6 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "cases"
 FILES = sorted(SHARED.rglob("*.yaml")) if SHARED.is_dir() else []
 PASSED_ON = ("PodGroupPreemptionPolicy", "TopologyAwareWorkloadScheduling", "SchedulerAsyncPreemption")
 
-ERRORS_NOW = {
-    "group-priority-beats-pod-priority": "should match the priority of the pod group, got: 10 and 100",
-}
-"""Cases of kube-scheduler 1.36 as alpha that KEP-5710 has forbidden since (preemption.md 8), and what is said."""
-
 pytestmark = pytest.mark.skipif(not FILES, reason="../shared/cases is not here")
 
 
@@ -44,8 +39,4 @@ def test_case(path: Path, runner: ModuleType, tmp_path: Path) -> None:
     manifest.write_text(yaml.safe_dump_all(runner.documents(case)))
     gates = {k: v for k, v in (case.get("gates") or {}).items() if k in PASSED_ON and v != "any"}
     answer = plan(load([manifest]), PlanOptions(gates=FeatureGates.of(gates)))
-    error = ERRORS_NOW.get(path.stem)
-    if error is not None:
-        assert [pod.message for pod in answer.plan.pods if pod.outcome == "Error" and error in (pod.message or "")]
-        return
     assert runner.check(case, msgspec.to_builtins(answer.plan)) == []

@@ -32,6 +32,8 @@ class GroupSpec:
     preemption_policy: str | None
     topology_key: str | None = None
     has_priority: bool = True
+    names_class: bool = False
+    """It names a priority class."""
     victim_priority: int = 0
     """The priority that counts when the group's pods are potential victims; never below `priority`."""
     claims: frozenset[tuple[str, str | None, str | None]] = frozenset()
@@ -90,6 +92,7 @@ def spec_of(group: objects.PodGroup) -> GroupSpec:
         preemption_policy=spec.preemption_policy or None,
         topology_key=topology[0].key if topology else None,
         has_priority=spec.priority is not None,
+        names_class=bool(spec.priority_class_name),
         victim_priority=max(spec.priority or 0, _preemption_priority(group.metadata.annotations)),
         claims=frozenset(
             (one.name, one.resource_claim_name, one.resource_claim_template_name) for one in spec.resource_claims

@@ -61,6 +61,7 @@ class PodRecord:
         "label_class",
         "labels",
         "name",
+        "names_class",
         "namespace",
         "never_preempts",
         "nominated",
@@ -98,6 +99,7 @@ class PodRecord:
         claims: tuple[PodClaim, ...] = (),
         volumes: PodVolumes | None = None,
         generation: int = 0,
+        names_class: bool = False,
     ) -> None:
         self.namespace = namespace
         self.name = name
@@ -120,6 +122,8 @@ class PodRecord:
         """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
         self.generation = generation
         """The API's, for conditions that name it; 0 where the API does not count."""
+        self.names_class = names_class
+        """It names a priority class."""
         self.owner = owner
         self.claims = claims
         """The device claims it names; changed only by `ClusterState.set_claims`."""
@@ -181,6 +185,7 @@ def record_of(
         terminating=meta.deletion_timestamp is not None,
         preempted=was_preempted(pod),
         generation=meta.generation,
+        names_class=bool(spec.priority_class_name),
         volumes=volumes_of(pod),
         claims=claims_of(pod),
         owner=next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None),
