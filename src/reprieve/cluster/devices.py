@@ -17,14 +17,15 @@ Invariants: `in_use` is the sum of the allocations of all claims, inside trials 
 or assumed allocation is one undoable step of the trial.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.device_allocation import (
     FEWER_STEPS,
     MOST_GIVEN_UP,
@@ -46,11 +47,10 @@ from reprieve.cluster.device_requests import (
     read_allocation,
     write_allocation,
 )
-
-if TYPE_CHECKING:
-    from reprieve.cluster.groups import GroupState
-    from reprieve.cluster.pods import PodClaim, PodRecord
-    from reprieve.cluster.state import ClusterState
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.pods import PodClaim, PodRecord
+from reprieve.cluster.undo import UndoLog
 
 DeviceObject = ResourceClaim | ResourceSlice | DeviceClass
 DEVICE_KINDS = (ResourceClaim, ResourceSlice, DeviceClass)
@@ -99,7 +99,7 @@ class ClaimState:
     held: Held = NOTHING
     allocation: Allocation | None = None
     """What it has in the present view."""
-    users: "dict[str, PodRecord]" = field(default_factory=dict)
+    users: dict[str, PodRecord] = field(default_factory=dict)
     """Known pods that name it, by UID."""
 
     @property
@@ -127,9 +127,7 @@ class Verdicts:
     codes: npt.NDArray[np.int8]
     potential: npt.NDArray[np.int8]
     scores: npt.NDArray[np.int64]
-    stamp: tuple[int, ...]
-    epoch: int
-    position: int
+    changes: ChangeReader
     faults: dict[int, str] = field(default_factory=dict)
     given_up: int = 0
     """On how many nodes the search was too long."""
@@ -138,8 +136,10 @@ class Verdicts:
 class DeviceBook:
     """See the module docstring."""
 
-    def __init__(self, cluster: "ClusterState") -> None:
-        self._cluster = cluster
+    def __init__(self, nodes: NodeColumns, groups: Mapping[str, GroupState], undo: UndoLog) -> None:
+        self._nodes = nodes
+        self._groups = groups
+        self._undo = undo
         self.classes: dict[str, DeviceClass] = {}
         self.slices: dict[str, ResourceSlice] = {}
         self.claims: dict[str, ClaimState] = {}
@@ -152,8 +152,8 @@ class DeviceBook:
         """Grows when slices or classes change."""
         self._pools: dict[int, tuple[Pool, ...]] = {}
         self._pools_stamp: tuple[int, ...] = ()
-        self._log: list[int] = []
-        self._epoch = 0
+        self._touched = TouchLog()
+        """Rows whose devices were taken or given back."""
         self._verdicts: dict[tuple[int, ...], Verdicts] = {}
 
     # -- what the API says --------------------------------------------------------------------------------------------
@@ -189,12 +189,12 @@ class DeviceBook:
                 self._index = None
         return found
 
-    def join(self, pod: "PodRecord") -> None:
+    def join(self, pod: PodRecord) -> None:
         """A pod with claims is known."""
         for key in pod.claim_keys:
             self._state(key).users[pod.uid] = pod
 
-    def leave(self, pod: "PodRecord") -> None:
+    def leave(self, pod: PodRecord) -> None:
         """The pod is gone; it must not hold anything any more."""
         for key in pod.claim_keys:
             state = self._state(key)
@@ -203,11 +203,11 @@ class DeviceBook:
 
     # -- who has what; undone by trials -------------------------------------------------------------------------------
 
-    def of(self, pod: "PodRecord") -> list[ClaimState]:
+    def of(self, pod: PodRecord) -> list[ClaimState]:
         """The claims a known pod names, in its order, each once."""
         return [self.claims[key] for key in pod.claim_keys if key in self.claims]
 
-    def hold(self, pod: "PodRecord", row: int) -> None:
+    def hold(self, pod: PodRecord, row: int) -> None:
         """The pod was put on a row: it uses its claims, and gets what they lack if that can be had there.
 
         A pod that the API says is bound gets nothing: what it has is stated, or it has nothing.
@@ -228,12 +228,12 @@ class DeviceBook:
             return
         for claim, chosen in zip(lacking, found or (), strict=False):
             assert claim.shape is not None
-            given = write_allocation(claim.key, claim.shape, chosen, self._cluster.nodes.names[row], self.classes)
+            given = write_allocation(claim.key, claim.shape, chosen, self._nodes.names[row], self.classes)
             self._change(claim, claim.held._replace(assumed=given))
 
-    def release(self, pod: "PodRecord") -> None:
+    def release(self, pod: PodRecord) -> None:
         """The pod is taken off its row."""
-        trial = self._cluster.in_trial
+        trial = self._undo.in_trial
         for claim in self.of(pod):
             held = claim.held
             if pod.uid not in held.holders:
@@ -245,7 +245,7 @@ class DeviceBook:
             gone = held.gone | {pod.uid} if trial else held.gone
             self._change(claim, Held(assumed, parked, holders, gone))
 
-    def users(self, key: str) -> "list[PodRecord]":
+    def users(self, key: str) -> list[PodRecord]:
         """Known pods that name a claim, by name."""
         found = self.claims.get(key)
         return sorted(found.users.values(), key=lambda pod: pod.key) if found is not None else []
@@ -255,18 +255,18 @@ class DeviceBook:
         found = self.claims.get(key)
         return found is not None and found.stated is not None and uid in found.consumers
 
-    def lingering(self, pod: "PodRecord") -> list[str]:
+    def lingering(self, pod: PodRecord) -> list[str]:
         """Claims that keep their devices when the pod goes until the API has taken the pod off them."""
         return [key for key in pod.claim_keys if self.lists(key, pod.uid)]
 
-    def sharing(self, pod: "PodRecord", one: "PodClaim") -> "GroupState | None":
+    def sharing(self, pod: PodRecord, one: PodClaim) -> GroupState | None:
         """The PodGroup whose claim the pod's entry means (KEP-5729), None: the pod's own."""
-        group = self._cluster.groups.get(pod.group) if pod.group is not None else None
+        group = self._groups.get(pod.group) if pod.group is not None else None
         if group is None or group.spec is None or one.reference not in group.spec.claims:
             return None
         return group
 
-    def reserver(self, pod: "PodRecord", claim: ClaimState) -> "GroupState | None":
+    def reserver(self, pod: PodRecord, claim: ClaimState) -> GroupState | None:
         """The PodGroup a claim is reserved for on behalf of the pod, None: it is reserved for the pod."""
         if pod.group is None:
             return None
@@ -285,19 +285,19 @@ class DeviceBook:
         if claim.allocation is not was:
             self._count(was, -1)
             self._count(claim.allocation, 1)
-        self._cluster.record_undo(self._change, claim, before)
+        self._undo.record(self._change, claim, before)
 
     def _count(self, allocation: Allocation | None, by: int) -> None:
         if allocation is None:
             return
         self.count_into(self.in_use, allocation, by)
         index = self.index
-        rows = self._cluster.nodes.row_of
+        rows = self._nodes.row_of
         for grant in allocation.grants:
             home = index.home(grant.device[:2])
             row = EVERYWHERE if home is None else rows.get(home)
             if row is not None:
-                self._log.append(row)
+                self._touched.rows.append(row)
 
     @staticmethod
     def count_into(in_use: InUse, allocation: Allocation, by: int) -> None:
@@ -334,7 +334,7 @@ class DeviceBook:
 
     def pools(self, row: int) -> tuple[Pool, ...]:
         """The pools a node reaches."""
-        nodes = self._cluster.nodes
+        nodes = self._nodes
         stamp = (self._version, nodes.static_version)
         if stamp != self._pools_stamp:
             self._pools.clear()
@@ -357,7 +357,7 @@ class DeviceBook:
 
         At most `MOST_REACHES` nodes are looked at where devices reach farther than their node.  Raises DeviceError.
         """
-        nodes = self._cluster.nodes
+        nodes = self._nodes
         alive = np.flatnonzero(nodes.alive[: len(nodes)])
         rows = alive[self.verdicts(claims, alive).codes[alive] == 0].tolist()
         if self.index.local:
@@ -374,21 +374,21 @@ class DeviceBook:
         return [there for there in found if there]
 
     def _view(self, key: tuple[int, ...]) -> Verdicts:
-        nodes = self._cluster.nodes
-        stamp = (self._version, nodes.static_version, len(nodes))
         view = self._verdicts.get(key)
-        if view is None or view.stamp != stamp:
+        touched = view.changes.take(self._version) if view is not None else None
+        if view is None or touched is None:
             if len(self._verdicts) >= _VIEWS:
                 self._verdicts.clear()
-            n = len(nodes)
+            n = len(self._nodes)
             unknown = np.full(n, UNKNOWN, dtype=np.int8)
-            view = Verdicts(unknown, unknown.copy(), np.zeros(n, dtype=np.int64), stamp, self._epoch, len(self._log))
+            changes = ChangeReader(self._touched, self._nodes)
+            changes.take(self._version)
+            view = Verdicts(unknown, unknown.copy(), np.zeros(n, dtype=np.int64), changes)
             self._verdicts[key] = view
-        elif view.epoch != self._epoch or EVERYWHERE in (recent := self._log[view.position :]):
+        elif EVERYWHERE in touched:
             view.codes[:] = UNKNOWN
-        elif recent:
-            view.codes[recent] = UNKNOWN
-        view.epoch, view.position = self._epoch, len(self._log)
+        elif touched:
+            view.codes[touched] = UNKNOWN
         return view
 
     def _judge(self, view: Verdicts, claims: Sequence[ClaimState], row: int) -> None:
@@ -417,16 +417,14 @@ class DeviceBook:
     def _search(
         self, claims: Sequence[ClaimState], row: int, in_use: InUse, steps: int = MOST_STEPS
     ) -> list[list[Chosen]] | None:
-        nodes = self._cluster.nodes
+        nodes = self._nodes
         wishes = [Wish(claim.key, claim.shape) for claim in claims if claim.shape is not None]
         pools = self.pools(row)
         return allocate(wishes, nodes.names[row], nodes.labels[row], pools, in_use, self.classes, self.matcher, steps)
 
     def trim(self) -> None:
         """Keep the log of changes short; called when nothing is going on."""
-        if len(self._log) > _LOG:
-            self._log = []
-            self._epoch += 1
+        self._touched.cut(_LOG)
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
@@ -451,10 +449,10 @@ class DeviceBook:
                 self.count_into(fresh, claim.allocation, 1)
             holders = {uid for uid, pod in claim.users.items() if pod.row >= 0}
             assert claim.held.holders == holders, f"{claim.key} is held by {sorted(claim.held.holders)}"
-            assert claim.held.gone == frozenset() or self._cluster.in_trial, f"{claim.key} has holders gone"
+            assert claim.held.gone == frozenset() or self._undo.in_trial, f"{claim.key} has holders gone"
             assert claim.held.assumed is None or claim.held.holders, f"{claim.key} is assumed for nobody"
         assert fresh == self.in_use, "the devices in use are off"
-        if self._cluster.in_trial:
+        if self._undo.in_trial:
             return
         for device, times in self.in_use.whole.items():
             stated = sum(

@@ -15,7 +15,7 @@ log*: an append-only list of rows, read from the position where the reader last 
 """
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
 
@@ -32,10 +32,8 @@ from reprieve.cluster.pod_affinity_index import NAMESPACE_NAME, PodAffinityIndex
 from reprieve.cluster.pods import NO_ROW, PodClaim, PodRecord
 from reprieve.cluster.resources import ResourceTable
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
+from reprieve.cluster.undo import UndoLog
 from reprieve.cluster.volumes import VolumeObjects
-
-_Step = tuple[Callable[..., None], tuple[object, ...]]
-"""A call that undoes one change."""
 
 
 class ClusterState:
@@ -58,10 +56,9 @@ class ClusterState:
         self.default_selectors = DefaultSelectors()
         """Services, controllers: what default spread constraints take their selectors from."""
         self.volumes = VolumeObjects()
-        self.devices = DeviceBook(self)
+        self._undo = UndoLog()
+        self.devices = DeviceBook(self.nodes, self.groups, self._undo)
         self.pod_affinity = PodAffinityIndex(self)
-        self._undo: list[_Step] = []
-        self._depth = 0
         self._holder: int | None = None
         """The thread that runs a cycle, while one runs."""
         self._overlaid = False
@@ -253,12 +250,11 @@ class ClusterState:
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled += 1
         if pod.volumes is not None:
-            self.volumes.placed(pod, row, tentative=self._depth > 0 and not self._overlaid)
+            self.volumes.placed(pod, row, tentative=self.in_trial and not self._overlaid)
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, 1)
         self.touched.rows.append(row)
-        if self._depth:
-            self._undo.append((self._take, (pod,)))
+        self._undo.record(self._take, pod)
 
     def displace(self, pod: PodRecord) -> None:
         """Take a pod off its node; it stays known and is pending again."""
@@ -281,8 +277,7 @@ class ClusterState:
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, -1)
         self.touched.rows.append(row)
-        if self._depth:
-            self._undo.append((self._put, (pod, row)))
+        self._undo.record(self._put, pod, row)
 
     def displace_all(self, pods: Sequence[PodRecord]) -> None:
         """`displace` for many pods, with the amounts in a few array operations."""
@@ -298,8 +293,7 @@ class ClusterState:
         for pod, row in zip(pods, rows, strict=True):
             pod.row = NO_ROW
             del there[row][pod.uid]
-        if self._depth:
-            self._undo.append((self._put_all, (pods, rows)))
+        self._undo.record(self._put_all, pods, rows)
 
     def place_all(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
         """`place` for many pods, with the amounts in a few array operations."""
@@ -314,13 +308,7 @@ class ClusterState:
             pod.row = row
             there[row][pod.uid] = pod
         self._shift(pods, rows, 1)
-        if self._depth:
-            self._undo.append((self._take_all, (pods,)))
-
-    def record_undo(self, change: Callable[..., None], *arguments: object) -> None:
-        """Have a step undone at the end of the trial, by a call that notes its own undoing; nothing outside of one."""
-        if self._depth:
-            self._undo.append((change, arguments))
+        self._undo.record(self._take_all, pods)
 
     def nominate(self, pod: PodRecord, row: int) -> None:
         """Note that room on a node is being made for the pod."""
@@ -330,8 +318,7 @@ class ClusterState:
         pod.nominated = row
         self.nodes.nominated.setdefault(row, {})[pod.uid] = pod
         self.touched.rows.append(row)
-        if self._depth:
-            self._undo.append((self.clear_nomination, (pod,)))
+        self._undo.record(self.clear_nomination, pod)
 
     def clear_nomination(self, pod: PodRecord) -> None:
         """Take a nomination back; nothing happens if there is none."""
@@ -344,9 +331,8 @@ class ClusterState:
         if not there:
             del self.nodes.nominated[row]
         self.touched.rows.append(row)
-        if self._depth:
-            self._undo.append((self.nominate, (pod, row)))
-        else:
+        self._undo.record(self.nominate, pod, row)
+        if not self.in_trial:
             self.nodes.release(row)
 
     @property
@@ -366,14 +352,11 @@ class ClusterState:
     def trial(self) -> Iterator["ClusterState"]:
         """A view to try things in: on leaving, every place/displace/nominate/clear since is undone. Nests."""
         self._refuse_strangers()
-        mark = len(self._undo)
-        self._depth += 1
         try:
-            yield self
+            with self._undo.scope():
+                yield self
         finally:
-            self._rewind(mark)
-            self._depth -= 1
-            if not self._depth:
+            if not self.in_trial:
                 self.trim()
 
     def trim(self) -> None:
@@ -389,17 +372,14 @@ class ClusterState:
         """
         self._refuse_strangers()
         position = len(self.touched.rows)
-        mark = len(self._undo)
-        self._depth += 1
         before, self._overlaid = self._overlaid, True
-        for pod, row in placed:
-            self.place(pod, row)
         try:
-            yield
+            with self._undo.scope():
+                for pod, row in placed:
+                    self.place(pod, row)
+                yield
         finally:
-            self._rewind(mark)
             self._overlaid = before
-            self._depth -= 1
             del self.touched.rows[position:]
 
     def equivalence_key(self, pod: PodRecord) -> Hashable:
@@ -413,7 +393,7 @@ class ClusterState:
     @property
     def in_trial(self) -> bool:
         """Whether a trial is open."""
-        return self._depth > 0
+        return self._undo.in_trial
 
     def digest(self) -> str:
         """A fingerprint of everything a plugin can read: equal digests, equal views (the undo tests compare these)."""
@@ -475,13 +455,6 @@ class ClusterState:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _rewind(self, mark: int) -> None:
-        undo = self._undo
-        while len(undo) > mark:
-            change, arguments = undo.pop()
-            change(*arguments)
-            undo.pop()
-
     def _shift(self, pods: Sequence[PodRecord], rows: Sequence[int], by: int) -> None:
         """Add (`by` 1) or take away (-1) what pods use on their rows, and count them for their groups."""
         numbers: dict[PodSpecSignature, int] = {}
@@ -494,7 +467,7 @@ class ClusterState:
                 self.groups[pod.group].scheduled += by
             if pod.volumes is not None:
                 if by > 0:
-                    self.volumes.placed(pod, row, tentative=self._depth > 0)
+                    self.volumes.placed(pod, row, tentative=self.in_trial)
                 else:
                     self.volumes.displaced(pod)
         if self.pod_affinity.active:
@@ -550,5 +523,5 @@ class ClusterState:
             self.groups.pop(group.key, None)
 
     def _outside_trials(self) -> None:
-        if self._depth:
+        if self.in_trial:
             raise RuntimeError("the cluster's objects cannot change inside a trial")
