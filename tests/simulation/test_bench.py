@@ -20,6 +20,7 @@ TINY = {
     "constrained": Scenario("tiny", "constrained", 20, 5),
     "steady": Scenario("tiny", "steady", 50, 67),
     "unlike": Scenario("tiny", "unlike", 40, 60),
+    "waiting": Scenario("tiny", "waiting", 12, 80),
 }
 
 
@@ -31,6 +32,7 @@ def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) 
         *("scenario", "nodes", "pods", "seconds", "decisionSeconds", "podsPerSecond", "attemptMs", "peakRssMb"),
         "versions",
         *(("growthMb",) if family == "steady" else ()),
+        *(("cpuPerSecond",) if family == "waiting" else ()),
     ]
     assert list(figures["attemptMs"]) == ["p50", "p99"]
     assert list(figures["versions"]) == ["reprieve", "python", "numpy"]
@@ -89,6 +91,13 @@ def test_steady_work_is_200_pods_a_second_and_a_gang_of_64_every_ten() -> None:
     assert len(running) == 50_000
 
 
+def test_waiting_gangs_cost_next_to_nothing_and_one_that_fits_starts_in_the_next_cycle() -> None:
+    """Of 1,000 waiting gangs none is tried in vain: the one attempt is that of the gang that is placed."""
+    measured = running.run(Scenario("some", "waiting", 80, 4_000))
+    assert measured.cpu_per_second < 0.05  # type: ignore[operator]
+    assert measured.attempt_ms.p50 == measured.attempt_ms.p99
+
+
 def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> None:
     assert (
         *("basic-500", "basic-5000", "preempt-500", "gang-1000", "gangs-100x100"),
@@ -96,7 +105,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
     ) == DEFAULT
     assert set(SCENARIOS) - set(DEFAULT) == {
         *("preempt-5000", "gang-5000", "gang-preempt-5000"),
-        *("constrained-1000", "steady-5000", "unlike-5000"),
+        *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000"),
     }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
     assert sizes == {
@@ -113,6 +122,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "constrained-1000": (1_000, 200),
         "steady-5000": (5_000, 61_920),
         "unlike-5000": (5_000, 10_000),
+        "waiting-2000": (1_000, 8_000),
     }
 
 

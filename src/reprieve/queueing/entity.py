@@ -36,6 +36,7 @@ class Entity:
         "held",
         "key",
         "last_attempt",
+        "looked_at",
         "priority",
         "profile",
         "queued",
@@ -62,6 +63,8 @@ class Entity:
         self.state = QueueState.GATED
         self.since = timestamp
         """When it came to its present place."""
+        self.looked_at = timestamp
+        """When it was last considered, if it waits for an event: it came there, or its long wait was taken note of."""
         self.queued: float | None = None
         """When it first might be tried; None while it never might."""
         self.wake = 0.0
@@ -83,3 +86,8 @@ class Entity:
     def is_group(self) -> bool:
         """A pod group, not a single pod."""
         return self.group is not None
+
+
+def entity_key(pod: PodRecord) -> str:
+    """The key of the entity a pending pod belongs to."""
+    return f"group/{pod.group}" if pod.group is not None else f"pod/{pod.uid}"

@@ -5,11 +5,15 @@ Time comes in as an argument (seconds), so the same queue runs under a real and 
 Invariants: every pending entity is in exactly one state; an event that could help an entity is never lost, whether it
 comes while the entity waits, is in its cycle, or is blocked by its own preemption; entities leave the active queue by
 (priority descending, first arrival), so neither a large gang nor a stream of small pods can starve the other.
+
+Where many wait, one that certainly cannot be placed (`Reach`) is not woken by what happens to others: it is as if it
+had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps what is said of them current.
 """
 
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -17,7 +21,7 @@ from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import PreEnqueuePlugin
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.entity import Entity, QueueState, entity_key
 
 _REGATING = frozenset(
     {
@@ -38,6 +42,11 @@ SCHEDULE_ATTEMPT_FAILURE = "schedule_attempt_failure"
 BACKOFF_COMPLETE = "backoff_complete"
 POD_UPDATED = "pod_updated"
 
+FEW_PODS = 32
+"""So many waiting pods are tried again without asking whether they are out of reach."""
+OVERDUE_INTERVAL = 1.0
+"""Seconds between two attempts at entities that are out of reach and have waited too long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -48,23 +57,44 @@ class Timing:
     flush_after: float = 300.0
 
 
+class Reach(Protocol):
+    """Who among those that wait certainly cannot be placed in the present picture."""
+
+    def refresh(self) -> None:
+        """The picture may have changed since the last call."""
+
+    def out_of_reach(self, entity: Entity) -> frozenset[str]:
+        """The plugins whose events can change that it cannot be placed; empty: it may be."""
+
+    def forget(self, key: str) -> None:
+        """The entity waits no more, or needs something else."""
+
+
 class SchedulingQueue:
-    """See the module docstring. `profiles` by schedulerName; any other pod that is added is treated by the first."""
+    """See the module docstring. `profiles` by schedulerName; any other pod that is added is treated by the first.
+
+    Without `reach` whoever an event may help is tried.
+    """
 
     def __init__(
         self,
         cluster: ClusterState,
         profiles: Mapping[str, Profile],
         timing: Timing | None = None,
+        reach: Reach | None = None,
     ) -> None:
         self._cluster = cluster
         self._profiles = profiles
         self._timing = timing or Timing()
+        self._reach = reach
         self._entities: dict[str, Entity] = {}
         self._active: list[tuple[tuple[float, ...], str]] = []
         self._backoff: list[tuple[float, str]] = []
         self._waiting: dict[str, Entity] = {}
-        """Unschedulable entities, longest waiting first."""
+        """Unschedulable entities, those looked at longest ago first."""
+        self._overdue: dict[str, Entity] = {}
+        """Those of them that have waited too long but are out of reach: tried again in turn, to say how it is now."""
+        self._next_overdue = float("-inf")
         self._rejected: dict[str, dict[str, Entity]] = {}
         """Unschedulable entities by the plugins that rejected them."""
         self._listening: dict[str, Entity] = {}
@@ -102,7 +132,7 @@ class SchedulingQueue:
 
     def find(self, pod: PodRecord) -> Entity | None:
         """The entity a pending pod belongs to."""
-        return self._entities.get(_entity_key(pod))
+        return self._entities.get(entity_key(pod))
 
     def get(self, key: str) -> Entity | None:
         """The entity of that key, if it is pending."""
@@ -123,7 +153,7 @@ class SchedulingQueue:
         return self._take(pod, now, attempts)
 
     def _take(self, pod: PodRecord, now: float, attempts: int) -> Entity:
-        key = _entity_key(pod)
+        key = entity_key(pod)
         entity = self._entities.get(key)
         if entity is None:
             entity = self._entities[key] = Entity(key, pod.group, pod.created)
@@ -166,6 +196,8 @@ class SchedulingQueue:
             return
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
+        if self._reach is not None:
+            self._reach.forget(entity.key)
         if not entity.ready and not entity.held:
             self._drop(entity)
         elif entity.state in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
@@ -260,6 +292,8 @@ class SchedulingQueue:
         """Let an event wake whoever it may help, except the entity whose key is `but`: it did this itself."""
         cache: dict[Hashable, bool] = {}
         self._cause = event.kind
+        if self._reach is not None and event.group is not None:
+            self._reach.forget(f"group/{event.group}")
         if event.kind in _REGATING and event.group is not None:
             entity = self._entities.get(f"group/{event.group}")
             if entity is not None:
@@ -269,9 +303,14 @@ class SchedulingQueue:
         for entity in self._listening.values():
             if entity.key != but:
                 entity.events.append(event)
+        asked = False
         for plugin in self._interested[event.kind]:
-            for entity in self._concerned(plugin, event):
-                if entity.key != but and self._helps(entity, (plugin,), event, cache):
+            concerned = self._concerned(plugin, event)
+            asked = asked or self._asks(concerned)
+            for entity in concerned:
+                if entity.key == but or (asked and not _is_own(entity, event) and self._out_of_reach(entity)):
+                    continue
+                if self._helps(entity, (plugin,), event, cache):
                     self._reactivate(entity, now)
 
     def _concerned(self, plugin: str, event: ClusterEvent) -> list[Entity]:
@@ -299,17 +338,35 @@ class SchedulingQueue:
             del self._doubtful[key]
             if key in self._entities:
                 self._ask_again(self._entities[key], now)
+        self._flush(now)
+
+    def _flush(self, now: float) -> None:
+        """Those that have waited too long are tried again; of those out of reach one after the other."""
+        self._cause = EventKind.FLUSH
+        asked: bool | None = None
         while self._waiting:
             entity = next(iter(self._waiting.values()))
-            if now - entity.since < self._timing.flush_after:
-                return
-            self._cause = EventKind.FLUSH
-            self._reactivate(entity, now)
+            if now - entity.looked_at < self._timing.flush_after:
+                break
+            if asked is None:
+                asked = self._asks(self._waiting.values())
+            if asked and self._out_of_reach(entity):
+                entity.looked_at = now
+                self._waiting[entity.key] = self._waiting.pop(entity.key)
+                self._overdue[entity.key] = entity
+            else:
+                self._reactivate(entity, now)
+        if self._overdue and now >= self._next_overdue:
+            self._next_overdue = now + OVERDUE_INTERVAL
+            self._reactivate(next(iter(self._overdue.values())), now)
 
     def retry_above(self, priority: int, now: float) -> None:
         """Units of that priority may be evicted otherwise than before: who waits with a higher one may be helped."""
-        for entity in [entity for entity in self._waiting.values() if entity.priority > priority]:
-            self._reactivate(entity, now)
+        above = [entity for entity in self._waiting.values() if entity.priority > priority]
+        asked = self._asks(above)
+        for entity in above:
+            if not (asked and self._out_of_reach(entity)):
+                self._reactivate(entity, now)
 
     def next_wakeup(self, *, flush: bool = True, ignoring: Collection[str] = ()) -> float | None:
         """When `tick` has something to do next, if nothing else happens.
@@ -325,7 +382,9 @@ class SchedulingQueue:
         if flush and self._doubtful:
             times.append(next(iter(self._doubtful.values())))
         if flush and self._waiting:
-            times.append(next(iter(self._waiting.values())).since + self._timing.flush_after)
+            times.append(next(iter(self._waiting.values())).looked_at + self._timing.flush_after)
+        if flush and self._overdue:
+            times.append(self._next_overdue)
         return min(times, default=None)
 
     @property
@@ -364,10 +423,36 @@ class SchedulingQueue:
         events, entity.events = entity.events, []
         cache: dict[Hashable, bool] = {}
         for event in events:
-            if self._helps(entity, entity.rejected_by, event, cache):
+            if self._helps(entity, entity.rejected_by, event, cache) and not (
+                not _is_own(entity, event) and self._asks(self._waiting.values()) and self._out_of_reach(entity)
+            ):
                 self._reactivate(entity, now)
                 return
             cache.clear()
+
+    def _asks(self, entities: Iterable[Entity]) -> bool:
+        """Whether so many are concerned that it is asked first who is out of reach; then that is up to date."""
+        if self._reach is None:
+            return False
+        pods = 0
+        for entity in entities:
+            pods += len(entity.ready)
+            if pods > FEW_PODS:
+                self._reach.refresh()
+                return True
+        return False
+
+    def _out_of_reach(self, entity: Entity) -> bool:
+        """Whether to try it would be in vain; it waits for what would have rejected it too."""
+        assert self._reach is not None
+        plugins = self._reach.out_of_reach(entity)
+        if not plugins:
+            return False
+        for plugin in plugins - entity.rejected_by:
+            entity.rejected_by.add(plugin)
+            entity.rejected_by_indexed += (plugin,)
+            self._rejected.setdefault(plugin, {})[entity.key] = entity
+        return True
 
     def _reactivate(self, entity: Entity, now: float) -> None:
         """To the active queue, or to backoff while the last failure is too recent."""
@@ -412,6 +497,9 @@ class SchedulingQueue:
         key = entity.key
         if entity.state is QueueState.UNSCHEDULABLE:
             del self._waiting[key]
+            self._overdue.pop(key, None)
+            if self._reach is not None:
+                self._reach.forget(key)
             for plugin in entity.rejected_by_indexed:
                 self._rejected[plugin].pop(key, None)
         elif entity.state is QueueState.IN_CYCLE and entity.blocked is None:
@@ -420,6 +508,7 @@ class SchedulingQueue:
         entity.since = now
         if state is QueueState.UNSCHEDULABLE:
             self._waiting[key] = entity
+            entity.looked_at = now
             entity.rejected_by_indexed = tuple(entity.rejected_by)
             for plugin in entity.rejected_by_indexed:
                 self._rejected.setdefault(plugin, {})[key] = entity
@@ -493,8 +582,9 @@ class SchedulingQueue:
         return entity is not None and entity.state is QueueState.BACKOFF and entity.wake == wake
 
 
-def _entity_key(pod: PodRecord) -> str:
-    return f"group/{pod.group}" if pod.group is not None else f"pod/{pod.uid}"
+def _is_own(entity: Entity, event: ClusterEvent) -> bool:
+    """Of the entity's own group: it is told what has become of it, whether it can be placed or not."""
+    return event.group is not None and event.group == entity.group
 
 
 def _ask(

@@ -46,6 +46,7 @@ from reprieve.scheduling.nominations import NominationEchoes
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.profiles import default_profile
 from reprieve.scheduling.reserving import given_up, instructed, permitted, reserve, told_bound, unreserve
+from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.running import RunningProfile
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
@@ -80,7 +81,8 @@ class Engine:
             for plugin in map(unguarded, profile.plugins):
                 if isinstance(plugin, DefaultPreemption):
                     plugin.attach(self.cluster, profile, evaluator)
-        self.queue = SchedulingQueue(self.cluster, chosen, timing)
+        self.reach = RoomBound(self.cluster, self.running) if share else None
+        self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach)
         self._resources = StorageAndDeviceEvents(self.cluster, self.queue, self._left)
         self.attempts = 0
         self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None

@@ -19,8 +19,10 @@ import msgspec
 import numpy as np
 
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.bench.scenarios import Cluster, Scenario, steady_work
+from reprieve.simulation.bench.scenarios import WAITING_GANG, Cluster, Scenario, steady_work
 
+_WAITING_SECONDS = 60
+"""Virtual time of `waiting` in which a pod ends each second."""
 _SAMPLES = 50
 """How often `steady` looks at its memory."""
 
@@ -50,6 +52,8 @@ class Measured(msgspec.Struct, frozen=True, rename="camel"):
     versions: dict[str, str]
     growth_mb: float | msgspec.UnsetType = msgspec.UNSET
     """Of `steady` alone: how much more memory the process holds at the end than after a fifth of the time, in MiB."""
+    cpu_per_second: float | msgspec.UnsetType = msgspec.UNSET
+    """Of `waiting` alone: processor time that a second of virtual time costs, in seconds."""
 
 
 class NotBoundError(Exception):
@@ -63,6 +67,8 @@ def run(scenario: Scenario) -> Measured:
     """Build the cluster, run it to the end, give the figures. Raises NotBoundError."""
     if scenario.family == "steady":
         return run_steady(scenario)
+    if scenario.family == "waiting":
+        return run_waiting(scenario)
     cluster = scenario.build()
     engine = synced(cluster)
     gc.collect()
@@ -150,6 +156,57 @@ def run_steady(scenario: Scenario) -> Measured:
     fifth = len(held) // 5
     growth = max(held[-fifth - 1 :]) - max(held[fifth : 2 * fifth + 1])
     return msgspec.structs.replace(_measured(scenario, attempts[:count], seconds, None), growth_mb=round(growth, 1))
+
+
+def run_waiting(scenario: Scenario) -> Measured:
+    """Gangs wait that cannot be placed, and every second of virtual time a pod ends somewhere, which helps nobody.
+
+    Then four nodes become free, and one gang is to be placed in the cycle that follows.  `seconds` is the real time of
+    all that; what went before, one attempt for each gang, is not counted.  Raises NotBoundError.
+    """
+    cluster = scenario.build()
+    engine = synced(cluster)
+    for group in cluster.groups:
+        engine.set_group(group, 0.0)
+    for order, pod in enumerate(cluster.work):
+        engine.set_pod(pod, 0.0, created=float(order))
+    while engine.step(0.0) is not None:
+        pass
+    gc.collect()
+    gc.freeze()
+    per_node = len(cluster.running) // max(1, len(cluster.nodes))
+    lone = [pod.metadata.uid for pod in cluster.running[: -WAITING_GANG * per_node : per_node]]
+    ending = lone[: min(_WAITING_SECONDS, len(lone))]
+    clock, spent = time.perf_counter, time.process_time
+    attempts: list[float] = []
+    bound = 0
+    now = float(_WAITING_SECONDS)
+
+    def cycles() -> None:
+        nonlocal bound
+        before = clock()
+        while (decision := engine.step(now)) is not None:
+            attempts.append(clock() - before)
+            bound += len(decision.bindings)
+            before = clock()
+
+    began, cpu = clock(), spent()
+    for uid in ending:
+        now += 1.0
+        _end(engine, uid, now)
+        cycles()
+    cpu = spent() - cpu
+    now += 1.0
+    for pod in cluster.running[-WAITING_GANG * per_node :]:
+        _end(engine, pod.metadata.uid, now)
+    before = clock()
+    helped = engine.step(now)
+    attempts.append(clock() - before)
+    seconds = clock() - began
+    if bound or helped is None or len(helped.bindings) != WAITING_GANG:
+        raise NotBoundError(scenario.name, bound, scenario.pods)
+    measured = _measured(scenario, attempts, seconds, None)
+    return msgspec.structs.replace(measured, cpu_per_second=round(cpu / max(1, len(ending)), 6))
 
 
 def _long_running(scenario: Scenario) -> tuple[Engine, deque[str]]:

@@ -28,6 +28,8 @@ _ZONES, _MAX_SKEW, _FIRST_PORT = 10, 8, 20_000
 _RUNNING_PER_NODE, _NODES_PER_ARRIVAL = 10, 25
 _STEADY_GANG, _GANG_EVERY = 64, 10
 _UNLIKE_PER_NODE = 4
+WAITING_GANG = 4
+"""Members of a gang of `waiting`."""
 _SIZES: tuple[objects.ResourceList, ...] = (
     {"cpu": "100m", "memory": "256Mi"},
     {"cpu": "500m", "memory": "1Gi"},
@@ -255,6 +257,25 @@ def _unlike(nodes: int, pods: int) -> Cluster:
     )
 
 
+def _waiting(nodes: int, pods: int) -> Cluster:
+    """Nodes full of 1-GPU pods that nobody may evict, and gangs of four 8-GPU pods that wait for whole nodes.
+
+    No two gangs ask for the same.
+    """
+    machines = _gpu_nodes(nodes)
+    names = [f"busy-{i:05d}-{slot}" for i in range(nodes) for slot in range(_GPUS_PER_NODE)]
+    where = [machine.name for machine in machines for _ in range(_GPUS_PER_NODE)]
+    running = _pods(names, HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, nodes=where)
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for i in range(pods // WAITING_GANG):
+        name = f"gang-{i:05d}"
+        groups.append(_gang(name, LOW, WAITING_GANG))
+        asked: objects.ResourceList = {"cpu": f"{1000 + i}m", "memory": "1Gi", GPU: str(_GPUS_PER_NODE)}
+        work += _pods(_members(name, WAITING_GANG), LOW, asked, group=name)
+    return Cluster(machines, tuple(work), tuple(groups), running=tuple(running))
+
+
 def running_gangs(
     machines: tuple[objects.Node, ...],
 ) -> tuple[tuple[objects.PodGroup, ...], tuple[objects.Pod, ...]]:
@@ -296,6 +317,7 @@ _FAMILIES = {
     "constrained": Family(_constrained, 0.2),
     "steady": Family(_steady, 2.4768),
     "unlike": Family(_unlike, 2.0),
+    "waiting": Family(_waiting, 8.0),
 }
 
 SCENARIOS = {
@@ -314,6 +336,7 @@ SCENARIOS = {
         Scenario("constrained-1000", "constrained", 1_000, 200),
         Scenario("steady-5000", "steady", 5_000, 300 * 200 + 30 * 64),
         Scenario("unlike-5000", "unlike", 5_000, 10_000),
+        Scenario("waiting-2000", "waiting", 1_000, 8_000),
     )
 }
 """The scenarios by name."""

@@ -1,0 +1,388 @@
+"""At most how many members of a waiting entity could get a place: who cannot fit is not tried (scheduling.md 1.7).
+
+A cluster with many waiting gangs is full, and every pod that ends is news to all of them.  To try each of them then is
+a full attempt with a preemption in vain, per gang and event.  What the nodes have room for tells beforehand: an entity
+whose members, each counted as if it had the nodes for itself, find fewer places than it needs cannot be placed,
+whatever else is asked of a node.
+
+*Room* of a node, seen from an entity, is what would be free there if everybody gone were that the entity may evict: the
+pods below its priority, nobody if it never preempts.  The entity's needs are *shapes*: requests and node constraints.
+For each shape the places are summed over the nodes and kept up by the rows that changed, so that an event costs one
+row and not a pass over nodes and entities.
+
+Invariant: never less than what an attempt in the present view could place.  All that is left out of account only makes
+it fewer: other pods' rules, ports, volumes, devices, nominations, topology constraints, third-party filters.  Where
+victims may be chosen by a plugin that is not ours, or requests are not compared by ours, nothing is claimed.
+Property tests hold the outcome equal to that of a scheduler that always tries again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.api.requests import is_extended_resource
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import FIRST_RESOURCE
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin_guard import unguarded
+from reprieve.plugins.gang_scheduling import GangScheduling
+from reprieve.plugins.node_resources_fit import NodeResourcesFit
+from reprieve.preemption.eligibility import group_never_preempts
+from reprieve.preemption.units import effective_priority
+from reprieve.queueing.entity import Entity, entity_key
+from reprieve.scheduling.running import RunningProfile
+
+Amounts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Cell = TypeVar("Cell", np.int64, np.bool_)
+
+_LEVELS = 16
+"""Most priorities that are told apart; entities of further ones are taken to be able to evict everybody."""
+_KINDS = 4
+"""Most kinds of members that are counted apart; of the others only the least that any of them asks for is."""
+_MASKS = 64
+"""Masks that are kept beside those of the shapes there are."""
+_MANY = 1 << 20
+"""Places on one node are not counted further than this."""
+_NOBODY = float("-inf")
+_EVERYBODY = float("inf")
+_MAY_FIT: frozenset[str] = frozenset()
+_ANY_NODE = 0
+"""Index of the mask of all live nodes."""
+_STEP = 16
+
+_Constraints = tuple[str, int]
+"""Profile name and id of node constraints."""
+_Shape = tuple[tuple[tuple[int, int], ...], int]
+"""(column, amount) pairs and the index of a mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What of a profile decides whether a bound may be given."""
+
+    running: RunningProfile
+    all_resources: bool
+    counts_members: bool
+    pods_rejected_by: frozenset[str]
+    groups_rejected_by: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Level:
+    """Shapes of entities that may evict the pods below one priority, with room `int64[columns, rows]`.
+
+    By slot: `divisors`, the amounts asked for and 1 for none, and `beside`, 0 and `_MANY`, `int64[slots, columns]`;
+    `masks` (index) and `totals`, `int64[slots]`.
+    """
+
+    priority: float
+    room: Amounts
+    slots: dict[_Shape, int] = field(default_factory=dict)
+    users: list[int] = field(default_factory=list)
+    free: list[int] = field(default_factory=list)
+    divisors: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    beside: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    masks: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    totals: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def grow(self) -> None:
+        """Make free slots."""
+        held = len(self.users)
+        more = max(_STEP, held)
+        self.users += [0] * more
+        self.free += range(held, held + more)
+        block = np.zeros((more, len(self.room)), dtype=np.int64)
+        self.divisors = np.vstack([self.divisors, block + 1]) if held else block + 1
+        self.beside = np.vstack([self.beside, block]) if held else block
+        self.masks = np.concatenate([self.masks, np.zeros(more, dtype=np.int64)])
+        self.totals = np.concatenate([self.totals, np.zeros(more, dtype=np.int64)])
+
+    def places(self, room: Amounts) -> Amounts:
+        """`int64[slots]`: how many of each shape a node with that room `int64[columns]` holds."""
+        found: Amounts = (np.maximum(room, 0) // self.divisors + self.beside).min(axis=1, initial=_MANY)
+        return found
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One waiting entity. `kinds`: slots of its kinds of members with how many there are; `least`: of all together."""
+
+    needed: int
+    rejected_by: frozenset[str]
+    level: _Level
+    kinds: tuple[tuple[_Shape, int, int], ...]
+    least: tuple[_Shape, int] | None
+
+
+class RoomBound:
+    """Bounds for the entities that wait, by entity key; see the module docstring.
+
+    `refresh` brings the bounds up to date with the picture; between two of them the answers stay the same.
+    """
+
+    def __init__(self, cluster: ClusterState, profiles: Mapping[str, RunningProfile]) -> None:
+        self._cluster = cluster
+        self._rules = {name: rules for name, running in profiles.items() if (rules := _rules(running)) is not None}
+        self._entries: dict[str, _Entry | None] = {}
+        """None: nothing is claimed of the entity."""
+        self._levels: dict[float, _Level] = {}
+        self._mask_of: dict[_Constraints, int] = {}
+        self._masks: list[tuple[_Constraints, PodRecord] | None] = [None]
+        """By index: whose mask it is, and a pod that has these constraints."""
+        self._allowed: Mask = np.zeros((1, 0), dtype=np.bool_)
+        """`bool[masks, rows]`: live nodes that node constraints allow."""
+        self._columns = 0
+        self._changes = cluster.changes()
+        self._nominated: set[str] = set()
+
+    def sizes(self) -> dict[str, int]:
+        """How much is kept, for the gauges."""
+        return {
+            "waiting_entities": len(self._entries),
+            "waiting_shapes": sum(len(level.slots) for level in self._levels.values()),
+        }
+
+    def out_of_reach(self, entity: Entity) -> frozenset[str]:
+        """The plugins that would reject the entity for want of room, whatever is evicted; empty if it may fit.
+
+        As of the last `refresh`.  An entity with a nomination is never out of reach: an attempt would take that back.
+        """
+        key = entity.key
+        try:
+            entry = self._entries[key]
+        except KeyError:
+            entry = self._entries[key] = self._entered(entity)
+        if entry is None or key in self._nominated:
+            return _MAY_FIT
+        totals = entry.level.totals
+        if entry.least is not None and totals[entry.least[1]] < entry.needed:
+            return entry.rejected_by
+        found = 0
+        for _, slot, count in entry.kinds:
+            found += min(count, int(totals[slot]))
+        return entry.rejected_by if found < entry.needed else _MAY_FIT
+
+    def forget(self, key: str) -> None:
+        """The entity does not wait any more, or what it needs may have changed."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        level = entry.level
+        for shape, slot, _ in entry.kinds:
+            _leave(level, shape, slot)
+        if entry.least is not None:
+            _leave(level, *entry.least)
+        if not level.slots:
+            del self._levels[level.priority]
+            if not self._levels:
+                self._mask_of.clear()
+                del self._masks[1:]
+
+    def refresh(self) -> None:
+        """Take in what has changed in the picture."""
+        cluster = self._cluster
+        nominated = cluster.nodes.nominated
+        self._nominated = {entity_key(pod) for there in nominated.values() for pod in there.values()}
+        if not self._levels:
+            return
+        crowded = len(self._masks) > _MASKS + 2 * self.sizes()["waiting_shapes"]
+        if self._columns != len(cluster.resources) or crowded:
+            self._start_over()
+            return
+        touched = self._changes.take()
+        before = self._allowed
+        if touched is None:
+            self._allow_again()
+            rows = np.arange(len(cluster.nodes), dtype=np.int64)
+            before = _widened(before, len(rows))
+        elif touched:
+            rows = np.unique(np.array(touched, dtype=np.int64))
+        else:
+            return
+        moved = (self._allowed[:, rows] != before[:, rows]).any(axis=0)
+        for level in self._levels.values():
+            if level.room.shape[1] < before.shape[1]:
+                level.room = _widened(level.room, before.shape[1])
+            room = self._room(level.priority, rows)
+            changed = np.flatnonzero(moved | (room != level.room[:, rows]).any(axis=0))
+            for at in changed.tolist():
+                row = int(rows[at])
+                new = np.where(self._allowed[level.masks, row], level.places(room[:, at]), 0)
+                old = np.where(before[level.masks, row], level.places(level.room[:, row]), 0)
+                level.totals += new - old
+            level.room[:, rows[changed]] = room[:, changed]
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _start_over(self) -> None:
+        """Columns are new, or most masks are of nobody who waits: all is worked out again when it is asked for."""
+        self._entries.clear()
+        self._levels.clear()
+        self._mask_of.clear()
+        del self._masks[1:]
+
+    def _entered(self, entity: Entity) -> _Entry | None:
+        rules = self._rules.get(entity.profile)
+        if rules is None or not entity.ready or not len(self._cluster.nodes):
+            return None
+        pods = list(entity.ready.values())
+        if entity.group is None:
+            priority: float = _NOBODY if pods[0].never_preempts else pods[0].priority
+            if not rules.running.profile.post_filters:
+                priority = _NOBODY
+            needed, rejected_by = 1, rules.pods_rejected_by
+        else:
+            group = self._cluster.groups[entity.group]
+            if group.spec is None:
+                return None
+            priority = _victims_of(rules.running, group)
+            needed = max(1, group.min_count - group.scheduled) if rules.counts_members else 1
+            rejected_by = rules.groups_rejected_by
+        if not self._levels:
+            self._allow_again()
+            self._changes.take()
+            self._columns = len(self._cluster.resources)
+        level = self._level(priority)
+        kinds: dict[_Shape, int] = {}
+        for pod in pods:
+            shape = self._shape(entity.profile, rules, pod)
+            kinds[shape] = kinds.get(shape, 0) + 1
+        together = _together(kinds)
+        if len(kinds) > _KINDS:
+            kinds = {together: len(pods)}
+        entered = tuple((shape, self._enter(level, shape), count) for shape, count in kinds.items())
+        least = (together, self._enter(level, together)) if len(kinds) > 1 else None
+        return _Entry(needed, rejected_by, level, entered, least)
+
+    def _level(self, priority: float) -> _Level:
+        found = self._levels.get(priority)
+        if found is None:
+            if len(self._levels) >= _LEVELS:
+                priority = _EVERYBODY
+                found = self._levels.get(priority)
+            if found is None:
+                rows = np.arange(len(self._cluster.nodes), dtype=np.int64)
+                found = self._levels[priority] = _Level(priority, self._room(priority, rows))
+        return found
+
+    def _shape(self, profile: str, rules: _Rules, pod: PodRecord) -> _Shape:
+        requests = pod.signature.requests
+        if not rules.all_resources:
+            names = self._cluster.resources.names
+            requests = tuple(pair for pair in requests if not is_extended_resource(names[pair[0]]))
+        constraints = (profile, pod.signature.constraints.nodes.id)
+        mask = self._mask_of.get(constraints)
+        if mask is None:
+            mask = self._mask_of[constraints] = len(self._masks)
+            self._masks.append((constraints, pod))
+            allowed = rules.running.evaluator.allowed_nodes(pod)
+            self._allowed = np.vstack([self._allowed, allowed[None, : self._allowed.shape[1]]])
+        return requests, mask
+
+    def _enter(self, level: _Level, shape: _Shape) -> int:
+        """The slot of a shape, with one user more."""
+        slot = level.slots.get(shape)
+        if slot is not None:
+            level.users[slot] += 1
+            return slot
+        requests, mask = shape
+        if not level.free:
+            level.grow()
+        slot = level.free.pop()
+        level.slots[shape] = slot
+        level.users[slot] = 1
+        level.divisors[slot], level.beside[slot] = 1, _MANY
+        level.masks[slot] = mask
+        places = np.where(self._allowed[mask], _MANY, 0)
+        for column, amount in requests:
+            at = column - FIRST_RESOURCE
+            level.divisors[slot, at], level.beside[slot, at] = amount, 0
+            places = np.minimum(places, np.maximum(level.room[at], 0) // amount)
+        level.totals[slot] = int(places.sum())
+        return slot
+
+    def _allow_again(self) -> None:
+        nodes = self._cluster.nodes
+        allowed = np.empty((len(self._masks), len(nodes)), dtype=np.bool_)
+        for index, known in enumerate(self._masks):
+            if known is None:
+                allowed[index] = nodes.alive[: len(nodes)]
+            else:
+                (profile, _), pod = known
+                allowed[index] = self._rules[profile].running.evaluator.allowed_nodes(pod)
+        self._allowed = allowed
+
+    def _room(self, priority: float, rows: npt.NDArray[np.int64]) -> Amounts:
+        """`int64[columns, rows]`: what those rows have with all pods below the priority gone."""
+        cluster, nodes = self._cluster, self._cluster.nodes
+        there = slice(FIRST_RESOURCE, len(cluster.resources))
+        room = nodes.allocatable[there, rows]
+        if priority == _EVERYBODY:
+            return room
+        room -= nodes.used[there, rows]
+        if priority == _NOBODY:
+            return room
+        for at, row in enumerate(rows.tolist()):
+            for pod in nodes.pods[row].values():
+                if effective_priority(cluster, pod) < priority:
+                    room[:, at] += pod.signature.delta[there]
+        return room
+
+
+def _rules(running: RunningProfile) -> _Rules | None:
+    """What may be claimed of the profile's entities; None: nothing."""
+    profile = running.profile
+    fit = next((plugin for plugin in map(unguarded, profile.node_filters) if type(plugin) is NodeResourcesFit), None)
+    victims = [*profile.post_filters, *profile.group_post_filters]
+    if fit is None or not all(_is_ours(unguarded(plugin)) for plugin in victims):
+        return None
+    feasible = [unguarded(plugin) for plugin in profile.placement_feasible]
+    return _Rules(
+        running,
+        all_resources=fit.checks_everything,
+        counts_members=any(type(plugin) is GangScheduling for plugin in feasible),
+        pods_rejected_by=frozenset({fit.name}),
+        groups_rejected_by=frozenset({fit.name, *(plugin.name for plugin in feasible)}),
+    )
+
+
+def _is_ours(plugin: object) -> bool:
+    return type(plugin).__module__.partition(".")[0] == "reprieve"
+
+
+def _victims_of(running: RunningProfile, group: GroupState) -> float:
+    """Below which priority the group may evict."""
+    if not running.profile.group_post_filters or group.spec is None:
+        return _NOBODY
+    never = group_never_preempts(group, group_policy=running.gates.pod_group_preemption_policy)
+    return _NOBODY if never else group.spec.priority
+
+
+def _together(shapes: Iterable[_Shape]) -> _Shape:
+    """A shape that fits wherever one of them does."""
+    shapes = list(shapes)
+    if len(shapes) == 1:
+        return shapes[0]
+    amounts = [dict(requests) for requests, _ in shapes]
+    columns = set(amounts[0]).intersection(*amounts[1:])
+    masks = {mask for _, mask in shapes}
+    least = tuple((column, min(one[column] for one in amounts)) for column in sorted(columns))
+    return least, masks.pop() if len(masks) == 1 else _ANY_NODE
+
+
+def _leave(level: _Level, shape: _Shape, slot: int) -> None:
+    level.users[slot] -= 1
+    if not level.users[slot]:
+        del level.slots[shape]
+        level.free.append(slot)
+
+
+def _widened(matrix: npt.NDArray[Cell], rows: int) -> npt.NDArray[Cell]:
+    """The matrix with so many columns, new ones zero."""
+    more = rows - matrix.shape[1]
+    return np.hstack([matrix, np.zeros((len(matrix), more), dtype=matrix.dtype)]) if more > 0 else matrix

@@ -1,0 +1,181 @@
+"""Who cannot be placed is not tried again, and nobody who can is delayed (`reprieve.scheduling.room_bound`)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.queueing import queue
+from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.queue import SchedulingQueue, Timing
+from reprieve.scheduling.decision import Result
+from reprieve.scheduling.group_cycle import schedule_group
+from reprieve.scheduling.pod_cycle import schedule_pod
+from reprieve.scheduling.room_bound import RoomBound
+from tests.building import RandomCluster, World, gang, group, node, pod, random_clusters
+
+many = settings(
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
+Happening = Callable[[World], object]
+
+
+def _happening(chance: random.Random, cluster: RandomCluster, world: World, turn: int) -> Happening:
+    """Something that happens to the cluster, the same to every world it is done to."""
+    present = sorted(p.name for p in world.engine.cluster.pods.values() if p.row >= 0)
+    machines = [item for item, _ in cluster.nodes]
+    groups = [item for item, _ in cluster.groups]
+    kind = chance.randrange(9)
+    if kind <= 2 and present:
+        name = chance.choice(present)
+        return lambda w: w.engine.pod_gone(w.record(name).uid, w.now)
+    if kind == 3 and present:
+        name = chance.choice(present)
+        return lambda w: w.change_pod(name, _smaller)
+    if kind == 4:
+        extra = node(f"extra-{turn}", cpu=chance.randint(1, 4), labels={"zone": chance.choice("ab")})
+        return lambda w: w.add(extra)
+    if kind == 5:
+        changed = chance.choice(machines)
+        assert isinstance(changed, objects.Node)
+        cordoned = replace(changed, spec=replace(changed.spec, unschedulable=chance.random() < 0.5))
+        return lambda w: w.add(cordoned)
+    if kind == 6 and groups:
+        chosen = chance.choice(groups)
+        assert isinstance(chosen, objects.PodGroup)
+        other = replace(chosen, spec=replace(chosen.spec, priority=chance.randint(-1, 4)))
+        return lambda w: w.add(other)
+    if kind == 7 and groups:
+        chosen = chance.choice(groups)
+        low = group(chosen.metadata.name, min_count=chance.randint(1, 3), priority=chance.randint(0, 3))
+        return lambda w: w.add(low)
+    size, cores, above = chance.randint(1, 4), chance.randint(1, 3), chance.randint(0, 3)
+    zone = {"zone": chance.choice("ab")} if chance.random() < 0.3 else None
+    return lambda w: w.add(*gang(f"new-{turn}", size, cpu=cores, priority=above, selector=zone))
+
+
+def _smaller(item: objects.Pod) -> objects.Pod:
+    container = item.spec.containers[0]
+    resources = replace(container.resources, requests={"cpu": "500m"})
+    return replace(item, spec=replace(item.spec, containers=(replace(container, resources=resources),)))
+
+
+@contextmanager
+def _everything_may_help() -> Iterator[None]:
+    """Any event wakes everybody who waits, unless it is out of reach: nothing is left to hints."""
+    every = mock.patch.object(SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._waiting.values()])
+    with (
+        mock.patch.object(queue, "FEW_PODS", -1),
+        mock.patch.object(SchedulingQueue, "_helps", return_value=True),
+        every,
+    ):
+        yield
+
+
+def _same(one: World, other: World) -> None:
+    assert one.where == other.where
+    assert one.nominated == other.nominated
+    assert one.evicted == other.evicted
+
+
+@many
+@given(random_clusters(max_pending=6), st.randoms(use_true_random=False))
+def test_whoever_could_run_runs_as_soon_as_if_all_were_always_tried(
+    cluster: RandomCluster, chance: random.Random
+) -> None:
+    with _everything_may_help():
+        asking = World(*cluster.everything, timing=AT_ONCE).drain()
+        trying = World(*cluster.everything, timing=AT_ONCE, plain=True).drain()
+        _same(asking, trying)
+        for turn in range(8):
+            happens = _happening(chance, cluster, trying, turn)
+            for world in (asking, trying):
+                happens(world)
+                world.drain()
+            _same(asking, trying)
+            if chance.random() < 0.3:
+                _same(asking.settle(), trying.settle())
+    saved = trying.engine.attempts - asking.engine.attempts
+    assert saved >= 0
+    event("attempts were saved" if saved else "every attempt was made")
+
+
+@many
+@given(random_clusters(max_pending=6), st.randoms(use_true_random=False))
+def test_who_is_out_of_reach_is_rejected_and_the_bound_is_that_of_a_fresh_one(
+    cluster: RandomCluster, chance: random.Random
+) -> None:
+    """After every happening: an attempt at whoever is out of reach is in vain; what is kept up equals a new count."""
+    world = World(*cluster.everything, timing=AT_ONCE).drain()
+    kept = world.engine.reach
+    assert kept is not None
+    for turn in range(8):
+        _happening(chance, cluster, world, turn)(world)
+        fresh = RoomBound(world.engine.cluster, world.engine.running)
+        fresh.refresh()
+        kept.refresh()
+        for entity in [e for e in world.engine.queue.entities() if e.state is QueueState.UNSCHEDULABLE]:
+            rejected_by = kept.out_of_reach(entity)
+            assert rejected_by == fresh.out_of_reach(entity)
+            if rejected_by:
+                event("somebody was out of reach")
+                assert _attempt(world, entity) is not Result.SCHEDULED
+        world.drain()
+
+
+def _attempt(world: World, entity: Entity) -> Result:
+    """What a cycle would decide now; it is not assumed. To wait for victims counts as being placed."""
+    engine = world.engine
+    running = engine.running[entity.profile]
+    pods = list(entity.ready.values())
+    if entity.group is None:
+        decision = schedule_pod(running, entity.key, pods[0], under_way=False)
+    else:
+        decision = schedule_group(running, entity.key, engine.cluster.groups[entity.group], pods, under_way=False)
+    return Result.SCHEDULED if decision.preemption is not None or decision.bindings else decision.result
+
+
+def test_the_bound_sees_room_behind_victims_below_and_only_those() -> None:
+    """What may be evicted counts as room: for who has the priority and may preempt."""
+    below, above = pod("low", cpu=4, node="n", priority=1), pod("high", cpu=4, node="m", priority=9)
+    world = World(node("n", cpu=4), node("m", cpu=4), below, above)
+    world.add(pod("can", cpu=4, priority=5), pod("never", cpu=4, priority=5, never=True), pod("equal", cpu=4))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    assert not bound.out_of_reach(world.entity("can"))
+    assert bound.out_of_reach(world.entity("never")) == {"NodeResourcesFit"}
+    assert bound.out_of_reach(world.entity("equal")) == {"NodeResourcesFit"}
+    assert bound.sizes() == {"waiting_entities": 3, "waiting_shapes": 3}
+    for name in ("can", "never", "equal"):
+        bound.forget(world.entity(name).key)
+    assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0}
+
+
+def test_a_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -> None:
+    """Eight places for small members and one for a large one, in the zone alone."""
+    rooms = [node("a", cpu=4, labels={"zone": "a"}), node("b", cpu=40, labels={"zone": "b"})]
+
+    def crew(name: str, small: int, large: int, zone: str) -> list[objects.KubernetesObject]:
+        where = {"zone": zone}
+        made = [pod(f"{name}-s{i}", cpu=1, group=name, selector=where) for i in range(small)]
+        made += [pod(f"{name}-l{i}", cpu=4, group=name, selector=where) for i in range(large)]
+        return [group(name, min_count=small + large), *made]
+
+    world = World(*rooms, *crew("fits", 4, 0, "a"), *crew("many", 5, 0, "a"), *crew("large", 0, 2, "a"))
+    world.add(*crew("both", 2, 2, "a"), *crew("there", 5, 2, "b"))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    found = {name: bound.out_of_reach(world.entity(name)) for name in ("fits", "many", "large", "both", "there")}
+    why = {"NodeResourcesFit", "GangScheduling"}
+    assert found == {"fits": set(), "many": why, "large": why, "both": why, "there": set()}
