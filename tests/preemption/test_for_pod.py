@@ -122,8 +122,8 @@ def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
     assert world.engine.preempting(key)
     world.settle()
     assert world.where["mid"] == again
-    assert not world.engine._under_way
-    assert not world.engine._preemptors_of
+    assert not world.engine._preemptions._victims
+    assert not world.engine._preemptions._preemptors
 
 
 def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_they_have_ended() -> None:

@@ -31,6 +31,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import effective_priority
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue, Timing
+from reprieve.scheduling.awaiting_permission import PodsAwaitingPermission
 from reprieve.scheduling.decision import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -42,10 +43,11 @@ from reprieve.scheduling.decision import (
     stamped,
 )
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
-from reprieve.scheduling.nominations import NominationEchoes
+from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
+from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
 from reprieve.scheduling.profiles import default_profile
-from reprieve.scheduling.reserving import given_up, instructed, permitted, reserve, told_bound, unreserve
+from reprieve.scheduling.reserving import given_up, instructed, reserve, told_bound, unreserve
 from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.running import RunningProfile
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
@@ -53,7 +55,6 @@ from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
 _ENDED = frozenset({"Succeeded", "Failed"})
-PERMIT_TIMEOUT = 900.0
 
 
 class Engine:
@@ -83,25 +84,19 @@ class Engine:
                     plugin.attach(self.cluster, profile, evaluator)
         self.reach = RoomBound(self.cluster, self.running) if share else None
         self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach)
-        self._resources = StorageAndDeviceEvents(self.cluster, self.queue, self._left)
+        self._preemptions = PreemptionsInFlight()
+        self._nominations = Nominations(self.cluster, self.queue)
+        self._awaiting = PodsAwaitingPermission()
+        self._resources = StorageAndDeviceEvents(self.cluster, self.queue, self._preemptions.left)
         self.attempts = 0
         self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None
         """Put around every attempt, with the profile's name and plugins: whoever measures how long they take."""
         self._validate = validate
         self._any_scheduler = any_scheduler
         """Take pods of every schedulerName with the first profile (`plan`: what would happen, whoever is named)."""
-        self._under_way: dict[str, set[str]] = {}
-        """Preemptor key -> UIDs of its victims that are still there."""
-        self._preemptors_of: dict[str, set[str]] = {}
-        """The same by victim: two preemptors may have decided on the same one."""
         self._deferred_writes: list[Instruction] = []
         self._assumed_after: dict[str, int] = {}
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
-        self._permitted_later: dict[str, tuple[Binding, float]] = {}
-        """Assumed pods whose Permit plugin asked to wait, by UID, and since when."""
-        self._unnominated: dict[str, PodRecord] = {}
-        """Pods whose nomination ended outside a decision, by UID, until somebody asks."""
-        self._said_nominated = NominationEchoes()
         self._has_reservers = any(
             profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
             for profile in chosen.values()
@@ -126,7 +121,7 @@ class Engine:
         if self.cluster.remove_node(name):
             void = list(self.cluster.nodes.nominated.get(row, {}).values())
             for pod in void:
-                self._unnominate(pod)
+                self._nominations.end(pod)
             self.queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=row), now)
             for pod in void:  # the room they waited for will not come: they may look for other
                 self.queue.update_pod(pod, now)
@@ -164,7 +159,7 @@ class Engine:
             return
         row = pod.row
         nominated = pod.nominated
-        lingers = uid in self._preemptors_of and self._resources.linger(pod)
+        lingers = self._preemptions.is_victim(uid) and self._resources.linger(pod)
         if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
             void = Binding(pod, self.cluster.nodes.names[row], row)
             self._deferred_writes += given_up(self._running_for(pod), void)
@@ -173,15 +168,14 @@ class Engine:
         if row < 0:
             self.queue.remove_pod(pod, now)
         self._assumed_after.pop(uid, None)
-        self._permitted_later.pop(uid, None)
-        self._said_nominated.forget(uid)
-        self._unnominated.pop(uid, None)
+        self._awaiting.pop(uid)
+        self._nominations.forget(uid)
         if not lingers:
-            self._left(uid)
+            self._preemptions.left(uid)
         if row >= 0:
             self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
         elif nominated >= 0:
-            self._nomination_gone(pod, nominated, now)
+            self._nominations.freed(pod, nominated, now)
         self._give_up_if_gated(pod.group, now)
         self._check()
 
@@ -209,11 +203,7 @@ class Engine:
         """A PodGroup object is gone: pending members wait for it to appear again."""
         state = self.cluster.remove_group(key)
         if state is not None:
-            for pod in state.pending():
-                if pod.nominated >= 0:
-                    row = pod.nominated
-                    self._unnominate(pod)
-                    self._nomination_gone(pod, row, now)
+            self._nominations.give_up(state.pending(), now)
             self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
             self._units_changed(state, now)
 
@@ -316,8 +306,7 @@ class Engine:
         self._deferred_writes += decision.deferred_writes
         freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
         for pod in decision.cleared:
-            cluster.clear_nomination(pod)
-            self._decided_nomination(pod, "")
+            self._nominations.clear(pod)
         for binding in decision.bindings:
             if binding.pod.nominated not in (binding.row, NO_ROW):
                 freed.append((binding.pod, binding.pod.nominated))
@@ -331,7 +320,7 @@ class Engine:
         if decision.preemption is not None:
             nominations = decision.preemption.nominations
             freed += [(pod, pod.nominated) for pod, row in nominations if pod.nominated not in (row, NO_ROW)]
-            displaced = self._nominate(entity, decision.preemption, now)
+            displaced = self._preempt(entity, decision.preemption, now)
             decision = replace(decision, cleared=decision.cleared + displaced)
         if entity.ready or entity.held:
             self._requeue(entity, decision, now)
@@ -339,7 +328,7 @@ class Engine:
             event = ClusterEvent(EventKind.POD_PLACED, row=binding.row, pod=binding.pod, group=binding.pod.group)
             queue.on_event(event, now)
         for pod, row in freed:
-            self._nomination_gone(pod, row, now, but=entity.key)
+            self._nominations.freed(pod, row, now, but=entity.key)
         return decision
 
     def _reserve(self, decision: Decision, now: float) -> Decision:
@@ -360,7 +349,7 @@ class Engine:
                 bindings.append(binding)
             elif status.code is Code.WAIT:
                 waiting.append(binding)
-                self._permitted_later[binding.pod.uid] = (binding, now)
+                self._awaiting.add(binding, now)
             else:
                 self.cluster.displace(binding.pod)
                 reason = UNSCHEDULABLE if status.code is not Code.ERROR else SCHEDULER_ERROR
@@ -389,30 +378,13 @@ class Engine:
         else:
             self.queue.requeue(entity, now, decision.rejected_by)
 
-    def _nominate(self, entity: Entity, preemption: Preemption, now: float) -> tuple[PodRecord, ...]:
-        """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4).
-
-        Returns the pods that lost theirs.
-        """
-        cluster = self.cluster
-        displaced = []
-        for pod, row in preemption.nominations:
-            for other in list(cluster.nodes.nominated.get(row, {}).values()):
-                if other.priority < preemption.priority:
-                    cluster.clear_nomination(other)
-                    self._decided_nomination(other, "")
-                    displaced.append(other)
-                    self._nomination_gone(other, row, now)
-            cluster.nominate(pod, row)
-            self._decided_nomination(pod, cluster.nodes.names[row])
-        self._forget_preemption(entity.key)
-        victims = {pod.uid for verdict in preemption.victims for pod in verdict.unit.pods}
-        if victims:
-            self._under_way[entity.key] = victims
-            for uid in victims:
-                self._preemptors_of.setdefault(uid, set()).add(entity.key)
+    def _preempt(self, entity: Entity, preemption: Preemption, now: float) -> tuple[PodRecord, ...]:
+        """Nominate, and wait for the victims; returns the pods that lost their nominations by that."""
+        displaced = self._nominations.decide(preemption, now)
+        victims = (pod.uid for verdict in preemption.victims for pod in verdict.unit.pods)
+        if self._preemptions.begin(entity.key, victims):
             self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
-        return tuple(displaced)
+        return displaced
 
     @property
     def blocking(self) -> bool:
@@ -443,16 +415,12 @@ class Engine:
         Their node is gone, their group may not be tried any more, they are on their way out, or their preemption
         failed: `status.nominatedNodeName` is to be cleared.
         """
-        if not self._unnominated:
-            return []
-        taken = [pod for pod in self._unnominated.values() if pod.nominated < 0 and pod.row < 0]
-        self._unnominated.clear()
-        return taken
+        return self._nominations.take_ended()
 
     def bound(self, uid: str) -> None:
         """The API confirmed a binding."""
         self._assumed_after.pop(uid, None)
-        self._said_nominated.forget(uid)
+        self._nominations.bound(uid)
         pod = self.cluster.pods.get(uid)
         if pod is not None:
             pod.bound = True
@@ -462,38 +430,36 @@ class Engine:
 
     def permit(self, uid: str, *, allow: bool, now: float) -> Binding | None:
         """A Permit plugin that asked to wait has decided: the binding to carry out, or None if it was refused."""
-        waiting = self._permitted_later.pop(uid, None)
+        waiting = self._awaiting.pop(uid)
         if waiting is None or uid not in self.cluster.pods:
             return None
         if allow:
-            return waiting[0]
+            return waiting
         self.bind_failed(uid, now)
         return None
 
     @property
     def awaits_permission(self) -> bool:
         """Whether pods wait for a Permit plugin."""
-        return bool(self._permitted_later)
+        return len(self._awaiting) > 0
 
     def ask_permission(self, now: float) -> tuple[list[Binding], list[Rejection]]:
         """Ask the Permit plugins again about the pods they let wait: what may be bound now, and who is refused.
 
-        Who has waited for `PERMIT_TIMEOUT` is refused, as by kube-scheduler (at most 15 minutes there).
+        Who has waited for `awaiting_permission.PERMIT_TIMEOUT` is refused.
         """
         allowed, refused = [], []
-        for uid, (binding, since) in list(self._permitted_later.items()):
-            status = permitted(self._running_for(binding.pod), binding)
-            late = now - since >= PERMIT_TIMEOUT
-            if binding.pod.terminating:
-                self.bind_failed(uid, now)
-            elif status.ok:
-                del self._permitted_later[uid]
+        for binding in self._awaiting.bindings():
+            pod = binding.pod
+            answer = self._awaiting.ask(self._running_for(pod), binding, now)
+            if pod.terminating:
+                self.bind_failed(pod.uid, now)
+            elif isinstance(answer, Rejection):
+                self.bind_failed(pod.uid, now)
+                refused.append(answer)
+            elif answer.ok:
+                self._awaiting.pop(pod.uid)
                 allowed.append(binding)
-            elif status.code is not Code.WAIT or late:
-                text = status.reason or f"{status.plugin} did not permit it in {PERMIT_TIMEOUT:.0f} s"
-                reason = SCHEDULER_ERROR if status.code is Code.ERROR else UNSCHEDULABLE
-                self.bind_failed(uid, now)
-                refused.append(Rejection(binding.pod, reason, text))
         return allowed, refused
 
     def bind_failed(self, uid: str, now: float) -> None:
@@ -506,11 +472,11 @@ class Engine:
             failed = Binding(pod, self.cluster.nodes.names[row], row)
             self._deferred_writes += given_up(self._running_for(pod), failed)
             unreserve(self._running_for(pod), failed)
-        self._permitted_later.pop(uid, None)
+        self._awaiting.pop(uid)
         self.cluster.displace(pod)
-        if self._said_nominated.stands(uid):
-            self._unnominate(pod)
-        self._left(uid)  # a victim that was only reserved has made room
+        if self._nominations.stands_in_api(pod):
+            self._nominations.end(pod)
+        self._preemptions.left(uid)  # a victim that was only reserved has made room
         attempts = self._assumed_after.pop(uid, 1)
         if not pod.terminating:
             self.queue.add_pod(pod, now, attempts=max(attempts, 1))
@@ -522,7 +488,7 @@ class Engine:
 
         At once if its nomination has been cleared meanwhile: then it is no longer they who matter.
         """
-        self.queue.unblock(key, now, retry=bool(self._under_way.get(key)) and not self.preempting(key))
+        self.queue.unblock(key, now, retry=self._preemptions.waits(key) and not self.preempting(key))
 
     def preempting(self, key: str) -> bool:
         """Whether a preemption for this entity is under way: victims of it are still there, and a nomination stands.
@@ -530,7 +496,7 @@ class Engine:
         A nomination that was cleared, because somebody more important took the node, the node is gone or the API says
         so, frees the entity to preempt elsewhere at once, whoever is still leaving (preemption.md 2.3).
         """
-        entity = self.queue.get(key) if self._under_way.get(key) else None
+        entity = self.queue.get(key) if self._preemptions.waits(key) else None
         return entity is not None and any(pod.nominated >= 0 for pod in entity.ready.values())
 
     def preemption_failed(self, key: str, now: float) -> list[PodRecord]:
@@ -538,16 +504,9 @@ class Engine:
 
         Returns the pods whose nomination was taken back.
         """
-        self._forget_preemption(key)
-        reverted = []
+        self._preemptions.forget(key)
         entity = self.queue.get(key)
-        if entity is not None:
-            for pod in entity.ready.values():
-                if pod.nominated >= 0:
-                    row = pod.nominated
-                    self._unnominate(pod)
-                    self._nomination_gone(pod, row, now)
-                    reverted.append(pod)
+        reverted = self._nominations.give_up(entity.ready.values(), now) if entity is not None else []
         self.queue.unblock(key, now, retry=True)
         return reverted
 
@@ -564,8 +523,7 @@ class Engine:
             return record
         nominated = pod.status.nominated_node_name
         if nominated and not record.terminating:
-            self.cluster.nominate(record, self.cluster.nodes.row_for_pod(nominated))
-            self._said_nominated.begin(record.uid, nominated)
+            self._nominations.known(record, nominated)
         if self._ours(record) and not record.terminating:
             self.queue.add_pod(record, now)
         if record.group is not None:
@@ -595,7 +553,7 @@ class Engine:
         elif node:
             self.queue.remove_pod(known, now)
             self.cluster.clear_nomination(known)
-            self._said_nominated.forget(known.uid)
+            self._nominations.bound(known.uid)
             row = self.cluster.nodes.row_for_pod(node)
             known.bound = True
             self.cluster.place(known, row)
@@ -603,7 +561,7 @@ class Engine:
             self.queue.on_event(event, now)
         elif known.row < 0:
             if not known.terminating:
-                self._heard_nomination(known, pod.status.nominated_node_name, now)
+                self._nominations.observe(known, pod.status.nominated_node_name, now)
             gates = tuple(gate.name for gate in pod.spec.scheduling_gates or ())
             if gates != known.gates:
                 known.gates = gates
@@ -640,74 +598,24 @@ class Engine:
         self.cluster.set_terminating(pod)
         if pod.row < 0:
             self.queue.remove_pod(pod, now)
-            row = pod.nominated
-            if row >= 0:
-                self._unnominate(pod)
-                self._nomination_gone(pod, row, now)
+            self._nominations.give_up((pod,), now)
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
             self.queue.on_event(event, now)
         self._give_up_if_gated(pod.group, now)
-
-    def _nomination_gone(self, pod: PodRecord, row: int, now: float, *, but: str = "") -> None:
-        """Room held for somebody is free again: for others as if a pod had left."""
-        self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now, but=but)
 
     def _give_up_if_gated(self, group: str | None, now: float) -> None:
         """A group that may not be tried any more (too few members) holds no room for later."""
         entity = self.queue.get(f"group/{group}") if group is not None else None
         if entity is None or entity.state is not QueueState.GATED or entity.gate.ok:
             return
-        for pod in entity.ready.values():
-            row = pod.nominated
-            if row >= 0:
-                self._unnominate(pod)
-                self._nomination_gone(pod, row, now)
-
-    def _unnominate(self, pod: PodRecord) -> None:
-        """A nomination ends without a decision: `take_unnominated` will tell."""
-        self.cluster.clear_nomination(pod)
-        self._unnominated[pod.uid] = pod
-        self._decided_nomination(pod, "")
-
-    def _decided_nomination(self, pod: PodRecord, node: str) -> None:
-        """What the API will be told of a pod's nomination: hearing it from there will be no news."""
-        self._said_nominated.decided(pod.uid, node)
-        if node:
-            self._unnominated.pop(pod.uid, None)
-
-    def _heard_nomination(self, known: PodRecord, node: str, now: float) -> None:
-        """The API's word on a pending pod's nomination: ours coming back, or somebody else's, which is taken over."""
-        if not self._said_nominated.heard(known.uid, node):
-            return
-        before = known.nominated
-        self.cluster.clear_nomination(known)
-        self._unnominated.pop(known.uid, None)
-        if node:
-            self.cluster.nominate(known, self.cluster.nodes.row_for_pod(node))
-        if before >= 0 and before != known.nominated:
-            self._nomination_gone(known, before, now)
+        self._nominations.give_up(entity.ready.values(), now)
 
     def _units_changed(self, group: GroupState, now: float) -> None:
         """What a group object says decides who may be evicted with whom: preemptors that waited may be helped now."""
         if group.scheduled:
             priority = min((effective_priority(self.cluster, pod) for pod in group.running()), default=0)
             self.queue.retry_above(priority, now)
-
-    def _forget_preemption(self, key: str) -> None:
-        """Whoever still leaves for that preemptor is not waited for any more."""
-        for uid in self._under_way.pop(key, ()):
-            preemptors = self._preemptors_of[uid]
-            preemptors.discard(key)
-            if not preemptors:
-                del self._preemptors_of[uid]
-
-    def _left(self, uid: str) -> None:
-        for key in self._preemptors_of.pop(uid, ()):
-            left = self._under_way[key]
-            left.discard(uid)
-            if not left:
-                del self._under_way[key]
 
     def _ours(self, pod: PodRecord) -> bool:
         return self._any_scheduler or pod.scheduler_name in self.running

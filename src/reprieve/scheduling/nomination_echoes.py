@@ -1,0 +1,52 @@
+"""What the API and the engine have said of a pod's `status.nominatedNodeName`, so that an echo is no news.
+
+A nomination that is written comes back through the watch, perhaps after the next one was decided. Per pod a list is
+kept: what the API said last, then what was decided since and the API has not said yet. Words of the API that stand in
+the list are echoes; any other are somebody else's nomination, which is taken over (kube-scheduler:
+nominator.UpdatePod).
+
+Invariant: a pod that is not in here has no nomination in the API, and none is on its way there.
+"""
+
+from typing import Final
+
+_ECHOES: Final = 8
+"""Nominations of one pod that may be on their way to the API and back at one time."""
+
+
+class NominationEchoes:
+    """See the module docstring. Pods go by their UIDs; an empty node name is no nomination."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, list[str]] = {}
+
+    def begin(self, uid: str, node: str) -> None:
+        """The API's first words of a pod that was not known."""
+        self._said[uid] = [node]
+
+    def decided(self, uid: str, node: str) -> None:
+        """What the API will be told."""
+        said = self._said.setdefault(uid, [""])
+        if said[-1] != node:
+            said.append(node)
+            if len(said) > _ECHOES:
+                del said[1]
+
+    def heard(self, uid: str, node: str) -> bool:
+        """What the API says now; whether that is news: neither known nor an echo."""
+        said = self._said.get(uid, [""])
+        if node not in said:
+            self._said[uid] = [node]
+            return True
+        del said[: said.index(node)]
+        if said == [""]:
+            self._said.pop(uid, None)
+        return False
+
+    def stands(self, uid: str) -> bool:
+        """Whether the API has a nomination, or will have one once it is told everything."""
+        return bool(self._said.get(uid, [""])[-1])
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone or bound."""
+        self._said.pop(uid, None)

@@ -1,0 +1,54 @@
+"""Preemptions that were decided and whose victims are still there.
+
+Who preempts goes by the key of its entity (a pod or a group), who leaves by UID.  Two preemptors may have decided on
+the same victim: it counts for both until it has left.
+
+Invariant: both tables say the same, and neither has an empty set.
+"""
+
+from collections.abc import Iterable
+
+
+class PreemptionsInFlight:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self._victims: dict[str, set[str]] = {}
+        self._preemptors: dict[str, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._victims)
+
+    def waits(self, key: str) -> bool:
+        """Whether victims of that preemptor are still there."""
+        return key in self._victims
+
+    def is_victim(self, uid: str) -> bool:
+        """Whether a preemptor waits for the pod to leave."""
+        return uid in self._preemptors
+
+    def begin(self, key: str, victims: Iterable[str]) -> bool:
+        """A preemption was decided, in place of any earlier one of the same preemptor; whether it has victims."""
+        self.forget(key)
+        chosen = set(victims)
+        if chosen:
+            self._victims[key] = chosen
+            for uid in chosen:
+                self._preemptors.setdefault(uid, set()).add(key)
+        return bool(chosen)
+
+    def left(self, uid: str) -> None:
+        """The pod has made room, if it was a victim at all."""
+        for key in self._preemptors.pop(uid, ()):
+            victims = self._victims[key]
+            victims.discard(uid)
+            if not victims:
+                del self._victims[key]
+
+    def forget(self, key: str) -> None:
+        """Whoever still leaves for that preemptor is not waited for any more."""
+        for uid in self._victims.pop(key, ()):
+            preemptors = self._preemptors[uid]
+            preemptors.discard(key)
+            if not preemptors:
+                del self._preemptors[uid]
