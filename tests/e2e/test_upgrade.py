@@ -160,7 +160,7 @@ def off_again(cluster: Up) -> None:
 
 
 def on_again(cluster: Up) -> None:
-    """Upgrade: steps 11 and 12 of either part; then a group that may not preempt, for the last restart."""
+    """Upgrade: steps 11 and 12 of either part; then a group that differs from its members, for the last restart."""
     create(cluster, member("test-pod-4", "gang-test-b"))
     waits_gated(cluster, "test-pod-4")
     pods_before, groups_before = cluster.metric(POD_ATTEMPTS), cluster.metric(GROUP_ATTEMPTS)
@@ -182,9 +182,10 @@ def on_again(cluster: Up) -> None:
         group = cluster.api.group("patient")
         assert group is not None
         assert group["spec"]["preemptionPolicy"] == "Never"
-        return condition(group, "PodGroupInitiallyScheduled").get("reason") == "Unschedulable"
+        said = condition(group, "PodGroupInitiallyScheduled")
+        return said.get("reason") == "SchedulerError" and "the same preemption policy" in said["message"]
 
-    eventually(refused, "the group that may not preempt")
+    eventually(refused, "the group that may not preempt and whose members may (preemption.md 8.4)")
     assert cluster.api.runs("w-1", "w-2")
 
 
