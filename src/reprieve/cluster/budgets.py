@@ -84,13 +84,11 @@ def charges(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -> 
     return found, [budget.allowed for budget in left]
 
 
-def violating(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -> list[bool]:
-    """For each unit, in importance order: does disrupting it drive a matching budget below zero?
-
-    The walk keeps a copy of every budget's allowance and charges each pod of each unit, violating or not
-    (preemption.md 6).
-    """
-    charged, left = charges(units, budgets)
+def exceeding(charged: Sequence[Mapping[int, int]], allowed: Sequence[int]) -> list[bool]:
+    """For each unit, in importance order, given what `charges` says of it: does it drive a budget below zero?"""
+    if not allowed:
+        return [False] * len(charged)
+    left = list(allowed)
     result = []
     for counts in charged:
         over = False
@@ -99,3 +97,12 @@ def violating(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -
             over = over or left[number] < 0
         result.append(over)
     return result
+
+
+def violating(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -> list[bool]:
+    """For each unit, in importance order: does disrupting it drive a matching budget below zero?
+
+    The walk keeps a copy of every budget's allowance and charges each pod of each unit, violating or not
+    (preemption.md 6).
+    """
+    return exceeding(*charges(units, budgets))

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from reprieve.cluster.budgets import violating
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
@@ -54,19 +53,17 @@ class _Candidate:
         """Sort key, cheapest first; evicting nobody costs least."""
         return (self.cost is not None, self.cost or (0, 0, 0, 0, 0.0))
 
-    def evicted(self, cluster: ClusterState) -> list[Verdict]:
+    def evicted(self) -> list[Verdict]:
         """Those who go, most important first, budgets counted over them alone (preemption.md 6 over the victims)."""
         gone = sorted(self.reasons)
-        units = [self.ranking.ordered[index] for index in gone]
-        violations = violating([unit.pods for unit in units], list(cluster.budgets.values()))
         return [
-            Verdict(unit, violates, self.reasons[index])
-            for index, unit, violates in zip(gone, units, violations, strict=True)
+            Verdict(self.ranking.ordered[index], violates, self.reasons[index])
+            for index, violates in zip(gone, self.ranking.violating(gone), strict=True)
         ]
 
-    def verdicts(self, cluster: ClusterState) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[Verdict, ...]:
         """The verdict on every unit, in importance order; `evicted` for those who go."""
-        gone = dict(zip(sorted(self.reasons), self.evicted(cluster), strict=True))
+        gone = dict(zip(sorted(self.reasons), self.evicted(), strict=True))
         return tuple(gone.get(index, kept) for index, kept in enumerate(verdicts_of(self.ranking, self.reasons)))
 
 
@@ -128,10 +125,10 @@ def preempt_for_group(
         priority=spec.priority,
         domain=CLUSTER_DOMAIN if best.placement is None else best.placement.name,
         nominations=best.assignment.placed,
-        verdicts=best.verdicts(cluster) if by_score is not None else verdicts_of(best.ranking, best.reasons),
+        verdicts=best.verdicts() if by_score is not None else verdicts_of(best.ranking, best.reasons),
         candidates=len(found),
         compared=compared,
-        by_score=tuple(verdict.unit for verdict in by_score.evicted(cluster)) if by_score is not None else None,
+        by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
     )
     return PostFilterResult(SUCCESS, preemption)
 
@@ -285,7 +282,7 @@ class _Search:
         back = [(pod, row) for unit in every if unit.pods[0].uid not in names for pod, row in _seats(unit)]
         with self.cluster.trial():
             self.cluster.place_all([pod for pod, _ in back], [row for _, row in back])
-            yield replace(self, ranking=Ranking(self.cluster, left))
+            yield replace(self, ranking=ranking.only(gone))
 
     def _helps(self, assignment: PodGroupAssignment) -> bool:
         return assignment.feasible and len(assignment.placed) > self.attempt.placed_without_help
@@ -303,7 +300,7 @@ class _Search:
             )
         candidate = _Candidate(placement, self.ranking, assignment, reasons, None)
         if self.placement == MINIMIZE_VICTIMS:
-            return replace(candidate, cost=cost_of(candidate.evicted(self.cluster)))
+            return replace(candidate, cost=cost_of(candidate.evicted()))
         ranking = self.ranking
         evicted = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]
         return replace(candidate, cost=cost_of(evicted))

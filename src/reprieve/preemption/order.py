@@ -1,8 +1,8 @@
 """The order in which units are judged (preemption.md 3.4, 5, 6)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from reprieve.cluster.budgets import violating
+from reprieve.cluster.budgets import charges, exceeding, violating
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.units import PreemptionUnit
 
@@ -22,15 +22,35 @@ def by_importance(
 class Ranking:
     """Units by importance, worked out once for everything that is judged in one view.
 
-    `ordered` and `violations` are by importance; `order` holds indices into them as they are tried.
+    `ordered` and `violations` are by importance; `order` holds indices into them as they are tried.  `charged[unit]` is
+    how many of its pods each budget counts, `allowed[budget]` how many may go (`reprieve.cluster.budgets.charges`).
     """
 
     def __init__(self, cluster: ClusterState, units: Sequence[PreemptionUnit]) -> None:
-        self.ordered, self.violations, self.order = by_importance(cluster, units)
+        ordered = sorted(units, key=lambda unit: unit.importance)
+        self._take(ordered, *charges([unit.pods for unit in ordered], list(cluster.budgets.values())))
+
+    def _take(
+        self, ordered: list[PreemptionUnit], charged: Sequence[Mapping[int, int]], allowed: Sequence[int]
+    ) -> None:
+        self.ordered, self.charged, self.allowed = ordered, charged, allowed
+        self.violations = exceeding(charged, allowed)
+        self.order = sorted(range(len(ordered)), key=lambda i: not self.violations[i])
         self._turns: dict[int, list[int]] = {}
         for turn, index in enumerate(self.order):
             for row in set(self.ordered[index].rows):
                 self._turns.setdefault(row, []).append(turn)
+
+    def only(self, indices: Iterable[int]) -> "Ranking":
+        """The ranking of some of the units; budgets are counted over them alone."""
+        kept = sorted(indices)
+        found = Ranking.__new__(Ranking)
+        found._take([self.ordered[i] for i in kept], [self.charged[i] for i in kept], self.allowed)
+        return found
+
+    def violating(self, indices: Iterable[int]) -> list[bool]:
+        """Which of the units, given by ascending index, violate a budget if they and nobody else go."""
+        return exceeding([self.charged[i] for i in indices], self.allowed)
 
     def on(self, rows: Iterable[int]) -> list[int]:
         """Indices of the units with a pod on any of the rows, as they are tried."""

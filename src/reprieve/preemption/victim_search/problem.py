@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprieve.cluster.budgets import charges
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_pods
@@ -102,7 +101,6 @@ def numbers_of(
                 free[:, place[row]] -= other.signature.delta[columns]
     rows = order.tolist()
     takes, on = _shares(ranking.ordered, place.tolist(), columns, len(rows))
-    charged, allowed = charges([unit.pods for unit in ranking.ordered], list(cluster.budgets.values()))
     return Numbers(
         rows=tuple(rows),
         free=tuple(map(tuple, free.T.tolist())),
@@ -110,8 +108,8 @@ def numbers_of(
         units=tuple(ranking.ordered),
         takes=takes,
         on=on,
-        charged=tuple(tuple(sorted(each.items())) for each in charged),
-        allowed=tuple(allowed),
+        charged=tuple(tuple(sorted(each.items())) for each in ranking.charged),
+        allowed=tuple(ranking.allowed),
         exact=exact,
     )
 
@@ -143,12 +141,13 @@ def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:
     by_mask: dict[bytes, list[_Alike]] = {}
     for each in found:
         by_mask.setdefault(each[1], []).append(each)
-    share = max(1, most // len(by_mask))
-    merged = []
+    merged: list[_Alike] = []
     for mask, those in by_mask.items():
         top = [max(1, *column) for column in zip(*(wants for wants, _, _ in those), strict=True)]
         those.sort(key=lambda each: ([-max(w / t for w, t in zip(each[0], top, strict=True))], each[0]))
-        size = -(-len(those) // share)
+        # Where all are of a size, one kind will do.
+        near = all(2 * min(column) >= max(column) for column in zip(*(wants for wants, _, _ in those), strict=True))
+        size = len(those) if near else -(-len(those) // max(1, most // len(by_mask)))
         for first in range(0, len(those), size):
             part = those[first : first + size]
             wants = tuple(max(column) for column in zip(*(wants for wants, _, _ in part), strict=True))

@@ -13,6 +13,8 @@ from reprieve.preemption.victim_search.problem import Numbers
 
 OFFSET = 1 << 31
 """Added to every priority before summing, so that negative ones count right (preemption.md 3)."""
+FEW_PODS = 64
+"""Groups of more pods are not put anew as a whole where one of them finds no room."""
 Price = tuple[int, int, int, int, float]
 """Violations, highest priority, sum of priorities, pods, earliest start among the highest negated (preemption.md 3)."""
 NOBODY: Price = (0, -(1 << 62), 0, 0, float("-inf"))
@@ -43,7 +45,9 @@ class Eviction:
         self.open: list[dict[int, None]] = [{} for _ in numbers.kinds]
         """By kind: nodes with room for more."""
         self._log: list[tuple[Callable[..., None], tuple[object, ...]]] = []
-        self.packed = 0
+        self.counted = 0
+        """Steps taken here, as `search.STEPS` counts them."""
+        self._pods = sum(self.missing)
         whole = [max(1, sum(max(0, amounts[r]) for amounts in numbers.free)) for r in range(len(numbers.free[0]))]
         self.size = [
             sum(amount / whole[r] for _, amounts in takes for r, amount in enumerate(amounts) if amount > 0)
@@ -165,12 +169,12 @@ class Eviction:
 
     def repack(self) -> bool:
         """Put all pods anew, in another order, where `settle` leaves some missing; whether none is left."""
-        if len(self.missing) == 1:
+        if len(self.missing) == 1 or self._pods > FEW_PODS:
             return False
         mark = self.mark()
         there = [node for node, put in enumerate(self.put) if put is not None and any(put)]
         for order in self._orders:
-            self.packed += 2 + len(there)
+            self.counted += 2 + len(there)
             for node in there:
                 self.take_off(node)
             for kind in order:
@@ -230,6 +234,7 @@ class Eviction:
         if not self.numbers.allowed:
             return 0
         left = list(self.numbers.allowed)
+        self.counted += (len(left) + sum([len(self.numbers.charged[turn]) for turn in order])) // 64
         violations = 0
         for turn in order:
             over = False

@@ -1,0 +1,329 @@
+"""Measure how cheap evictions are, against an exact solver: random clusters, and gangs that want into the openb trace.
+
+    python tools/measure_victims.py --seeds 600                      # the table of random clusters
+    python tools/measure_victims.py --seeds 200 --nodes 24           # larger ones
+    python tools/measure_victims.py --seeds 0 --openb DIR            # nodes and pods of the trace, as CSV in DIR
+    python tools/measure_victims.py --seeds 0 --openb DIR --exact 60 # each row solved for up to 60 s a criterion
+    python tools/measure_victims.py --seeds 0 --times                # seconds of a decision in large clusters
+
+Random clusters are those of `tests/preemption/instances.py`; the solver is scipy's HiGHS (`tests/preemption/exact.py`)
+and shares nothing with the engine.  Costs are compared in the order of the documentation (docs/concepts.md), budgets
+counted over those who go.  "needed" are the clusters of which somebody has to go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from msgspec.structs import replace
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E402
+from tests.preemption.exact import Kind, NoSolutionError, Optimum, Price, Problem, Unit, cheapest  # noqa: E402
+from tests.preemption.instances import instance  # noqa: E402
+
+from reprieve.api import objects  # noqa: E402
+from reprieve.api.loading import load  # noqa: E402
+from reprieve.preemption.default_preemption import DefaultPreemption  # noqa: E402
+from reprieve.preemption.outcome import Preemption  # noqa: E402
+from reprieve.scheduling.engine import Engine  # noqa: E402
+from reprieve.simulation import openb  # noqa: E402
+from reprieve.simulation.bench.scenarios import SCENARIOS, Cluster  # noqa: E402
+from reprieve.simulation.virtual import VirtualCluster, in_order  # noqa: E402
+
+MODES: dict[str, dict[str, Any]] = {
+    "Compatible": {"placement": "Compatible"},
+    "PriorityFloor": {"placement": "Compatible", "victim_search": "PriorityFloor"},
+    "MinimizeVictims": {"placement": "MinimizeVictims"},
+}
+PREEMPTOR = 1_000_000
+TRACE_FILES = ("openb_node_list_all_node.csv", "openb_pod_list_default.csv")
+Members = tuple[tuple[int, int, int, int], ...]
+"""(count, GPUs, cores, GiB) for each kind of member."""
+GANGS: dict[str, Members] = {
+    "64 x 8 GPU": ((64, 8, 32, 128),),
+    "16 x 4": ((16, 4, 16, 64),),
+    "200 x 1": ((200, 1, 4, 16),),
+    "8 x 8 + 90 CPU": ((8, 8, 32, 128), (90, 0, 8, 32)),
+    "40 x 2": ((40, 2, 8, 32),),
+    "leader + 32 x 8": ((1, 0, 8, 32), (32, 8, 32, 128)),
+}
+
+
+# -- random clusters ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """What one way of choosing came to."""
+
+    optimal: int = 0
+    higher: int = 0
+    dearer: int = 0
+    seconds: float = 0.0
+    excess: list[float] = field(default_factory=list)
+
+    def add(self, price: Price, best: Price, compatible: Price) -> None:
+        """One more cluster."""
+        self.optimal += price == best
+        self.higher += price[1] > best[1]
+        self.dearer += price > compatible
+        self.excess.append(price[3] / best[3] if best[3] else 1.0 + price[3])
+
+
+def random_clusters(seeds: range, nodes: tuple[int, int]) -> None:
+    """Print the table."""
+    tallies = {name: Tally() for name in MODES}
+    needed = 0
+    for seed in seeds:
+        made = instance(seed, nodes=nodes)
+        problem = made.problem()
+        prices: dict[str, Price] = {}
+        for name, options in MODES.items():
+            profile = profile_with(DefaultPreemption(**options))
+            world = World(*made.items(), profiles={profile.name: profile})
+            began = time.process_time()
+            found = world.step().preemption
+            tallies[name].seconds += time.process_time() - began
+            if found is None or (name == "Compatible" and not found.victims):
+                break
+            prices[name] = problem.price([verdict.unit.name for verdict in found.victims])
+        else:
+            needed += 1
+            best = cheapest(problem).price
+            for name, price in prices.items():
+                tallies[name].add(price, best, prices["Compatible"])
+    print(f"{len(seeds)} clusters of {nodes[0]} to {nodes[1]} nodes, {needed} of them need an eviction")
+    row = "{:<16} {:>8} {:>14} {:>7} {:>16} {:>18} {:>9}"
+    print(row.format("", "optimal", "pods/optimum", "worst", "higher priority", "dearer than Compat.", "ms each"))
+    for name, tally in tallies.items():
+        if needed:
+            print(
+                row.format(
+                    name,
+                    f"{tally.optimal / needed:.1%}",
+                    f"{sum(tally.excess) / needed:.3f}",
+                    f"{max(tally.excess):.2f}",
+                    f"{tally.higher / needed:.1%}",
+                    tally.dearer,
+                    f"{tally.seconds / len(seeds) * 1000:.1f}",
+                )
+            )
+
+
+# -- the openb trace ---------------------------------------------------------------------------------------------------
+
+
+def openb_cluster(folder: Path) -> list[tuple[objects.KubernetesObject, float]]:
+    """The trace's nodes with its tasks on them, as `reprieve import openb` fills them."""
+    nodes, pods = (folder / name for name in TRACE_FILES)
+    filled = openb.fill(openb.read_nodes(nodes), openb.read_tasks(pods))
+    with TemporaryDirectory() as scratch:
+        path = Path(scratch) / "cluster.json"
+        openb.write(filled.documents, path)
+        loaded = load([path])
+    return list(in_order((each.object, each.created) for each in loaded.all()))
+
+
+def in_gangs(
+    cluster: Sequence[tuple[objects.KubernetesObject, float]], share: float
+) -> list[tuple[objects.KubernetesObject, float]]:
+    """So much of the tasks made into `all` gangs of 2 to 16 like neighbours; the rest as it was."""
+    chance = random.Random(1)
+    found = list(cluster)
+    alike: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for turn, (item, _) in enumerate(found):
+        if isinstance(item, objects.Pod):
+            key = (item.spec.priority_class_name or "", repr(item.spec.containers[0].resources))
+            alike.setdefault(key, []).append((item.spec.node_name or "", turn))
+    groups: list[tuple[objects.KubernetesObject, float]] = []
+    for key in sorted(alike):
+        there, at = sorted(alike[key]), 0
+        while at < len(there):
+            run = there[at : at + chance.randint(2, 16)]
+            at += len(run)
+            if len(run) > 1 and chance.random() < share:
+                name = f"g{len(groups):04}"
+                for _, turn in run:
+                    item, created = found[turn]
+                    assert isinstance(item, objects.Pod)
+                    member = objects.PodSchedulingGroup(pod_group_name=name)
+                    found[turn] = (replace(item, spec=replace(item.spec, scheduling_group=member)), created)
+                first = found[run[0][1]][0]
+                assert isinstance(first, objects.Pod)
+                made = group(name, min_count=len(run), priority=first.spec.priority, whole=True)
+                groups.append((made, 0.0))
+    return groups + found
+
+
+def wanted(members: Members) -> list[objects.KubernetesObject]:
+    """The gang."""
+    pods = [
+        pod(
+            f"train-{kind}-{i:03}",
+            cpu=cores,
+            memory=f"{memory}Gi",
+            more={openb.GPU_MILLI: gpus * 1000} if gpus else {},
+            group="train",
+            priority=PREEMPTOR,
+        )
+        for kind, (count, gpus, cores, memory) in enumerate(members)
+        for i in range(count)
+    ]
+    return [group("train", min_count=len(pods), priority=PREEMPTOR), *pods]
+
+
+def decide(
+    items: Sequence[tuple[objects.KubernetesObject, float]],
+    work: Sequence[objects.KubernetesObject],
+    options: dict[str, Any],
+) -> tuple[Preemption | None, Engine, float]:
+    """The decision for the gang, and the processor seconds it took."""
+    profile = profile_with(DefaultPreemption(**options))
+    engine = Engine({profile.name: profile})
+    world = VirtualCluster(engine, 2e9)
+    for item, created in items:
+        world.add(item, created)
+    for turn, item in enumerate(work):
+        world.add(item, 2e9 + turn)
+    began = time.process_time()
+    decision = engine.step(2e9 + len(work))
+    return (decision.preemption if decision is not None else None), engine, time.process_time() - began
+
+
+def problem_of(preemption: Preemption, engine: Engine) -> Problem:
+    """The decision once more in plain numbers, read from the picture it was made in."""
+    cluster = engine.cluster
+    nodes, columns = cluster.nodes, sorted({c for p, _ in preemption.nominations for c, _ in p.signature.requests})
+    free = (nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)]).T
+    units = []
+    for verdict in preemption.verdicts:
+        takes: dict[int, Any] = {}
+        for each, row in zip(verdict.unit.pods, verdict.unit.rows, strict=True):
+            takes[row] = takes.get(row, 0) + each.signature.delta[columns]
+            free[row] += each.signature.delta[columns]
+        unit = verdict.unit
+        shares = {row: tuple(amounts.tolist()) for row, amounts in takes.items()}
+        units.append(Unit(unit.name, unit.priority, len(unit.pods), unit.start, unit.in_group, shares))
+    kinds: dict[tuple[int, ...], int] = {}
+    for each, _ in preemption.nominations:
+        amounts = tuple(each.signature.delta[columns].tolist())
+        kinds[amounts] = kinds.get(amounts, 0) + 1
+    return Problem(
+        tuple(map(tuple, free.tolist())),
+        tuple(units),
+        tuple(
+            Kind(
+                amounts,
+                count,
+                frozenset(row for row in range(len(nodes)) if (free[row] >= amounts).all()),
+            )
+            for amounts, count in kinds.items()
+        ),
+    )
+
+
+def openb_rows(folder: Path, seconds: float | None) -> None:
+    """Print a row for each gang, in the cluster as it is and with 60 % of the tasks in gangs ("g")."""
+    plain = openb_cluster(folder)
+    row = "{:<20}" + " {:>22}" * len(MODES) + " {:>20}"
+    print(row.format("openb: evicted pods", *MODES, "exact" if seconds else ""))
+    for prefix, cluster in (("", plain), ("g ", in_gangs(plain, 0.6))):
+        for name, members in GANGS.items():
+            shown, last = [], None
+            for options in MODES.values():
+                found, engine, taken = decide(cluster, wanted(members), options)
+                if found is None:
+                    shown.append("-")
+                    continue
+                highest = max((verdict.unit.priority for verdict in found.victims), default=0)
+                shown.append(f"{sum(len(v.unit.pods) for v in found.victims)} ({highest}) {taken:.2f} s")
+                last = (found, engine)
+            exact = ""
+            if seconds and last is not None:
+                exact = told(problem_of(*last), seconds)
+            print(row.format(prefix + name, *shown, exact), flush=True)
+
+
+def told(problem: Problem, seconds: float) -> str:
+    """The optimum, or how far the solver came."""
+    try:
+        best: Optimum = cheapest(problem, seconds=seconds)
+    except NoSolutionError:
+        return "no answer in time"
+    return f"{best.price[3]}" if best.proven else f"<= {best.price[3]}, bound {best.bound:.0f}"
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+def times() -> None:
+    """Print seconds of a decision in large clusters: Compatible, the search, and what makes it harder."""
+    row = "{:<44} {:>12} {:>16} {:>8}"
+    print(row.format("seconds of one decision", "Compatible", "MinimizeVictims", "times"))
+    for name in ("gang-preempt-100", "gang-preempt-1000", "gang-preempt-5000", "constrained-1000"):
+        cluster = SCENARIOS[name].build()
+        variants: dict[str, tuple[list[Item], Sequence[objects.Pod]]] = {name: ([], cluster.work)}
+        if name == "gang-preempt-1000":
+            budgets: list[Item] = [pdb(f"b{i:03}", {"app": f"a{i}"}, allowed=1) for i in range(500)]
+            unlike = [
+                replace(each, spec=replace(each.spec, containers=(_larger(each.spec.containers[0], i),)))
+                for i, each in enumerate(cluster.work)
+            ]
+            variants[f"{name}, 500 budgets"] = (budgets, cluster.work)
+            variants[f"{name}, unlike members"] = ([], unlike)
+        for label, (more, work) in variants.items():
+            spent = [_decision_time(cluster, more, work, MODES[mode]) for mode in ("Compatible", "MinimizeVictims")]
+            print(row.format(label, f"{spent[0]:.3f}", f"{spent[1]:.3f}", f"{spent[1] / spent[0]:.1f}"), flush=True)
+
+
+def _larger(container: objects.Container, by: int) -> objects.Container:
+    requests = {**container.resources.requests, "cpu": f"{1000 + by}m"}
+    return replace(container, resources=objects.ResourceRequirements(requests=requests))
+
+
+def _decision_time(
+    cluster: Cluster, more: Sequence[Item], work: Sequence[objects.Pod], options: dict[str, Any]
+) -> float:
+    running = list(cluster.running)
+    if more:
+        running = [
+            replace(each, metadata=replace(each.metadata, labels={"app": f"a{i % 500}"}))
+            for i, each in enumerate(running)
+        ]
+    before = [*cluster.nodes, *more, *cluster.running_groups, *running]
+    items: list[tuple[objects.KubernetesObject, float]] = [(item, 1e9) for item in before]  # type: ignore[misc]
+    return min(decide(items, [*cluster.groups, *work], options)[2] for _ in range(3))
+
+
+def main() -> None:
+    """Read the command line and print what it asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=200, help="how many random clusters (default: 200)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--nodes", type=int, help="nodes of each cluster (default: 4 to 20)")
+    parser.add_argument("--openb", type=Path, metavar="DIR", help="where the CSV files of the openb trace are")
+    parser.add_argument("--exact", type=float, metavar="SECONDS", help="solve the openb rows too, so long a criterion")
+    parser.add_argument("--times", action="store_true", help="seconds of a decision in large clusters")
+    asked = parser.parse_args()
+    if asked.seeds > 0:
+        nodes = (asked.nodes, asked.nodes) if asked.nodes else (4, 20)
+        random_clusters(range(asked.first, asked.first + asked.seeds), nodes)
+    if asked.openb is not None:
+        openb_rows(asked.openb, asked.exact)
+    if asked.times:
+        times()
+
+
+if __name__ == "__main__":
+    main()
