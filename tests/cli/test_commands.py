@@ -133,6 +133,7 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
         "pdbViolations",
         "needed",
         "freed",
+        "byScore",
     ]
     assert list(preemption["preemptor"]) == ["kind", "namespace", "name", "priority"]
     assert list(preemption["victims"][0]) == [

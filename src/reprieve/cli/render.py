@@ -158,7 +158,20 @@ def _evicted(made: PreemptionAccount) -> Section:
         amounts = (f"{freed} {resource} freed, {needed} needed.",)
     title = f"Evicted for {made.preemptor} (priority {made.priority}), {seconds_text(made.at)} in"
     shown, notes = _first([_victims(alike) for alike in _alike(units)])
-    return Section(title, _UNIT_COLUMNS, shown, (*_domain(made), *amounts, *notes), tone=Tone.BAD)
+    return Section(title, _UNIT_COLUMNS, shown, (*_domain(made), *amounts, *_worth(made, units), *notes), tone=Tone.BAD)
+
+
+def _worth(made: PreemptionAccount, evicted: Sequence[UnitAccount]) -> tuple[str, ...]:
+    """What looking for the cheapest eviction was worth."""
+    if made.by_score is None:
+        return ()
+    pods, priority = made.by_score
+    highest = max((unit.priority for unit in evicted), default=None)
+    freed = f" ({made.needed[2]} {made.needed[0]})" if made.needed is not None else ""
+    gone = sum(len(unit.pods) for unit in evicted)
+    verb = "goes" if gone == 1 else "go"
+    higher = f", of priority up to {priority}" if priority != highest else ""
+    return (f"{count(gone, 'pod')}{freed} {verb}; placing by score would have cost {pods}{higher}.",)
 
 
 def _domain(made: PreemptionAccount) -> tuple[str, ...]:

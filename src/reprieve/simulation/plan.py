@@ -30,6 +30,7 @@ from reprieve.simulation.report import (
     Account,
     Answer,
     LostPod,
+    PlacingByScore,
     Plan,
     PodGroupOutcome,
     PodOutcome,
@@ -422,6 +423,7 @@ def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
         pdb_violations=preemption.pdb_violations,
         needed={resource: readable(resource, needed) for resource, needed, _ in amounts},
         freed={resource: readable(resource, freed) for resource, _, freed in amounts},
+        by_score=_by_score(world.engine.cluster, preemption),
     )
 
 
@@ -435,15 +437,41 @@ def _amounts(cluster: ClusterState, preemption: Preemption) -> list[tuple[str, i
         needed.update(dict(pod.signature.requests))
     nodes, names = cluster.nodes, cluster.resources.names
     columns = [column for column in needed if column >= FIRST_RESOURCE and names[column] != "pods"]
-    freed = {
-        column: sum(int(pod.signature.delta[column]) for verdict in preemption.victims for pod in verdict.unit.pods)
-        for column in columns
-    }
+    victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
+    freed = {column: sum(int(pod.signature.delta[column]) for pod in victims) for column in columns}
     n = len(nodes)
     have = {column: int(nodes.allocatable[column, :n][nodes.alive[:n]].sum()) for column in columns}
     parts = scarcest_first(Missing(names[column], needed[column], max(1, have[column])) for column in columns)
     by_name = {names[column]: column for column in columns}
     return [(one.resource, needed[by_name[one.resource]], freed[by_name[one.resource]]) for one in parts]
+
+
+def _by_score(cluster: ClusterState, preemption: Preemption) -> PlacingByScore | None:
+    units = preemption.by_score
+    if units is None:
+        return None
+    asked = {column for pod, _ in preemption.nominations for column, _ in pod.signature.requests}
+    names = cluster.resources.names
+    pods = [pod for unit in units for pod in unit.pods]
+    freed = {names[column]: sum(int(pod.signature.delta[column]) for pod in pods) for column in asked}
+    return PlacingByScore(
+        pods=len(pods),
+        highest_priority=max((unit.priority for unit in units), default=None),
+        freed={name: readable(name, freed[name]) for name in sorted(freed) if name != "pods"},
+    )
+
+
+def _worth(preemption: Preemption) -> tuple[int, int] | None:
+    """Pods and highest priority of the other way to place the group, where they differ from what was chosen."""
+    others = preemption.by_score
+    if not others:
+        return None
+    chosen = [verdict.unit for verdict in preemption.victims]
+    one, other = (
+        (sum(len(unit.pods) for unit in units), max((unit.priority for unit in units), default=0))
+        for units in (chosen, others)
+    )
+    return other if one != other else None
 
 
 def _victim_reason(names: Sequence[str], verdict: Verdict) -> VictimReason | None:
@@ -481,6 +509,7 @@ def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]
         units=tuple(listed),
         candidates=preemption.candidates,
         needed=_first_amount(amounts),
+        by_score=_worth(preemption),
         more_spared=more,
         more_protected=protected,
     )

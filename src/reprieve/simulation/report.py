@@ -111,6 +111,17 @@ class Victim(_Document, frozen=True, kw_only=True):
     why: VictimReason | None = None
 
 
+class PlacingByScore(_Document, frozen=True, kw_only=True):
+    """Who would go if the group were placed where it scores best: pods, the highest priority among them.
+
+    `freed`: how much they have of what the preemptor asks for.
+    """
+
+    pods: int
+    highest_priority: int | None
+    freed: dict[str, str]
+
+
 class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     """One decision to preempt, in order of time. `domain`: cluster, or the node's name.
 
@@ -126,6 +137,8 @@ class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     pdb_violations: int
     needed: dict[str, str] = {}
     freed: dict[str, str] = {}
+    by_score: PlacingByScore | None = None
+    """What the choice was worth; None where only one placement was looked at (`placement: Compatible`)."""
 
 
 class Stats(_Document, frozen=True, kw_only=True):
@@ -199,6 +212,9 @@ class PreemptionAccount:
     candidates: int
     needed: tuple[str, str, str] | None = None
     """Of the resource that is scarcest for the preemptor: its name, how much it needs, how much the victims free."""
+    by_score: tuple[int, int] | None = None
+    """Pods that would go if the group were placed where it scores best, and the highest priority among them; None
+    where nothing else was looked at, or it comes to the same."""
     more_spared: int = 0
     """How many spared units are not listed, and how many of those a PodDisruptionBudget protects."""
     more_protected: int = 0

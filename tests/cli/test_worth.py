@@ -1,0 +1,57 @@
+"""`reprieve plan` says what looking for the cheapest eviction was worth."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run
+from tests.cli.test_waiting import GPU, gang, node, pod
+
+MINIMIZE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig: [{name: DefaultPreemption, args: {placement: %s}}]
+"""
+# n1 is the emptier and is liked better; two singles have to go there, one dear pod or a cheap one elsewhere.
+CLUSTER = [
+    node("n1"),
+    node("n2"),
+    *(pod(f"small{number}", 1, 3, on="n1") for number in range(2)),
+    pod("large", 60, 6, on="n2"),
+    gang("g", 1, 5),
+    pod("g0", 2, 8, priority=5, group="g"),
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump_all(CLUSTER))
+    for placement in ("MinimizeVictims", "Compatible"):
+        (tmp_path / f"{placement}.yaml").write_text(MINIMIZE % placement)
+    return tmp_path
+
+
+def test_the_text_names_both_costs(files: Path, run: Run) -> None:
+    ended = run("plan", "-f", files / "cluster.yaml", "--config", files / "MinimizeVictims.yaml")
+    assert f"  1 pod (6 {GPU}) goes; placing by score would have cost 2.\n" in ended.out
+
+
+def test_the_document_has_the_other_placement(files: Path, run: Run) -> None:
+    ended = run("plan", "-f", files / "cluster.yaml", "--config", files / "MinimizeVictims.yaml", "-o", "json")
+    (preemption,) = json.loads(ended.out)["preemptions"]
+    assert [victim["name"] for victim in preemption["victims"]] == ["large"]
+    assert preemption["byScore"]["pods"] == 2
+    assert preemption["byScore"]["freed"][GPU] == "6"
+
+
+def test_nothing_is_said_where_nothing_else_was_looked_at(files: Path, run: Run) -> None:
+    arguments = ("plan", "-f", files / "cluster.yaml", "--config", files / "Compatible.yaml")
+    assert "placing by score" not in run(*arguments).out
+    (preemption,) = json.loads(run(*arguments, "-o", "json").out)["preemptions"]
+    assert preemption["byScore"] is None
+    assert len(preemption["victims"]) == 2
