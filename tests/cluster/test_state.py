@@ -284,3 +284,21 @@ def test_names_of_shortages() -> None:
         "Too many pods",
         "Insufficient a/b",
     ]
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 40], ids=["alike", "of three kinds", "all unlike"])
+def test_many_pods_are_moved_at_once_as_one_by_one(kinds: int) -> None:
+    """`used` is the sum of what is there, whichever way many pods are counted; and undone to the bit."""
+    pods = [pod(f"p{i}", node=f"n{i % 3}", cpu=f"{1 + i % kinds}m", gpu=i % kinds % 2, ports=[]) for i in range(40)]
+    world = World(*(node(f"n{i}", gpu=8) for i in range(4)), *pods)
+    state = world.engine.cluster
+    records = [world.record(f"p{i}") for i in range(40)]
+    before = state.digest()
+    with state.trial():
+        state.displace_all(records)
+        state.check()
+        assert not state.nodes.used.any()
+        state.place_all(records[:30], [world.row(f"n{(i + 1) % 4}") for i in range(30)])
+        state.check()
+    state.check()
+    assert state.digest() == before

@@ -306,6 +306,8 @@ class SchedulingQueue:
         asked = False
         for plugin in self._interested[event.kind]:
             concerned = self._concerned(plugin, event)
+            if not concerned:
+                continue
             asked = asked or self._asks(concerned)
             for entity in concerned:
                 if entity.key == but or (asked and not _is_own(entity, event) and self._out_of_reach(entity)):
