@@ -21,6 +21,7 @@ TINY = {
     "steady": Scenario("tiny", "steady", 50, 67),
     "unlike": Scenario("tiny", "unlike", 40, 60),
     "waiting": Scenario("tiny", "waiting", 12, 80),
+    "racks": Scenario("tiny", "racks", 30, 20),
 }
 
 
@@ -37,7 +38,7 @@ def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) 
     assert list(figures["attemptMs"]) == ["p50", "p99"]
     assert list(figures["versions"]) == ["reprieve", "python", "numpy"]
     assert (figures["nodes"], figures["pods"]) == (TINY[family].nodes, TINY[family].pods)
-    assert (figures["decisionSeconds"] is not None) == ("preempt" in family or family == "constrained")
+    assert (figures["decisionSeconds"] is not None) == ("preempt" in family or family in ("constrained", "racks"))
     assert 0 < figures["attemptMs"]["p50"] <= figures["attemptMs"]["p99"]
     assert figures["seconds"] >= (figures["decisionSeconds"] or 0)
     assert figures["podsPerSecond"] == pytest.approx(figures["pods"] / figures["seconds"], rel=0.01)
@@ -105,7 +106,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
     ) == DEFAULT
     assert set(SCENARIOS) - set(DEFAULT) == {
         *("preempt-5000", "gang-5000", "gang-preempt-5000"),
-        *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000"),
+        *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000", "racks-1000"),
     }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
     assert sizes == {
@@ -123,6 +124,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "steady-5000": (5_000, 61_920),
         "unlike-5000": (5_000, 10_000),
         "waiting-2000": (1_000, 8_000),
+        "racks-1000": (5_000, 20),
     }
 
 

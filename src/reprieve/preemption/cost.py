@@ -14,7 +14,7 @@ CRITERIA = (
 )
 """What the parts of a `Cost` are, in order."""
 BY_NAME = "first by name"
-_OFFSET = 1 << 31
+PRIORITY_OFFSET = 1 << 31
 """Added to every priority before summing, so that negative ones count right."""
 
 
@@ -32,7 +32,7 @@ def cost_of(verdicts: Sequence[Verdict]) -> Cost | None:
     return (
         sum(1 for v in evicted if v.violates_pdb),
         highest,
-        sum((v.unit.priority + _OFFSET) * len(v.unit.pods) for v in evicted),
+        sum((v.unit.priority + PRIORITY_OFFSET) * len(v.unit.pods) for v in evicted),
         sum(len(v.unit.pods) for v in evicted),
         -earliest,
     )

@@ -11,6 +11,7 @@ from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAtt
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, CRITERIA, Cost, cost_of
+from reprieve.preemption.domain_bounds import bounds_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import (
@@ -32,6 +33,8 @@ from reprieve.preemption.units import PreemptionUnit, effective_priority, schedu
 from reprieve.preemption.victim_search.problem import numbers_of
 from reprieve.preemption.victim_search.search import cheapest_eviction
 
+_ALL_LOOKED_AT = 4
+"""So few domains are looked at without bounds."""
 UNSCHEDULABLE = "pod group is unschedulable"
 NOBODY = "nobody has to go"
 BY_SCORE = "highest placement score"
@@ -109,8 +112,10 @@ def preempt_for_group(
         cluster.displace_all([pod for unit in units for pod in unit.pods])
         search = _Search(attempt, cluster, profile, evaluator, Ranking(cluster, units), spec.priority, plain, placement)
         find = search.candidate if victim_search == REPRIEVE else search.above_floor
-        domains = (None,) if attempt.placements is None else attempt.hopeful()
-        found = [candidate for domain in domains if (candidate := find(domain)) is not None]
+        if attempt.placements is None:
+            found, passed_over = [candidate for candidate in (find(None),) if candidate is not None], 0
+        else:
+            found, passed_over = search.cheapest(attempt.hopeful(), find)
         by_score = None
         if found and placement == MINIMIZE_VICTIMS:
             by_score = min(found, key=_price)
@@ -126,7 +131,7 @@ def preempt_for_group(
         domain=CLUSTER_DOMAIN if best.placement is None else best.placement.name,
         nominations=best.assignment.placed,
         verdicts=best.verdicts() if by_score is not None else verdicts_of(best.ranking, best.reasons),
-        candidates=len(found),
+        candidates=len(found) + passed_over,
         compared=compared,
         by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
     )
@@ -167,6 +172,49 @@ class _Search:
             return found
         instead = self._judged(placement, other)
         return instead if instead.price < found.price else found
+
+    def cheapest(
+        self, domains: Sequence[Placement], find: Callable[[Placement], _Candidate | None]
+    ) -> tuple[list[_Candidate], int]:
+        """Candidates in the order of their domains, and how many domains were passed over.
+
+        Those are passed over that cannot be cheaper than the second best found (`reprieve.preemption.domain_bounds`),
+        nor be liked better at the price of the best.
+        """
+        bounds = None
+        if not self.plain and len(domains) > _ALL_LOOKED_AT:
+            bounds = bounds_of(
+                self.attempt,
+                self.cluster,
+                self.profile,
+                self.evaluator,
+                self.ranking.ordered,
+                self.priority,
+                domains,
+            )
+        if bounds is None:
+            return [candidate for domain in domains if (candidate := find(domain)) is not None], 0
+        found: dict[int, _Candidate] = {}
+        best: list[tuple[tuple[bool, Cost], int]] = []
+        liked: int | None = None
+        passed_over = 0
+        for price, index in bounds.cheapest_first:
+            if len(best) == 2 and price >= best[1][0]:
+                if price > best[1][0]:
+                    passed_over += 1
+                    continue
+                if liked is None and best[0][0] == price:
+                    liked = bounds.score(best[0][1], price)
+                score = bounds.score(index, price) if liked is not None else None
+                if best[0][0] < price or (score is not None and liked is not None and score <= liked):
+                    passed_over += 1
+                    continue
+            candidate = find(domains[index])
+            if candidate is not None:
+                found[index] = candidate
+                best = sorted([*best, (candidate.price, index)])[:2]
+                liked = None
+        return [found[index] for index in sorted(found)], passed_over
 
     def in_vain(self) -> PreemptionInVain:
         """Why it does not help that all potential victims are gone."""

@@ -55,19 +55,15 @@ def victim_sparing_tie_breaker(
 
     `within`: the only nodes the group may use.
     """
-    first = evaluator.identity(pods[0])
-    if first is None or any(evaluator.identity(pod) != first for pod in pods):
-        return None
-    state = CycleState(cluster, pods[0])
-    if not only_resources(profile, [state, *(CycleState(cluster, pod) for pod in pods[1:])]):
+    usable = usable_by_like_pods(cluster, profile, evaluator, pods)
+    if usable is None:
         return None
     wanted = [(column, amount) for column, amount in pods[0].signature.requests]
-    usable = evaluator.view(state).static_mask
     if within is not None:
         inside = np.zeros(len(usable), dtype=np.bool_)
         inside[within.rows] = True
         usable = usable & inside
-    left = _left(cluster, usable, [column for column, _ in wanted], priority)
+    left = free_for(cluster, usable, [column for column, _ in wanted], priority)
     room = [column.tolist() for column in left]
     holds = np.min([column // amount for column, (_, amount) in zip(left, wanted, strict=True)], axis=0)
     spare = holds.tolist()
@@ -79,7 +75,20 @@ def victim_sparing_tie_breaker(
     return VictimSparingTieBreaker(np.array(spare, dtype=np.int64))
 
 
-def _left(cluster: ClusterState, usable: Mask, columns: Sequence[int], priority: int) -> npt.NDArray[np.int64]:
+def usable_by_like_pods(
+    cluster: ClusterState, profile: Profile, evaluator: Evaluator, pods: Sequence[PodRecord]
+) -> Mask | None:
+    """`bool[rows]`: where like pods may go by the nodes alone; None if they differ or there is more than resources."""
+    first = evaluator.identity(pods[0])
+    if first is None or any(evaluator.identity(pod) != first for pod in pods):
+        return None
+    state = CycleState(cluster, pods[0])
+    if not only_resources(profile, [state, *(CycleState(cluster, pod) for pod in pods[1:])]):
+        return None
+    return evaluator.view(state).static_mask
+
+
+def free_for(cluster: ClusterState, usable: Mask, columns: Sequence[int], priority: int) -> npt.NDArray[np.int64]:
     """`int64[columns, rows]`: what is free for the group; nothing on nodes that are not `usable` (`bool[rows]`)."""
     nodes = cluster.nodes
     n = len(nodes)

@@ -28,6 +28,7 @@ _ZONES, _MAX_SKEW, _FIRST_PORT = 10, 8, 20_000
 _RUNNING_PER_NODE, _NODES_PER_ARRIVAL = 10, 25
 _STEADY_GANG, _GANG_EVERY = 64, 10
 _UNLIKE_PER_NODE = 4
+RACK, _IN_RACK = "topology.example/rack", 5
 WAITING_GANG = 4
 """Members of a gang of `waiting`."""
 _SIZES: tuple[objects.ResourceList, ...] = (
@@ -276,6 +277,26 @@ def _waiting(nodes: int, pods: int) -> Cluster:
     return Cluster(machines, tuple(work), tuple(groups), running=tuple(running))
 
 
+def _racks(nodes: int, pods: int) -> Cluster:
+    """Racks of five full nodes, and a gang that has to have one of them: everybody who runs there may be evicted.
+
+    Running pods have one of nine priorities.
+    """
+    machines = tuple(_node(i, cpu="4", memory="32Gi", labels={RACK: f"rack-{i // _IN_RACK:05d}"}) for i in range(nodes))
+    draw = Random(LAYOUT_SEED)
+    names = [f"low-{i:05d}-{k}" for i in range(nodes) for k in range(4)]
+    where = [machine.name for machine in machines for _ in range(4)]
+    running = [
+        replace(pod, spec=replace(pod.spec, priority=1 + draw.randrange(9)))
+        for pod in _pods(names, LOW, {"cpu": "900m", "memory": "500Mi"}, nodes=where)
+    ]
+    work = _pods(_members("gang", pods), HIGH, {"cpu": "1", "memory": "500Mi"}, group="gang")
+    gang = _gang("gang", HIGH, pods)
+    rack = objects.PodGroupSchedulingConstraints(topology=(objects.TopologyConstraint(key=RACK),))
+    gang = replace(gang, spec=replace(gang.spec, scheduling_constraints=rack))
+    return Cluster(machines, tuple(work), (gang,), running=tuple(running))
+
+
 def running_gangs(
     machines: tuple[objects.Node, ...],
 ) -> tuple[tuple[objects.PodGroup, ...], tuple[objects.Pod, ...]]:
@@ -318,6 +339,7 @@ _FAMILIES = {
     "steady": Family(_steady, 2.4768),
     "unlike": Family(_unlike, 2.0),
     "waiting": Family(_waiting, 8.0),
+    "racks": Family(_racks, 0.004),
 }
 
 SCENARIOS = {
@@ -337,6 +359,7 @@ SCENARIOS = {
         Scenario("steady-5000", "steady", 5_000, 300 * 200 + 30 * 64),
         Scenario("unlike-5000", "unlike", 5_000, 10_000),
         Scenario("waiting-2000", "waiting", 1_000, 8_000),
+        Scenario("racks-1000", "racks", 5_000, 20),
     )
 }
 """The scenarios by name."""

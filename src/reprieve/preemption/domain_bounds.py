@@ -1,0 +1,288 @@
+"""What making room in a domain costs at least, before anything is placed there (preemption.md 4.6).
+
+Under a topology constraint a group that preempts is placed in each domain in turn; the cheapest eviction wins.  Most
+domains cannot: what the nodes hold and who runs there tells that so many pods have to go, one of them at least that
+important.  Domains are looked at in the order of these bounds until no other can be cheaper than the second best found.
+
+The bound counts the places for the group's members that each node gains for every number of victims, by requests alone,
+the cheapest pods first.  Whatever else is asked of a node, units that go whole and budgets only make it dearer.
+
+Invariant: the bound of a domain is never above the price of a candidate in it.  Property tests hold the choice equal to
+that of looking at all domains.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import Placement, PodGroupAttempt
+from reprieve.framework.profile import Profile
+from reprieve.preemption.cost import PRIORITY_OFFSET
+from reprieve.preemption.free_resources import RESOURCES_PLUGIN
+from reprieve.preemption.outcome import Cost
+from reprieve.preemption.tie_breaking import free_for, usable_by_like_pods
+from reprieve.preemption.units import PreemptionUnit
+
+Counts = npt.NDArray[np.int64]
+Price = tuple[bool, Cost]
+
+FREE: Price = (False, (0, 0, 0, 0, 0.0))
+"""Of a domain where perhaps nobody has to go: nothing is cheaper."""
+_IMPOSSIBLE = 1 << 60
+_NOT_STARTED = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class DomainBounds:
+    """`cheapest_first`: the least that room in a domain costs, and its index in `domains`, cheapest first.
+
+    `alike`: who is placed and who goes are identical pods in units of their own, and nothing but resources is in play,
+    so that of a candidate the number of victims tells all but who they are.
+    """
+
+    attempt: PodGroupAttempt
+    cluster: ClusterState
+    domains: Sequence[Placement]
+    cheapest_first: Sequence[tuple[Price, int]]
+    placed: Sequence[int]
+    """By domain: how many members are placed there, if `alike`."""
+    alike: bool
+    _victims_on: dict[int, list[PodRecord]] = field(default_factory=dict)
+
+    def score(self, index: int, price: Price) -> int | None:
+        """What the group scores a candidate of that price in a domain; None if that cannot be told beforehand."""
+        if not self.alike:
+            return None
+        domain, gone = self.domains[index], price[1][3]
+        there = [(pod, row) for row in domain.rows.tolist() for pod in self._victims_on.get(row, ())]
+        if gone > len(there):
+            return None
+        stay = there[gone:]
+        assigned = [(pod, -1) for pod in self.attempt.pods[: self.placed[index]]]
+        with self.cluster.trial():
+            self.cluster.place_all([pod for pod, _ in stay], [row for _, row in stay])
+            return self.attempt.placement_scores([(domain, assigned, ())])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Victims:
+    """Potential victims that run in the domains, by row and priority. `rows` index the domains' rows, not the nodes."""
+
+    rows: Counts
+    priorities: Counts
+    amounts: Counts
+    """`int64[columns, victims]`."""
+    starts: npt.NDArray[np.float64]
+    """Of the unit, in seconds; infinite where it has none."""
+
+
+def bounds_of(
+    attempt: PodGroupAttempt,
+    cluster: ClusterState,
+    profile: Profile,
+    evaluator: Evaluator,
+    units: Sequence[PreemptionUnit],
+    priority: int,
+    domains: Sequence[Placement],
+) -> DomainBounds | None:
+    """The bounds of the domains in a view where all units are displaced; None where nothing can be said."""
+    fit = next((plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
+    if fit is None or not getattr(fit, "checks_everything", False):
+        return None
+    pods = attempt.pods
+    wanted = _least_asked(pods)
+    rows = np.concatenate([domain.rows for domain in domains])
+    sizes = [len(domain.rows) for domain in domains]
+    fewest = next(
+        (
+            count
+            for count in range(attempt.placed_without_help + 1, len(pods) + 1)
+            if all(
+                p.feasible(attempt.group, scheduled=attempt.group.scheduled + count, remaining=0).ok
+                for p in profile.placement_feasible
+            )
+        ),
+        0,
+    )
+    if not wanted or not fewest or not all(sizes) or len(np.unique(rows)) != len(rows):
+        return None
+    columns = [column for column, _ in wanted]
+    asked = np.array([[amount] for _, amount in wanted], dtype=np.int64)
+    usable = usable_by_like_pods(cluster, profile, evaluator, pods)
+    exact = usable is not None and not profile.outside_filters
+    if usable is not None and exact:
+        left = free_for(cluster, usable, columns, priority)[:, rows]
+    else:
+        nodes = cluster.nodes
+        left = np.maximum(nodes.allocatable[columns][:, rows] - nodes.used[columns][:, rows], 0)
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.int64)
+    holds = np.minimum((left // asked).min(axis=0), len(pods))
+    placed = np.full(len(domains), fewest, dtype=np.int64)
+    if exact:
+        placed = np.minimum(np.add.reduceat(holds, starts), len(pods))
+    victims = _victims(units, rows, columns)
+    prices = _prices(left, asked, holds, victims, starts, sizes, placed)
+    alike = exact and _are_alike(units) and all(weighted.plugin.by_count for weighted in profile.placement_scores)
+    there: dict[int, list[PodRecord]] = {}
+    if alike:
+        for unit in units:
+            there.setdefault(unit.rows[0], []).append(unit.pods[0])
+    ordered = sorted((price, index) for index, price in enumerate(prices))
+    return DomainBounds(attempt, cluster, domains, ordered, placed.tolist(), alike, there)
+
+
+def _least_asked(pods: Iterable[PodRecord]) -> list[tuple[int, int]]:
+    """(column, amount): what every pod asks for at least."""
+    signatures = {id(pod.signature): pod.signature for pod in pods}.values()
+    amounts = [dict(signature.requests) for signature in signatures]
+    columns = set(amounts[0]).intersection(*amounts[1:]) if amounts else set()
+    return [(column, min(one[column] for one in amounts)) for column in sorted(columns)]
+
+
+def _are_alike(units: Sequence[PreemptionUnit]) -> bool:
+    if any(len(unit.pods) > 1 for unit in units):
+        return False
+    signatures = {unit.pods[0].signature.id: unit.pods[0].signature for unit in units}.values()
+    return len({signature.delta.tobytes() for signature in signatures}) == 1
+
+
+def _victims(units: Sequence[PreemptionUnit], rows: Counts, columns: Sequence[int]) -> _Victims:
+    """The pods of the units that run on the rows."""
+    at = {row: index for index, row in enumerate(rows.tolist())}
+    kinds: dict[int, int] = {}
+    deltas: list[Counts] = []
+    which: list[int] = []
+    there: list[int] = []
+    priorities: list[int] = []
+    begun: list[float] = []
+    for unit in units:
+        priority, start = unit.priority, unit.start
+        for pod, row in zip(unit.pods, unit.rows, strict=True):
+            index = at.get(row)
+            if index is None:
+                continue
+            signature = pod.signature
+            kind = kinds.setdefault(signature.id, len(kinds))
+            if kind == len(deltas):
+                deltas.append(signature.delta[columns])
+            which.append(kind)
+            there.append(index)
+            priorities.append(priority)
+            begun.append(start)
+    amounts = np.array(deltas, dtype=np.int64).reshape(len(deltas), len(columns))[which]
+    return _Victims(
+        np.array(there, dtype=np.int64),
+        np.array(priorities, dtype=np.int64),
+        np.ascontiguousarray(amounts.T),
+        np.array(begun, dtype=np.float64),
+    )
+
+
+def _prices(
+    left: Counts,
+    asked: Counts,
+    holds: Counts,
+    victims: _Victims,
+    starts: Counts,
+    sizes: Sequence[int],
+    placed: Counts,
+) -> list[Price]:
+    """The bound of each domain. `left`: `int64[columns, rows]` with all victims gone; `asked`: `int64[columns, 1]`.
+
+    `placed`: `int64[domains]`, how many members are to be placed at least.
+    """
+    beside = np.maximum(left - _sums(left, victims, slice(None)), 0)
+    free = np.minimum((beside // asked).min(axis=0), holds)
+    lacking = placed - np.add.reduceat(free, starts)
+    domain_of = np.repeat(np.arange(len(sizes)), sizes)
+    highest = _highest(left, asked, victims, starts, domain_of, holds, placed)
+    pods_gone, priorities_gone = _fewest_gone(asked, beside, holds, free, victims, np.maximum(lacking, 0)[domain_of])
+    number = np.minimum.reduceat(pods_gone, starts).tolist()
+    total = np.minimum.reduceat(priorities_gone, starts).tolist()
+    of_domain = domain_of[victims.rows]
+    order = np.argsort(of_domain, kind="stable")
+    edges = np.searchsorted(of_domain[order], np.arange(len(sizes) + 1))
+    found: list[Price] = []
+    for domain, short in enumerate(lacking.tolist()):
+        if short <= 0:
+            found.append(FREE)
+            continue
+        there = order[edges[domain] : edges[domain + 1]]
+        top = int(highest[domain])
+        priorities = victims.priorities[there]
+        same = np.sort(victims.starts[there[priorities == top]])
+        among = max(1, number[domain] - int((priorities < top).sum()))
+        # Of so many victims of the highest priority the first to start did so no later than this.
+        latest = float(same[-min(among, len(same))]) if len(same) else _NOT_STARTED
+        found.append((True, (0, top, total[domain], number[domain], -latest)))
+    return found
+
+
+def _sums(like: Counts, victims: _Victims, which: slice | npt.NDArray[np.bool_]) -> Counts:
+    """`int64[columns, rows]`: what some of the victims take."""
+    taken = np.zeros_like(like)
+    for at in range(len(like)):
+        np.add.at(taken[at], victims.rows[which], victims.amounts[at][which])
+    return taken
+
+
+def _highest(
+    left: Counts,
+    asked: Counts,
+    victims: _Victims,
+    starts: Counts,
+    domain_of: Counts,
+    holds: Counts,
+    placed: Counts,
+) -> Counts:
+    """`int64[domains]`: the least priority such that there is room with everybody up to it gone."""
+    levels = np.unique(victims.priorities)
+    low = np.zeros(len(starts), dtype=np.int64)
+    high = np.full(len(starts), max(0, len(levels) - 1), dtype=np.int64)
+    if not len(levels):
+        return low
+    turns = np.searchsorted(levels, victims.priorities)
+    while bool((low < high).any()):
+        middle = (low + high) // 2
+        room = np.maximum(left - _sums(left, victims, turns > middle[domain_of][victims.rows]), 0)
+        enough = np.add.reduceat(np.minimum((room // asked).min(axis=0), holds), starts) >= placed
+        searching = low < high
+        high = np.where(searching & enough, middle, high)
+        low = np.where(searching & ~enough, middle + 1, low)
+    return np.asarray(levels[low], dtype=np.int64)
+
+
+def _fewest_gone(
+    asked: Counts, beside: Counts, holds: Counts, free: Counts, victims: _Victims, lacking: Counts
+) -> tuple[Counts, Counts]:
+    """`int64[rows]` twice: how many pods go at least if all places that the domain lacks cost what this row's do.
+
+    And the least sum of their priorities.  The least over a domain's rows is a bound for the domain: no mixture of
+    rows is cheaper by the place than the row where places are cheapest.
+    """
+    rows = beside.shape[1]
+    order = np.lexsort((victims.priorities, victims.rows))
+    counts = np.bincount(victims.rows, minlength=rows)
+    sums = np.zeros((rows, int(counts.max(initial=0)) + 1), dtype=np.int64)
+    turn = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    sums[victims.rows[order], turn + 1] = victims.priorities[order] + PRIORITY_OFFSET
+    sums = np.cumsum(sums, axis=1)
+    largest = np.ones_like(beside)
+    for at in range(len(asked)):
+        np.maximum.at(largest[at], victims.rows, victims.amounts[at])
+    pods_gone = np.full(rows, _IMPOSSIBLE, dtype=np.int64)
+    priorities_gone = np.full(rows, _IMPOSSIBLE, dtype=np.int64)
+    every = np.arange(rows)
+    for more in range(1, int((holds - free).max(initial=0)) + 1):
+        places = free + more
+        possible = places <= holds
+        need = np.maximum(places * asked - beside, 0)
+        gone = np.minimum(np.maximum((-(-need // largest)).max(axis=0), 1), counts)
+        for best, price in ((pods_gone, gone), (priorities_gone, sums[every, gone])):
+            np.copyto(best, np.minimum(best, -(-price * lacking // more)), where=possible)
+    return pods_gone, priorities_gone
