@@ -7,15 +7,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import LEFT_OUT
 from tests.docs.markdown import Block, Command, alike, blocks, commands
+from tests.outside import BESIDE
 
 ROOT = Path(__file__).parents[2]
-TRACE = ROOT.parent / "shared" / "data"
+TRACE = BESIDE / "data"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*/*.md"))]
 """Pages without examples of commands (the walks of CONTRIBUTING.md: test_walks.py)."""
@@ -74,13 +77,16 @@ def skipped(block: Block) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_examples_print_what_the_page_says(page: Path, desk: Path) -> None:
+def test_examples_print_what_the_page_says(
+    page: Path, desk: Path, record_property: Callable[[str, object], None]
+) -> None:
     told: list[str] = []
     for block in blocks(page):
         assert block.language in LANGUAGES, f"{page}:{block.line}"
         if block.file is not None:
             (desk / block.file).write_text(block.text)
         if skipped(block):
+            record_property(LEFT_OUT, TRACE.name)
             continue
         if block.language == "console":
             told += check_console(page, block, desk)

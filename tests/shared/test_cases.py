@@ -11,12 +11,13 @@ import yaml
 from reprieve.api.loading import load
 from reprieve.framework.gates import FeatureGates
 from reprieve.simulation.plan import PlanOptions, plan
+from tests.outside import BESIDE, needs
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "cases"
+SHARED = BESIDE / "cases"
 FILES = sorted(SHARED.rglob("*.yaml")) if SHARED.is_dir() else []
 PASSED_ON = ("PodGroupPreemptionPolicy", "TopologyAwareWorkloadScheduling", "SchedulerAsyncPreemption")
 
-pytestmark = pytest.mark.skipif(not FILES, reason="../shared/cases is not here")
+pytestmark = needs(SHARED)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def runner() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+@pytest.mark.parametrize("path", FILES or [SHARED], ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_case(path: Path, runner: ModuleType, tmp_path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     if not runner.usable(case):

@@ -13,8 +13,9 @@ import pytest
 from reprieve.api.loading import load
 from reprieve.framework.gates import FeatureGates
 from reprieve.simulation.plan import PlanOptions, plan
+from tests.outside import BESIDE, needs
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "reference" / "kube-scheduler-1.36.3"
+SHARED = BESIDE / "reference" / "kube-scheduler-1.36.3"
 FILES = sorted(SHARED.glob("*.yaml")) if SHARED.is_dir() else []
 
 ARGUED = {
@@ -28,10 +29,10 @@ ARGUED_MESSAGES = {
     "07d-gang-too-big-empty": "which two of three members get a place depends on hash order there",
 }
 
-pytestmark = pytest.mark.skipif(not FILES, reason="../shared/reference is not here")
+pytestmark = needs(SHARED)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", FILES or [SHARED], ids=lambda p: p.stem)
 def test_decision(path: Path) -> None:
     reference = json.loads(path.with_suffix(".json").read_text())
     found = plan(load([path])).plan
@@ -43,7 +44,7 @@ def test_decision(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in FILES if p.stem not in {**ARGUED, **ARGUED_MESSAGES}], ids=lambda p: p.stem
+    "path", [p for p in FILES or [SHARED] if p.stem not in {**ARGUED, **ARGUED_MESSAGES}], ids=lambda p: p.stem
 )
 def test_messages(path: Path) -> None:
     """Pods and groups left waiting say what kube-scheduler says; it was recorded without topology constraints."""

@@ -10,10 +10,11 @@ from reprieve.api.loading import load
 from reprieve.simulation import openb
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
+from tests.outside import BESIDE, needs
 
-TRACE = Path(__file__).parents[3] / "shared" / "data"
+TRACE = BESIDE / "data"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-needs_trace = pytest.mark.skipif(not TRACE.is_dir(), reason="the trace is not part of the product")
+needs_trace = needs(TRACE)
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 cpu-0,32000,262144,0,

@@ -30,6 +30,11 @@ class UndoLog:
         """Whether what happens now is undone later, or is being undone."""
         return self._depth > 0
 
+    @property
+    def rewinding(self) -> bool:
+        """Whether what happens now undoes something."""
+        return self._depth > 0 and not self._recording
+
     def record(self, change: Callable[..., None], *arguments: object) -> None:
         """Have the call made at the end of the scope; nothing outside of one and while it ends."""
         if self._recording:

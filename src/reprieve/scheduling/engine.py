@@ -16,6 +16,7 @@ from dataclasses import replace
 from reprieve.api import objects
 from reprieve.cluster.default_selectors import SelectorOwner
 from reprieve.cluster.groups import GroupState
+from reprieve.cluster.history import RecordedCluster
 from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
@@ -58,7 +59,11 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Engine:
-    """See the module docstring. `validate` checks every invariant of the picture after every step (for tests)."""
+    """See the module docstring.
+
+    `validate`, for tests, checks every invariant of the picture after every step; a failure tells the history of the
+    objects it names (`reprieve.cluster.history`).
+    """
 
     def __init__(
         self,
@@ -72,7 +77,7 @@ class Engine:
         any_scheduler: bool = False,
     ) -> None:
         self.gates = gates or FeatureGates()
-        self.cluster = ClusterState()
+        self.cluster = RecordedCluster() if validate else ClusterState()
         chosen = dict(profiles) if profiles else {p.name: p for p in (default_profile(self.gates),)}
         self.running: dict[str, RunningProfile] = {}
         for name, profile in chosen.items():

@@ -7,15 +7,14 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
+from tests.outside import BESIDE, needs
 
-DIRECTORY = Path(__file__).resolve().parents[3].parent / "shared/reference/apiserver-1.36"
+DIRECTORY = BESIDE / "reference" / "apiserver-1.36"
 Json = dict[str, Any]
 
-needs_transcripts = pytest.mark.skipif(not DIRECTORY.is_dir(), reason="the recorded answers are not at hand")
+needs_transcripts = needs(DIRECTORY)
 
 
 class Transcript(NamedTuple):

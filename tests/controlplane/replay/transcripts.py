@@ -12,11 +12,11 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import yaml
+from tests.outside import BESIDE
 from yarl import URL
 
 from reprieve.controlplane.admission import admission_steps
@@ -27,7 +27,7 @@ from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 
 from .comparing import Bindings, Comparison
 
-DIRECTORY = Path(__file__).parents[4] / "shared" / "reference" / "apiserver-1.36"
+DIRECTORY = BESIDE / "reference" / "apiserver-1.36"
 
 _USERS = {
     "admin": User("admin", (MASTERS, AUTHENTICATED), "admin"),

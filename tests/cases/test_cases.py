@@ -1,0 +1,122 @@
+"""Every file below this folder: a cluster in, an outcome out, by the rule that the file cites.
+
+A case has `title`, `rule` (a heading of docs/rules), `objects` (complete manifests; a pod with a node is running),
+where needed `gates` and `steps` (as of a Scenario, but `create` and `delete` name objects as Kind/name; what a step
+creates is not there before), and `expect`: who of the pods without a node is `scheduled` and who waits
+(`unschedulable`), who of the others is `preempted`, each list complete; where the case says so `nominated` by
+preemption, `nodes` (or `nodesIn`, one of several) and `messages` (a part of what is said of a pod that waits).  Nothing
+but these files is needed to run them.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reprieve.api.loading import load
+from reprieve.framework.gates import FeatureGates
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.report import Plan
+
+CASES = sorted(Path(__file__).parent.rglob("*.yaml"))
+Case = dict[str, Any]
+
+
+def documents(case: Case) -> list[Case]:
+    """What is there at the start, and the steps as a Scenario."""
+    named = {f"{one['kind']}/{one['metadata']['name']}": one for one in case["objects"]}
+    steps, later = [], set()
+    for step in case.get("steps", ()):
+        later.update(step.get("create", ()))
+        turned = dict(step)
+        if "create" in step:
+            turned["create"] = [named[name] for name in step["create"]]
+        if "delete" in step:
+            parts = [name.split("/") for name in step["delete"]]
+            turned["delete"] = [{"kind": kind, "namespace": "default", "name": name} for kind, name in parts]
+        steps.append(turned)
+    out = [one for name, one in named.items() if name not in later]
+    if steps:
+        scenario = {"apiVersion": "reprieve.dev/v1alpha1", "kind": "Scenario", "metadata": {"name": "case"}}
+        out.append({**scenario, "spec": {"steps": steps}})
+    return out
+
+
+def full(names: Iterable[str]) -> set[str]:
+    """Names without a namespace are of `default`."""
+    return {name if "/" in name else f"default/{name}" for name in names}
+
+
+def differences(case: Case, answer: Plan) -> list[str]:
+    """What is not as expected, a line each."""
+    expect = case["expect"]
+    pods = {f"{pod.namespace}/{pod.name}": pod for pod in answer.pods}
+    arrived = {
+        f"{one['metadata'].get('namespace', 'default')}/{one['metadata']['name']}"
+        for one in case["objects"]
+        if one["kind"] == "Pod" and not one["spec"].get("nodeName")
+    }
+    found = {
+        "scheduled": {name for name in arrived if pods[name].outcome == "Scheduled"},
+        "unschedulable": {name for name in arrived if pods[name].outcome != "Scheduled"},
+        "preempted": {f"{v.namespace}/{v.name}" for one in answer.preemptions for v in one.victims},
+        "nominated": {name for one in answer.preemptions for name in one.nominations},
+    }
+    out = [
+        f"{what}: {sorted(full(expect[what]))} expected, {sorted(names)} found"
+        for what, names in found.items()
+        if what in expect and full(expect[what]) != names
+    ]
+    allowed = {name: [node] for name, node in expect.get("nodes", {}).items()} | expect.get("nodesIn", {})
+    for name, nodes in allowed.items():
+        if (node := pods[f"default/{name}"].node_name) not in nodes:
+            out.append(f"{name}: on {node}, expected {' or '.join(nodes)}")
+    for name, part in expect.get("messages", {}).items():
+        if part not in (said := pods[f"default/{name}"].message or ""):
+            out.append(f"{name}: {part!r} not in {said!r}")
+    return out
+
+
+def outcome(case: Case, folder: Path) -> Plan:
+    """The plan of a case."""
+    manifest = folder / "case.yaml"
+    manifest.write_text(yaml.safe_dump_all(documents(case)), encoding="utf-8")
+    return plan(load([manifest]), PlanOptions(gates=FeatureGates.of(case.get("gates", {})))).plan
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_case(path: Path, tmp_path: Path) -> None:
+    case = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert differences(case, outcome(case, tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong"),
+    [
+        ("scheduled", ["late"]),
+        ("unschedulable", []),
+        ("preempted", ["there"]),
+        ("nominated", ["late"]),
+        ("nodes", {"late": "n1"}),
+        ("nodesIn", {"late": ["n1"]}),
+        ("messages", {"late": "no such thing"}),
+    ],
+)
+def test_a_wrong_outcome_is_seen(what: str, wrong: Any, tmp_path: Path) -> None:
+    """A judge that never objects is none: each expectation, falsified, gives one difference."""
+    case = yaml.safe_load((Path(__file__).parent / "preemption-order" / "equal-priority-is-safe.yaml").read_text())
+    case["expect"][what] = wrong
+    assert len(differences(case, outcome(case, tmp_path))) == 1
+
+
+def test_every_case_says_what_becomes_of_whom() -> None:
+    """A key that nobody reads, or a pod that no list names, would let a case pass that judges nothing."""
+    for path in CASES:
+        case = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert set(case) <= {"title", "rule", "gates", "objects", "steps", "expect"}, path
+        expect = case["expect"]
+        assert {"scheduled", "preempted", "unschedulable"} <= set(expect), path
+        assert set(expect) <= {"scheduled", "preempted", "unschedulable", "nominated", "nodes", "nodesIn", "messages"}
+        assert expect["scheduled"] or expect["preempted"] or expect["unschedulable"], path
