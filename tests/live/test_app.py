@@ -433,7 +433,7 @@ def test_a_member_that_cannot_be_bound_says_so_and_the_gang_is_completed_later()
                 assert "a webhook says no" in condition(pods["g1"])["message"]
                 await world.until(lambda p: all(p[f"g{number}"]["spec"].get("nodeName") for number in range(3)))
                 assert found.loop.cycles == 2
-                await found.shell.conditions.drain()
+                await found.executor.conditions.drain()
                 # The group as well: it was said to be scheduled, it is not, and then it is; before, its members may
                 # have come one by one, and it is short of them.
                 early = [said for said in told if said["reason"] == "Unschedulable"]

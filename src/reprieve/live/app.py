@@ -83,14 +83,14 @@ class Scheduler:
         self.pool = WriterPool(client, fence)
         self.events = WriterPool(client, fence, workers=_EVENT_WORKERS, attempts=2)
         self.writes = Writes(client, served, self.pool, events=self.events)
-        self.shell = DecisionExecutor(
+        self.executor = DecisionExecutor(
             engine, client, served, self.writes, observer, self.outages, extenders=settings.extenders
         )
         self.feed = ClusterFeed(
             client,
             engine,
             wake=lambda: self.loop.wake(),
-            listener=self.shell.heard,
+            listener=self.executor.object_changed,
             trouble=observer.trouble,
             note=observer.log.info,
             outages=self.outages,
@@ -98,9 +98,9 @@ class Scheduler:
             options=settings.feed,
         )
         self.loop = SchedulingLoop(
-            engine, self.feed, self.shell, client.clock, allowed=lambda: self.leading, pace=settings.pace
+            engine, self.feed, self.executor, client.clock, allowed=lambda: self.leading, pace=settings.pace
         )
-        self.shell.attach(self.loop)
+        self.executor.attach(self.loop)
         self._clock = client.clock
 
     @property
@@ -135,7 +135,7 @@ class Scheduler:
             stopped.cancel()
             await _ended(tasks["loop"])
             await _ended(tasks["feed"])
-            await self.shell.aclose()
+            await self.executor.aclose()
             await self.pool.aclose()
             await self.events.aclose()
             if "election" in tasks:
@@ -144,7 +144,7 @@ class Scheduler:
     async def _finish(self) -> None:
         """Let what is under way end, for a while."""
         self.observer.close(self.loop.time())
-        await self.shell.conditions_written(GRACE)
+        await self.executor.conditions_written(GRACE)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE):
                 await self.pool.drain()

@@ -46,7 +46,7 @@ class InstructionError(ClientError):
 
 
 class BindingListener(Protocol):
-    """Who is told what became of bindings, in the event loop."""
+    """Who is notified of what became of bindings, in the event loop."""
 
     def bound(self, binding: Binding) -> None:
         """The API has the pod on its node."""

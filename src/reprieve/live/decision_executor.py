@@ -1,4 +1,4 @@
-"""The shell around one engine: decisions become API calls, and what became of them goes back to the engine.
+"""Carries out one engine's decisions: they become API calls, and what became of them goes back to the engine.
 
 It only joins the parts: `Binder` for bindings, `Preemptor` for evictions, `Conditions` for what pods and groups say of
 themselves, `Observer` for metrics, events, logs and records. What any of them reports reaches the engine by
@@ -89,7 +89,7 @@ class DecisionExecutor:
         await self.preemptor.aclose()
         await self.binder.aclose()
 
-    # -- decisions (live.loop.Executor) ------------------------------------------------------------------
+    # -- decisions (live.loop.DecisionListener) ------------------------------------------------------------------
 
     @property
     def bindings_under_way(self) -> int:
@@ -197,9 +197,9 @@ class DecisionExecutor:
     def _preemption_failed(self, key: str, now: float) -> None:
         self._engine.preemption_failed(key, now)
 
-    # -- what the API says (live.event_handlers.Listener) -----------------------------------------------------
+    # -- what the API says (live.event_handlers.ChangeListener) -----------------------------------------------------
 
-    def heard(self, change: Change[Any], resource: Resource) -> None:
+    def object_changed(self, change: Change[Any], resource: Resource) -> None:
         """A change has been brought to the engine."""
         item = change.object
         if self._bodies is not None:

@@ -73,8 +73,8 @@ class ClusterFeedOptions:
 _ARRIVALS: Final = 1_000_000
 """Pods whose order of arrival is told apart; beyond that it begins anew."""
 
-Listener = Callable[[Change[Any], Resource], None]
-"""Told of every change when it has been applied, with the resource it came from."""
+ChangeListener = Callable[[Change[Any], Resource], None]
+"""Notified of every change when it has been applied, with the resource it came from."""
 
 
 class _Source:
@@ -117,7 +117,7 @@ class ClusterFeed:
         engine: Engine,
         *,
         wake: Callable[[], None] = lambda: None,
-        listener: Listener = lambda change, resource: None,
+        listener: ChangeListener = lambda change, resource: None,
         trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
         note: Callable[[str], None] = log.info,
         outages: Outages | None = None,

@@ -62,7 +62,7 @@ class Pace:
     """Bindings under way beyond which nothing more is decided."""
 
 
-class Executor(Protocol):
+class DecisionListener(Protocol):
     """Who acts on decisions."""
 
     @property
@@ -95,7 +95,7 @@ class SchedulingLoop:
         self,
         engine: Engine,
         feed: ClusterFeed,
-        acting: Executor,
+        listener: DecisionListener,
         clock: Clock,
         *,
         allowed: Callable[[], bool] = lambda: True,
@@ -105,7 +105,7 @@ class SchedulingLoop:
         self.engine = engine
         self.time = SteadyTime(clock)
         self._feed = feed
-        self._executor = acting
+        self._listener = listener
         self._clock = clock
         self._allowed = allowed
         self._pace = pace
@@ -145,7 +145,7 @@ class SchedulingLoop:
                 looked = now
                 if self._feed.fed and self._allowed():
                     await self._ask_permission()
-                    self._executor.look_around(self.time())
+                    self._listener.look_around(self.time())
             if busy:
                 await asyncio.sleep(0)
             else:
@@ -162,9 +162,9 @@ class SchedulingLoop:
             return True
         if not self._begun:
             self._begun = True
-            self._executor.look_around(self.time())
+            self._listener.look_around(self.time())
         ends = time.perf_counter() + self._pace.slice
-        while self._executor.bindings_under_way < self._pace.bindings:
+        while self._listener.bindings_under_way < self._pace.bindings:
             began = time.perf_counter()
             if self._threaded:
                 if not self._ready():
@@ -200,7 +200,7 @@ class SchedulingLoop:
             self._inbox.popleft()(self.time())
         void = self.engine.take_unnominated()
         if void and self._allowed():
-            self._executor.unnominated(void)
+            self._listener.unnominated(void)
         self._send_deferred_writes()
 
     async def _in_thread(self, act: Callable[[float], _T]) -> _T:
@@ -240,19 +240,19 @@ class SchedulingLoop:
             allowed, refused = await self._in_thread(engine.ask_permission)
         else:
             allowed, refused = engine.ask_permission(self.time())
-        self._executor.permitted(allowed, refused)
+        self._listener.permitted(allowed, refused)
 
     def _send_deferred_writes(self) -> None:
         deferred_writes = self.engine.take_deferred_writes()
         if deferred_writes and self._allowed():
-            self._executor.deferred_writes(deferred_writes)
+            self._listener.deferred_writes(deferred_writes)
 
     async def _act(self, decision: Decision, seconds: float) -> None:
-        self._executor.decided(decision, seconds=seconds, now=self.time())
+        self._listener.decided(decision, seconds=seconds, now=self.time())
         self._send_deferred_writes()
         preemption = decision.preemption
         if preemption is not None and preemption.victims and not self.engine.gates.scheduler_async_preemption:
-            carried_out = asyncio.ensure_future(self._executor.preempt(preemption))
+            carried_out = asyncio.ensure_future(self._listener.preempt(preemption))
             carried_out.add_done_callback(lambda _: self._due.set())
             try:
                 while not carried_out.done():
@@ -266,7 +266,7 @@ class SchedulingLoop:
     async def _wait(self, look_around: float) -> None:
         """Until something is due."""
         ends = min(look_around, self._clock.monotonic() + LONGEST_WAIT)
-        if self._feed.fed and self._allowed() and self._executor.bindings_under_way < self._pace.bindings:
+        if self._feed.fed and self._allowed() and self._listener.bindings_under_way < self._pace.bindings:
             wakeup = self.engine.queue.next_wakeup()
             if wakeup is not None:
                 ends = min(ends, self._clock.monotonic() + max(wakeup - self.time(), 0.0))

@@ -23,8 +23,8 @@ _LAST_REMINDER: Final = 600.0
 _NAMED: Final = 3
 
 
-class Told(Protocol):
-    """Who is told (`reprieve.observability.observer.Observer`)."""
+class OutageListener(Protocol):
+    """Who is notified (`reprieve.observability.observer.Observer`)."""
 
     def trouble(self, where: str, text: str) -> None:
         """Say it, and count it."""
@@ -37,10 +37,10 @@ class Outages:
     """See the module docstring. `over(seconds, calls)` hears that an outage has ended and how many calls it cost."""
 
     def __init__(
-        self, clock: Clock, told: Told, over: Callable[[float, int], None] = lambda seconds, calls: None
+        self, clock: Clock, listener: OutageListener, over: Callable[[float, int], None] = lambda seconds, calls: None
     ) -> None:
         self._clock = clock
-        self._told = told
+        self._listener = listener
         self._over = over
         self._failing: dict[str, None] = {}
         self._begin()
@@ -76,13 +76,13 @@ class Outages:
         else:
             news = now >= self._remind
         if not news:
-            self._told.trouble_again(where)
+            self._listener.trouble_again(where)
             return
         lasting = now - self._began
         if lasting < 1.0:
-            self._told.trouble(where, f"{text} (what else fails until this is over is counted, not said)")
+            self._listener.trouble(where, f"{text} (what else fails until this is over is counted, not said)")
         else:
-            self._told.trouble(where, f"{text} (for {lasting:.0f} s now: {self._names()})")
+            self._listener.trouble(where, f"{text} (for {lasting:.0f} s now: {self._names()})")
         self._remind = now + self._pause
         self._pause = min(2 * self._pause, _LAST_REMINDER)
 
@@ -94,9 +94,9 @@ class Outages:
         """Something failed that is not repeated by itself: said, but not during an outage."""
         if self.under_way:
             self._calls += 1
-            self._told.trouble_again(where)
+            self._listener.trouble_again(where)
         else:
-            self._told.trouble(where, text)
+            self._listener.trouble(where, text)
 
     def tick(self) -> None:
         """Time has passed; to be called every few seconds."""

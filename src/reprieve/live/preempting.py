@@ -22,40 +22,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
 
 from reprieve.client.clock import Clock
-from reprieve.client.errors import ApiError, ClientError
+from reprieve.client.errors import ClientError
 from reprieve.client.leading import DeposedError
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.live.conditions import Conditions, observed
-from reprieve.live.single_flight import SingleFlight
-from reprieve.live.writes import Writes, superseded
+from reprieve.live.conditions import Conditions
+from reprieve.live.victim_calls import TroubleListener, UnitRepairs, VictimCalls, unit_key
+from reprieve.live.writes import Writes
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import PreemptionUnit, effective_priority
 
 PARALLEL: Final = 16
 """Victims under way at the same time, per preemption; kube-scheduler's `parallelism`."""
-_REPAIR_EVERY: Final = 5.0
-_MARK: Final = "mark"
-_DELETE: Final = "delete"
-_DOUBTFUL: Final = 12
-"""So often an outcome is waited for that nobody knows."""
 
 
-class Watcher(Protocol):
-    """Who is told what happens (`reprieve.observability.observer.Observer`)."""
+class PreemptionListener(TroubleListener, Protocol):
+    """Who is notified of what happens (`reprieve.observability.observer.Observer`)."""
 
     def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
         """The calls for a victim were made."""
 
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
         """All calls were made, or one failed."""
-
-    def trouble(self, where: str, text: str) -> None:
-        """Something went wrong that nobody else says."""
 
 
 Release = Callable[[PodRecord], Awaitable[bool]]
@@ -85,7 +78,7 @@ class Preemptor:
         self,
         writes: Writes,
         conditions: Conditions,
-        observer: Watcher,
+        listener: PreemptionListener,
         clock: Clock,
         *,
         done: Callable[[str], None],
@@ -94,19 +87,15 @@ class Preemptor:
         wanted: Callable[[str], bool] = _always,
         parallel: int = PARALLEL,
     ) -> None:
-        self._writes = writes
         self._conditions = conditions
-        self._observer = observer
+        self._listener = listener
         self._clock = clock
         self._done = done
         self._failed = failed
-        self._release = release
-        self._wanted = wanted
-        self._parallel = parallel
         self._tasks: set[asyncio.Task[None]] = set()
-        self._shared = SingleFlight(clock)
-        self._unmarked: dict[str, PodRecord] = {}
-        """Pods by UID whose condition was taken back, which their records may not know yet."""
+        calls = VictimCalls(writes, conditions, clock)
+        self._repairs = UnitRepairs(calls, listener, clock, self._spawn)
+        self._means = _Means(calls, self._repairs, conditions, self._evicted, release, wanted, parallel)
 
     @property
     def under_way(self) -> int:
@@ -121,7 +110,7 @@ class Preemptor:
         """Carry out a preemption and return when it has ended (gate SchedulerAsyncPreemption=false). Raises nothing."""
         began = self._clock.monotonic()
         error: str | None = None
-        run = _Run(self, preemption)
+        run = _Run(self._means, preemption)
         try:
             await run.carry_out()
         except DeposedError as deposed:
@@ -132,7 +121,7 @@ class Preemptor:
         except Exception as surprise:  # whatever it is: the preemptor must not stay behind its gate
             error = f"{type(surprise).__name__}: {surprise}"
             run.spare()
-        self._observer.preemption_ended(preemption, seconds=self._clock.monotonic() - began, error=error)
+        self._listener.preemption_ended(preemption, seconds=self._clock.monotonic() - began, error=error)
         if error is None:
             self._done(preemption.key)
         else:
@@ -156,9 +145,9 @@ class Preemptor:
             begun = any(pod.terminating and pod.preempted for pod in group.members.values())
             short = len(running) < group.min_count or _waited_for(cluster, running, group.spec.victim_priority)
             if marked and (begun or (told and short and len(marked) == len(running))):
-                self._spawn(self._finish(group, marked))
+                self._repairs.finish(group, marked)
             else:
-                self._spawn(self._leave(group, marked))
+                self._repairs.leave(group, marked, partial(self._conditions.is_disrupted, group.key))
 
     async def aclose(self) -> None:
         """Stop; nobody is told any more."""
@@ -172,84 +161,30 @@ class Preemptor:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _finish(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
-        """Delete what is left of a unit, until it is done or there is no right to write any more."""
-        left = [pod for pod in pods if not pod.terminating]
-        while left:
-            results = await asyncio.gather(*(self._delete(pod) for pod in left), return_exceptions=True)
-            errors = [found for found in results if isinstance(found, Exception)]
-            if not errors or any(isinstance(found, DeposedError) for found in errors):
-                return
-            self._observer.trouble("preemption", f"the group {group.key} is partly evicted, trying again: {errors[0]}")
-            await self._clock.sleep(_REPAIR_EVERY)
-            left = [pod for pod, found in zip(left, results, strict=True) if found is not None and not pod.terminating]
+    def _evicted(self, pod: PodRecord, preemption: Preemption) -> None:
+        self._listener.evicted(pod, preemption, now=self._clock.now().timestamp())
 
-    async def _reconsider(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
-        """Nobody knows whether a unit goes: if one of its pods does, all follow, else it is left alone and told so."""
-        unit = list(pods)
-        if await self._seen(unit):
-            await self._finish(group, unit)
-        else:
-            self._spare(group, unit)
 
-    async def _leave(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
-        """A unit is marked and not begun: the mark is taken back if nobody wants it within a minute."""
-        unit = list(pods)
-        if not await self._seen(unit):
-            self._spare(group if self._conditions.is_disrupted(group.key) else None, unit)
+class _Means(NamedTuple):
+    """What every preemption is carried out with."""
 
-    async def _seen(self, unit: Iterable[PodRecord]) -> bool:
-        """Wait until one of the pods goes; False when none did for long enough."""
-        for _ in range(_DOUBTFUL):
-            if any(pod.terminating or pod.row < 0 for pod in unit):
-                return True
-            await self._clock.sleep(_REPAIR_EVERY)
-        return False
-
-    def _spare(self, group: GroupState | None, pods: Iterable[PodRecord]) -> None:
-        """Take DisruptionTarget back from who stays, as often as it takes; not from whom somebody else evicts now."""
-        if group is not None and self._shared.wanted(_unit_key(group)):
-            return
-        staying = [pod for pod in pods if not pod.terminating and pod.row >= 0 and not self._shared.wanted(pod.uid)]
-        written = []
-        if group is not None:
-            self._shared.forget(_MARK, _unit_key(group))
-            written.append(self._conditions.group_spared(group))
-        self._unmarked = {uid: pod for uid, pod in self._unmarked.items() if pod.preempted and pod.row >= 0}
-        for pod in staying:
-            self._shared.forget(_MARK, pod.uid)
-            self._unmarked[pod.uid] = pod
-            status = {"conditions": [self._conditions.spared(pod.generation)]}
-            written.append(self._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status))
-        self._spawn(self._spared(group, staying, [found for found in written if found is not None]))
-
-    async def _spared(
-        self, group: GroupState | None, pods: list[PodRecord], written: list[asyncio.Future[None]]
-    ) -> None:
-        results = await asyncio.gather(*written, return_exceptions=True)
-        errors = [
-            found
-            for found in results
-            if isinstance(found, Exception) and not (isinstance(found, ApiError) and superseded(found))
-        ]
-        if not errors or any(isinstance(found, DeposedError) for found in errors):
-            return
-        self._observer.trouble("preemption", f"DisruptionTarget not taken back, trying again: {errors[0]}")
-        await self._clock.sleep(_REPAIR_EVERY)
-        self._spare(group, pods)
-
-    async def _delete(self, pod: PodRecord) -> None:
-        if not pod.terminating:
-            await self._writes.delete_pod(pod.namespace, pod.name, pod.uid)
+    calls: VictimCalls
+    repairs: UnitRepairs
+    conditions: Conditions
+    evicted: Callable[[PodRecord, Preemption], None]
+    release: Release
+    wanted: Callable[[str], bool]
+    parallel: int
 
 
 class _Run:
     """One preemption being carried out."""
 
-    def __init__(self, owner: Preemptor, preemption: Preemption) -> None:
-        self._owner = owner
+    def __init__(self, means: _Means, preemption: Preemption) -> None:
+        self._means = means
+        self._calls = means.calls
         self._preemption = preemption
-        self._slots = asyncio.Semaphore(owner._parallel)
+        self._slots = asyncio.Semaphore(means.parallel)
         self._error: Exception | None = None
         """The first failure: no further victim is begun."""
         first = preemption.pod or preemption.nominations[0][0]
@@ -261,16 +196,14 @@ class _Run:
         """UIDs of victims whose deletion was asked for."""
         self._marked: set[str] = set()
         """UIDs of victims, and units, that are to be told if they stay."""
-        self._mark = owner._conditions.disruption_target(first, by_group=preemption.group is not None)
+        self._mark = means.conditions.disruption_target(first, by_group=preemption.group is not None)
         self._for = first
 
     async def carry_out(self) -> None:
         """Make all calls. Raises the first failure, when nothing of it is under way any more."""
         preemption = self._preemption
         units = [verdict.unit for verdict in preemption.victims]
-        keys = [pod.uid for unit in units for pod in unit.pods]
-        keys += [_unit_key(unit.group) for unit in units if unit.group is not None]
-        self._owner._shared.begin(keys)
+        self._calls.begin(units)
         try:
             await asyncio.gather(
                 self._guarded(self._nominate()),
@@ -285,7 +218,7 @@ class _Run:
                 await self._guarded(self._complete(last))
                 self._raise()
         finally:
-            self._owner._shared.end(keys)
+            self._calls.end(units)
 
     def spare(self) -> None:
         """It failed: what was marked and not asked to go stays, and is told so."""
@@ -293,10 +226,10 @@ class _Run:
             unit = verdict.unit
             if any(pod.uid in self._tried for pod in unit.pods):
                 continue
-            group = unit.group if unit.group is not None and _unit_key(unit.group) in self._marked else None
+            group = unit.group if unit.group is not None and unit_key(unit.group) in self._marked else None
             pods = [pod for pod in unit.pods if pod.uid in self._marked]
             if group is not None or pods:
-                self._owner._spare(group, pods)
+                self._means.repairs.spare(group, pods)
 
     def _raise(self) -> None:
         """Raise the first error, if there was one."""
@@ -305,14 +238,14 @@ class _Run:
 
     async def _nominate(self) -> None:
         """Wait until the API knows for whom the victims leave."""
-        await asyncio.gather(*(self._owner._conditions.written(pod) for pod, _ in self._preemption.nominations))
+        await asyncio.gather(*(self._means.conditions.written(pod) for pod, _ in self._preemption.nominations))
 
     async def _release(self, pod: PodRecord) -> None:
         """Release a victim that is not bound: it needs no call, and goes back to the queue (preemption.md 7.2).
 
         At once, before its binding is sent; what has been sent is waited for.
         """
-        if pod.row < 0 or (not pod.terminating and await self._owner._release(pod)):
+        if pod.row < 0 or (not pod.terminating and await self._means.release(pod)):
             self._released.add(pod.uid)
             self._evicted(pod)
 
@@ -326,7 +259,7 @@ class _Run:
     def _go_on(self) -> None:
         """Raise if no further victim may be begun."""
         self._raise()
-        if not self._owner._wanted(self._preemption.key):
+        if not self._means.wanted(self._preemption.key):
             raise GoneError("who needed the room does not exist any more")
 
     # -- one unit --------------------------------------------------------------------------------------
@@ -366,8 +299,8 @@ class _Run:
             raise
         except ClientError:
             begun = any(pod.uid in self._deleted for pod in left)
-            rest = self._owner._finish if begun else self._owner._reconsider
-            self._owner._spawn(rest(unit.group, left))
+            repairs = self._means.repairs
+            (repairs.finish if begun else repairs.reconsider)(unit.group, left)
             raise
 
     def _left(self, unit: PreemptionUnit) -> list[PodRecord]:
@@ -389,49 +322,26 @@ class _Run:
     # -- one victim ------------------------------------------------------------------------------------
 
     async def _mark_group(self, group: GroupState) -> None:
-        by_group = self._preemption.group is not None
-        owner, key = self._owner, _unit_key(group)
-        self._marked.add(key)
-        await owner._shared.once(
-            _MARK, key, lambda: owner._conditions.group_disrupted(group, self._for, by_group=by_group)
-        )
+        self._marked.add(unit_key(group))
+        await self._calls.mark_group(group, self._for, by_group=self._preemption.group is not None)
 
     async def _mark_pod(self, pod: PodRecord) -> None:
         """DisruptionTarget, unless it has it or leaves already."""
-        owner = self._owner
-        if pod.terminating:
-            return
-        self._marked.add(pod.uid)
-        if pod.preempted and pod.uid not in owner._unmarked:
-            return
-        owner._unmarked.pop(pod.uid, None)
-        status = {"conditions": [observed(self._mark, pod.generation)]}
-        try:
-            await owner._shared.once(
-                _MARK, pod.uid, lambda: owner._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
-            )
-        except ApiError as error:
-            if not superseded(error):
-                raise
+        if not pod.terminating:
+            self._marked.add(pod.uid)
+            await self._calls.mark_pod(pod, self._mark)
 
     async def _delete_pod(self, pod: PodRecord) -> None:
         if pod.terminating:
             return
-        writes = self._owner._writes
         self._tried.add(pod.uid)
-        ours = await self._owner._shared.once(
-            _DELETE, pod.uid, lambda: writes.delete_pod(pod.namespace, pod.name, pod.uid)
-        )
+        ours = await self._calls.delete(pod)
         self._deleted.add(pod.uid)
         if ours:
             self._evicted(pod)
 
     def _evicted(self, pod: PodRecord) -> None:
-        self._owner._observer.evicted(pod, self._preemption, now=self._owner._clock.now().timestamp())
-
-
-def _unit_key(group: GroupState) -> str:
-    return f"group/{group.key}"
+        self._means.evicted(pod, self._preemption)
 
 
 def _waited_for(cluster: ClusterState, running: Iterable[PodRecord], priority: int) -> bool:

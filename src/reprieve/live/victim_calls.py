@@ -1,0 +1,199 @@
+"""The calls that are made for victims, each once, and what is done when a unit stays behind half evicted.
+
+A unit whose pods are marked and not all deleted is either *finished*, as often as it takes, or *spared*: told by
+DisruptionTarget=False that it stays (preemption.md 7.5).  Nobody is spared whom another preemption evicts now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Protocol
+
+from reprieve.client.clock import Clock
+from reprieve.client.errors import ApiError
+from reprieve.client.leading import DeposedError
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.live.conditions import Conditions, observed
+from reprieve.live.single_flight import SingleFlight
+from reprieve.live.writes import Writes, superseded
+from reprieve.preemption.units import PreemptionUnit
+
+_REPAIR_EVERY: Final = 5.0
+_MARK: Final = "mark"
+_DELETE: Final = "delete"
+_DOUBTFUL: Final = 12
+"""So often an outcome is waited for that nobody knows."""
+
+
+class TroubleListener(Protocol):
+    """Who is notified of trouble (`reprieve.observability.observer.Observer`)."""
+
+    def trouble(self, where: str, text: str) -> None:
+        """Something went wrong that nobody else says."""
+
+
+class VictimCalls:
+    """The calls for pods and groups that are evicted; two preemptions of the same victim make each of them once."""
+
+    def __init__(self, writes: Writes, conditions: Conditions, clock: Clock) -> None:
+        self._writes = writes
+        self._conditions = conditions
+        self._shared = SingleFlight(clock)
+        self._unmarked: dict[str, PodRecord] = {}
+        """Pods by UID whose condition was taken back, which their records may not know yet."""
+
+    def begin(self, units: Iterable[PreemptionUnit]) -> None:
+        """A preemption of these begins."""
+        self._shared.begin(_keys(units))
+
+    def end(self, units: Iterable[PreemptionUnit]) -> None:
+        """It has ended."""
+        self._shared.end(_keys(units))
+
+    async def mark_pod(self, pod: PodRecord, condition: dict[str, Any]) -> None:
+        """Write DisruptionTarget, unless the pod has it. Raises ClientError; a pod that is gone needs no mark."""
+        if pod.preempted and pod.uid not in self._unmarked:
+            return
+        self._unmarked.pop(pod.uid, None)
+        status = {"conditions": [observed(condition, pod.generation)]}
+        try:
+            await self._shared.once(
+                _MARK, pod.uid, lambda: self._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
+            )
+        except ApiError as error:
+            if not superseded(error):
+                raise
+
+    async def mark_group(self, group: GroupState, preemptor: PodRecord, *, by_group: bool) -> None:
+        """Write DisruptionTarget on the PodGroup. Raises ClientError."""
+        await self._shared.once(
+            _MARK, unit_key(group), lambda: self._conditions.group_disrupted(group, preemptor, by_group=by_group)
+        )
+
+    async def delete(self, pod: PodRecord) -> bool:
+        """Delete the pod; whether this call did, and not that of another preemption. Raises ClientError."""
+        return await self._shared.once(_DELETE, pod.uid, lambda: self.delete_again(pod))
+
+    async def delete_again(self, pod: PodRecord) -> None:
+        """Delete the pod, whatever became of earlier calls. Raises ClientError."""
+        await self._writes.delete_pod(pod.namespace, pod.name, pod.uid)
+
+    def unmark(
+        self, group: GroupState | None, pods: Iterable[PodRecord]
+    ) -> tuple[list[PodRecord], list[asyncio.Future[None]]]:
+        """Begin to take DisruptionTarget back from who stays; the pods that are told, and the writes under way.
+
+        Nobody is told of a unit, or a pod, that another preemption evicts now.
+        """
+        if group is not None and self._shared.wanted(unit_key(group)):
+            return [], []
+        staying = [pod for pod in pods if not pod.terminating and pod.row >= 0 and not self._shared.wanted(pod.uid)]
+        written = []
+        if group is not None:
+            self._shared.forget(_MARK, unit_key(group))
+            written.append(self._conditions.group_spared(group))
+        self._unmarked = {uid: pod for uid, pod in self._unmarked.items() if pod.preempted and pod.row >= 0}
+        for pod in staying:
+            self._shared.forget(_MARK, pod.uid)
+            self._unmarked[pod.uid] = pod
+            status = {"conditions": [self._conditions.spared(pod.generation)]}
+            written.append(self._writes.patch_pod_status(pod.namespace, pod.name, pod.uid, status))
+        return staying, [found for found in written if found is not None]
+
+
+class UnitRepairs:
+    """See the module docstring. `spawn` runs a coroutine beside; what it runs raises nothing."""
+
+    def __init__(
+        self,
+        calls: VictimCalls,
+        listener: TroubleListener,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._calls = calls
+        self._listener = listener
+        self._clock = clock
+        self._spawn = spawn
+
+    def finish(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+        """Delete what is left of a unit, until it is done or there is no right to write any more."""
+        self._spawn(self._finish(group, pods))
+
+    def reconsider(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+        """Nobody knows whether a unit goes: if one of its pods does, all follow, else it is spared."""
+        self._spawn(self._reconsider(group, list(pods)))
+
+    def leave(self, group: GroupState, pods: Iterable[PodRecord], marked: Callable[[], bool]) -> None:
+        """A unit is marked and not begun: the mark is taken back if nobody wants it within a minute.
+
+        `marked`: whether the PodGroup itself has it then.
+        """
+        self._spawn(self._leave(group, list(pods), marked))
+
+    def spare(self, group: GroupState | None, pods: Iterable[PodRecord]) -> None:
+        """Take DisruptionTarget back from who stays, as often as it takes."""
+        staying, written = self._calls.unmark(group, pods)
+        if written:
+            self._spawn(self._spared(group, staying, written))
+
+    async def _finish(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+        left = [pod for pod in pods if not pod.terminating]
+        while left:
+            results = await asyncio.gather(*(self._delete(pod) for pod in left), return_exceptions=True)
+            errors = [found for found in results if isinstance(found, Exception)]
+            if not errors or any(isinstance(found, DeposedError) for found in errors):
+                return
+            self._listener.trouble("preemption", f"the group {group.key} is partly evicted, trying again: {errors[0]}")
+            await self._clock.sleep(_REPAIR_EVERY)
+            left = [pod for pod, found in zip(left, results, strict=True) if found is not None and not pod.terminating]
+
+    async def _reconsider(self, group: GroupState, unit: list[PodRecord]) -> None:
+        if await self._goes(unit):
+            await self._finish(group, unit)
+        else:
+            self.spare(group, unit)
+
+    async def _leave(self, group: GroupState, unit: list[PodRecord], marked: Callable[[], bool]) -> None:
+        if not await self._goes(unit):
+            self.spare(group if marked() else None, unit)
+
+    async def _goes(self, unit: Iterable[PodRecord]) -> bool:
+        """Wait until one of the pods goes; False when none did for long enough."""
+        for _ in range(_DOUBTFUL):
+            if any(pod.terminating or pod.row < 0 for pod in unit):
+                return True
+            await self._clock.sleep(_REPAIR_EVERY)
+        return False
+
+    async def _spared(
+        self, group: GroupState | None, pods: list[PodRecord], written: list[asyncio.Future[None]]
+    ) -> None:
+        results = await asyncio.gather(*written, return_exceptions=True)
+        errors = [
+            found
+            for found in results
+            if isinstance(found, Exception) and not (isinstance(found, ApiError) and superseded(found))
+        ]
+        if not errors or any(isinstance(found, DeposedError) for found in errors):
+            return
+        self._listener.trouble("preemption", f"DisruptionTarget not taken back, trying again: {errors[0]}")
+        await self._clock.sleep(_REPAIR_EVERY)
+        self.spare(group, pods)
+
+    async def _delete(self, pod: PodRecord) -> None:
+        if not pod.terminating:
+            await self._calls.delete_again(pod)
+
+
+def unit_key(group: GroupState) -> str:
+    """What a group that goes as one is called among the calls."""
+    return f"group/{group.key}"
+
+
+def _keys(units: Iterable[PreemptionUnit]) -> list[str]:
+    found = list(units)
+    keys = [pod.uid for unit in found for pod in unit.pods]
+    return keys + [unit_key(unit.group) for unit in found if unit.group is not None]
