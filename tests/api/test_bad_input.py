@@ -71,6 +71,14 @@ CASES = {
     "long-version.yaml": (LONG % ("Pod", "x" * 1_000_000, "a", "a"), "is read in version"),
     "long-kind.yaml": (LONG % ("x" * 1_000_000, "''", "a", "a"), "apiVersion: Required value"),
     "nul.yaml": ("a: b\0\n", "control characters are not allowed"),
+    "surrogate.json": (
+        '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "\ud800"}}',
+        "not UTF-8 text: byte 58 is 0xed",
+    ),
+    "surrogate-in-a-list.json": (
+        '{"kind": "List", "apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "\udfff"}]}',
+        "not UTF-8 text: byte",
+    ),
     "scalar.yaml": ("hello", "must be an object with apiVersion and kind"),
     "list.json": ("[1, 2]", "must be an object with apiVersion and kind"),
     "nameless.yaml": ("metadata: {name: a}", "kind: Required value"),
@@ -88,7 +96,7 @@ def run(path: Path) -> tuple[str | None, float, float]:
 def test_broken_input_gives_one_clear_error_cheaply(name: str, tmp_path: Path) -> None:
     text, message = CASES[name]
     path = tmp_path / name
-    path.write_text(text)
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
     error, seconds, megabytes = run(path)
     assert error is not None
     assert error.startswith(str(path))

@@ -285,6 +285,14 @@ BOMBS = [
     Bomb("half of a surrogate pair in a patch", lambda: [
         made("half"), patched("half", b'{"data":{"a":"\\ud800"}}', MERGE)],
          (400,)),
+    Bomb("half of a surrogate pair by its bytes",
+         lambda: [Sent("POST", MAPS, b'{"metadata":{"name":"s"},"data":{"a":"\xed\xa0\x80"}}')], (400,)),
+    Bomb("a merge patch that is not UTF-8", lambda: [
+        made("half-a"), patched("half-a", b'{"data":{"a":"\xed\xa0\x80"}}', MERGE)],
+         (400,)),
+    Bomb("a strategic merge patch that is not UTF-8", lambda: [
+        made("half-b"), patched("half-b", b'{"data":{"a":"\xed\xa0\x80"}}', "application/strategic-merge-patch+json")],
+         (400,)),
     # patches
     Bomb("10,001 operations", lambda: [made("p1"), patched("p1", text(
         [{"op": "test", "path": "/kind", "value": "ConfigMap"}] * 10_001), PATCH)], (413,)),

@@ -314,10 +314,7 @@ class _Collector:
             self._read_json(name, data)
             return
         origin = Origin(name)
-        try:
-            text = data.decode(_encoding(data))
-        except UnicodeDecodeError as error:
-            raise InputError(origin, f"not UTF-8 text: byte {error.start} is {data[error.start]:#04x}") from None
+        text = _decoded(data, origin, _encoding(data))
         number = 0
         known = len(self.manifests.unknown_fields)
         try:
@@ -454,6 +451,7 @@ class _Collector:
     def _read_json(self, name: str, data: bytes) -> None:
         """Add the JSON values of a file, one after the other (kubectl reads concatenated values too)."""
         refuse_dense(data, Origin(name))
+        _decoded(data, Origin(name), "utf-8")
         rest = memoryview(data.removeprefix(b"\xef\xbb\xbf"))
         number = 0
         while True:
@@ -503,6 +501,16 @@ class _Collector:
             raise InputError(origin, "Invalid value: must be a list", path="items") from None
         for index, item in enumerate(items or ()):
             self._json(item, origin._replace(item=index), head, (*at, "items", index))
+
+
+def _decoded(data: bytes, origin: Origin, encoding: str) -> str:
+    """The text of a file. Raises `InputError` naming the byte where it is none: msgspec looks at the strings it reads
+    only, and says so with another exception than for broken JSON.
+    """
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise InputError(origin, f"not UTF-8 text: byte {error.start} is {data[error.start]:#04x}") from None
 
 
 _HEAD: Final = msgspec.json.Decoder(Head)

@@ -276,7 +276,7 @@ def _from_file(file: Path, names: Sequence[Asked]) -> list[DecisionRecord]:
     try:
         for asked in names:
             found += find_in_file(file, asked.kind, asked.namespace, asked.name)
-    except (sqlite3.Error, msgspec.DecodeError) as error:
+    except (sqlite3.Error, ValueError) as error:
         raise ConfigError(f"{file}: no file of decision records: {error}") from None
     return found
 

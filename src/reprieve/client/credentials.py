@@ -140,7 +140,7 @@ class Plugin(Credentials):
         where = f"the credential plugin {self._plugin.command}"
         try:
             found = msgspec.json.decode(output, type=_ExecCredential)
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):
             raise CredentialError(f"{where} did not print an ExecCredential in JSON") from None
         if found.kind != "ExecCredential" or found.api_version != self._plugin.api_version:
             raise CredentialError(

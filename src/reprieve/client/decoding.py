@@ -56,5 +56,5 @@ def called(raw: msgspec.Raw | bytes) -> Metadata | None:
     """The metadata of an object, None if it has none that can be read."""
     try:
         return OUTLINE.decode(raw).metadata
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None

@@ -113,7 +113,7 @@ def one_line(message: str) -> str:
 def _status(body: bytes) -> _Status | None:
     try:
         found = _DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return found if found.kind == "Status" else None
 

@@ -85,7 +85,7 @@ class Answer:
         """The body as an object of a type; UnreachableError if it is not JSON of that form."""
         try:
             return msgspec.json.decode(self.body, type=of)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer of the API server cannot be read: {error}") from None
 
 

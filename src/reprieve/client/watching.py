@@ -99,7 +99,7 @@ async def _lines(stream: Stream, guard: _Silence, handle: Callable[[Event], None
 def _event(line: bytes, where: str) -> Event:
     try:
         event = _DECODER.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise GarbledError(f"{where}: the watch sent something that is no event") from None
     if event.type == _ERROR:
         raise status_event(event.object, where)

@@ -164,7 +164,7 @@ class HttpDoor:
             raise ExtenderError(f"failed {url.rpartition('/')[2]}: HTTP status {answer.status}")
         try:
             return msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             raise ExtenderError(f"the answer is no JSON: {error}") from None
 
     def _connect(self, ends: float, seconds: float) -> http.client.HTTPConnection:

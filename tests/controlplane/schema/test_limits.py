@@ -74,6 +74,22 @@ def test_a_pattern_that_cannot_be_read_is_refused_with_the_definition(pattern: s
     assert "must be a valid regular expression, but isn't: error parsing regexp: " in found[0].message
 
 
+@pytest.mark.parametrize("place", ["spec", "anyOf", "not", "items"])
+@pytest.mark.parametrize("unique", [True, False])
+def test_unique_items_are_refused_with_the_definition(place: str, unique: bool) -> None:
+    """As upstream: a set (`x-kubernetes-list-type`) is what is checked in linear time."""
+    inner: Json = {"type": "array", "items": {"type": "string"}, "uniqueItems": unique}
+    if place in ("anyOf", "not"):
+        word: Json = {"uniqueItems": unique}
+        inner = {"type": "array", "items": {"type": "string"}, place: [word] if place == "anyOf" else word}
+    elif place == "items":
+        inner = {"type": "array", "items": inner}
+    schema: Json = {"type": "object", "properties": {"spec": inner}}
+    found = [error.message for error in definitions.structure(schema, "x", root=True)]
+    said = "Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+    assert found == ([said] if unique else [])
+
+
 def test_deep_parentheses_are_a_pattern_up_to_the_limit() -> None:
     assert patterns.pattern("(" * 900 + "a" + ")" * 900).found_in("xa")
     assert patterns.pattern(r"[(]" * 900 + r"\(" * 900 + "[](]" * 900).size > 0

@@ -35,6 +35,10 @@ def test_the_last_of_two_keys_wins_and_the_path_is_told(text: str, value: object
         (b'{"a": NaN}', "NaN"),
         (b'{"a": tru}', "at offset"),
         (b'{"a": "\xff"}', "UTF-8"),
+        (b'{"a": "\xed\xa0\x80"}', "UTF-8"),  # a surrogate by its bytes
+        (b'{"\xed\xbf\xbf": 1}', "UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "UTF-8"),
+        ('{"a": 1}'.encode("utf-16-le"), "at offset"),
         (b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1), "nested deeper"),
         (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper"),
         (b'{"a": ' + b"9" * 5000 + b"}", "digit"),

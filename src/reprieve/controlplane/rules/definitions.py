@@ -151,11 +151,15 @@ def structure(schema: Json, path: str, *, root: bool = False) -> Iterator[FieldE
             if isinstance(inner, dict):
                 yield from _inside(inner, f"{path}.{word}[{index}]", bool(schema.get("x-kubernetes-int-or-string")))
     if isinstance(schema.get("not"), dict):
-        yield from _patterns_inside(schema["not"], f"{path}.not")
-    yield from _pattern(schema, path)
+        yield from _values_inside(schema["not"], f"{path}.not")
+    yield from _value_words(schema, path)
 
 
-def _pattern(schema: Json, path: str) -> Iterator[FieldError]:
+def _value_words(schema: Json, path: str) -> Iterator[FieldError]:
+    """Words that a schema may have at every depth: what cannot be checked in linear time is refused, as upstream."""
+    if schema.get("uniqueItems"):
+        said = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield fe.forbidden(f"{path}.uniqueItems", said)
     pattern = schema.get("pattern")
     if pattern is not None:
         try:
@@ -168,22 +172,22 @@ def _inside(schema: Json, path: str, int_or_string: bool) -> Iterator[FieldError
     for word in _FORBIDDEN_INSIDE:
         if word in schema and not (word == "type" and int_or_string):
             yield fe.forbidden(f"{path}.{word}", "must be empty to be structural")
-    yield from _patterns_inside(schema, path)
+    yield from _values_inside(schema, path)
 
 
-def _patterns_inside(schema: Json, path: str) -> Iterator[FieldError]:
-    """Patterns of a schema that is part of a junctor, and of everything in it."""
-    yield from _pattern(schema, path)
+def _values_inside(schema: Json, path: str) -> Iterator[FieldError]:
+    """What is said of values in a schema that is part of a junctor, and in everything in it."""
+    yield from _value_words(schema, path)
     for name, inner in schema.get("properties", {}).items():
         if isinstance(inner, dict):
-            yield from _patterns_inside(inner, f"{path}.properties[{name}]")
+            yield from _values_inside(inner, f"{path}.properties[{name}]")
     for word in ("items", "additionalProperties", "not"):
         if isinstance(schema.get(word), dict):
-            yield from _patterns_inside(schema[word], f"{path}.{word}")
+            yield from _values_inside(schema[word], f"{path}.{word}")
     for word in _JUNCTORS:
         for index, inner in enumerate(schema.get(word, ())):
             if isinstance(inner, dict):
-                yield from _patterns_inside(inner, f"{path}.{word}[{index}]")
+                yield from _values_inside(inner, f"{path}.{word}[{index}]")
 
 
 def definition_update(new: Json, old: Json) -> Iterator[FieldError]:

@@ -30,6 +30,7 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
         which.
     """
     found = False
+    # Decoded here: json.loads takes bytes in UTF-16 too, and surrogates that no UTF-8 text has.
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal found
@@ -47,7 +48,7 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
         return marked
 
     try:
-        value = json.loads(raw, object_pairs_hook=build, parse_constant=_no_constant)
+        value = json.loads(raw.decode(), object_pairs_hook=build, parse_constant=_no_constant)
     except RecursionError:
         raise ValueError(f"json parse error: nested deeper than {MAX_DEPTH} levels") from None
     except UnicodeDecodeError:

@@ -196,7 +196,7 @@ def _applied(raw: bytes) -> Any:
 def _patch_json(raw: bytes) -> Any:
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not JSON, or not UTF-8
         raise errors.bad_request(f"error decoding patch: {error}") from error
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and deeper(value):
         raise errors.bad_request(f"error decoding patch: nested deeper than {MAX_DEPTH} levels")
