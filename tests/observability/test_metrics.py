@@ -53,6 +53,7 @@ GAUGES = {
     "scheduler_pending_pods": {"queue"},
     "scheduler_pending_entities": {"type", "queue"},
     "scheduler_cache_size": {"type"},
+    "scheduler_kept_entries": {"type"},
 }
 
 
@@ -251,6 +252,19 @@ def test_gauges_read_the_queues_when_scraped() -> None:
     assert seen.value("scheduler_unschedulable_pods", plugin="NodeResourcesFit", profile=PROFILE) == 1
     sizes = {s.labels["type"]: s.value for s in seen.samples() if s.name == "scheduler_cache_size"}
     assert sizes == {"nodes": 1, "pods": 1, "assumed_pods": 0}
+
+
+def test_what_is_kept_is_shown_by_kind() -> None:
+    """Signatures of two kinds of pods, and views of them: every kind of entry has its own label."""
+    seen = Observed(node("n1", cpu=4), pod("a", cpu=1, labels={"app": "a"}), pod("b", cpu=2)).settle()
+    assert seen.value("scheduler_kept_entries", type="signatures") == 2
+    assert seen.value("scheduler_kept_entries", type="views") == 2
+    assert seen.value("scheduler_kept_entries", type="node_constraint_masks") == 1
+    kinds = {s.labels["type"] for s in seen.samples() if s.name == "scheduler_kept_entries"}
+    assert kinds == {
+        *("signatures", "pod_constraints", "node_constraints", "label_classes", "affinity_terms", "match_counts"),
+        *("views", "node_constraint_masks", "waiting_entities", "waiting_shapes"),
+    }
 
 
 def test_incoming_pods_are_counted_by_what_brought_them() -> None:

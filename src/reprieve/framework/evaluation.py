@@ -230,6 +230,10 @@ class Evaluator:
         fragments = [plugin.sign(pod) for plugin in self._signers]
         return None if None in fragments else (pod.signature.id, pod.priority, *fragments)
 
+    def sizes(self) -> dict[str, int]:
+        """How much is kept, for the gauges."""
+        return {"views": len(self._views), "node_constraint_masks": len(self._by_node_constraints)}
+
     def allowed_nodes(self, pod: PodRecord) -> Mask:
         """`bool[rows]`: live nodes that what the pod says of nodes alone allows, its requests and other pods aside."""
         return self._node_constraints_view(CycleState(self._cluster, pod)).mask

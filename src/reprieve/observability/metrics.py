@@ -290,6 +290,14 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
     cache.add_metric(["pods"], len(scheduled))
     cache.add_metric(["assumed_pods"], sum(1 for pod in scheduled if not pod.bound))
     yield cache
+    kept = GaugeMetricFamily(
+        "scheduler_kept_entries",
+        "Number of entries kept to share work between pods, by kind; unused ones are forgotten, or few are kept.",
+        labels=["type"],
+    )
+    for kind, number in engine.sizes().items():
+        kept.add_metric([kind], number)
+    yield kept
     incoming = CounterMetricFamily(
         "scheduler_queue_incoming_pods",
         "Number of pods added to scheduling queues by event and queue type.",

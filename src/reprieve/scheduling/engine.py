@@ -391,6 +391,14 @@ class Engine:
             self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
         return displaced
 
+    def sizes(self) -> dict[str, int]:
+        """How much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""
+        sizes = {**self.cluster.signatures.sizes(), **self.cluster.pod_affinity.sizes()}
+        for part in (self.reach, *(running.evaluator for running in self.running.values())):
+            for kind, number in part.sizes().items() if part is not None else ():
+                sizes[kind] = sizes.get(kind, 0) + number
+        return sizes
+
     @property
     def blocking(self) -> bool:
         """Whether a step may wait for something outside (an extender, a third-party plugin in its own thread)."""
