@@ -113,7 +113,6 @@ FAULTS = [
     ("timestamp('today')", "invalid timestamp"),
     ("'abc'.substring(4)", "index out of range: 4"),
     ("[].min()", "empty list"),
-    ("'x'.format([1])", "function 'format' is not offered"),
 ]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from reprieve.api.cel import Semver
 from reprieve.api.quantity import NANO
-from reprieve.cluster.device_selectors import LONGEST, DeviceSelectorError, Semver, compiled, device_value
+from reprieve.cluster.device_selectors import LONGEST, DeviceSelectorError, compiled, device_value
 
 DEVICE = device_value(
     "d",
@@ -53,6 +54,10 @@ HOLDS = [
     (f'cel.bind(gpu, {D}, gpu.healthy && gpu.model == "A100")', True),
     ("cel.bind(a, 1, cel.bind(b, a + 1, b == 2))", True),
     (f'{D}.exists(name, name == "index")', True),
+    # what is there only sometimes
+    (f'{D}.?model.orValue("") == "A100" && {D}.?nothing.orValue("-") == "-"', True),
+    ('device.attributes[?"d"].?index.optMap(n, n > 2).orValue(false)', True),
+    (f'isSemver("v1.2", true) && {D}.version.isGreaterThan(semver("v1.2", true))', True),
 ]
 
 
@@ -64,15 +69,18 @@ def test_selectors(expression: str, holds: bool) -> None:
 FAULTS = [
     (f'{D}.nothing == "x"', "no such key: nothing"),
     ('device.attributes["nobody"].x == 1', "no such key: x"),
-    ("3", "CEL result of type int could not be converted to bool"),
+    ("dyn(3)", "CEL result of type int could not be converted to bool"),
+    ("3", "must evaluate to bool or the unknown type, not int"),
+    ("device.nothing == 1", "compilation failed: undefined field 'nothing'"),
+    ("device.driver > 1", "found no matching overload for '_>_' applied to '(string, int)'"),
+    (f"{MEMORY} > 1", "found no matching overload for '_>_' applied to '(kubernetes.Quantity, int)'"),
     (f'quantity("x") == {MEMORY}', '"x": quantities must match'),
     (f'{D}.version == semver("1")', "parse semantic version: '1' is none"),
     (f"{D}.version.compareTo({MEMORY}) == 0", "no such overload"),
     ("other == 1", "undeclared reference to 'other'"),
     ("device.", "compilation failed: syntax error at line 1, column 7"),
     ("frobnicate(1)", "compilation failed: undeclared reference to 'frobnicate'"),
-    (f'{D}.?model.orValue("") == ""', "compilation failed: syntax error"),
-    ("true || " * LONGEST + "true", f"longer than {LONGEST} characters"),
+    ("true || " * LONGEST + "true", f"may not be more than {LONGEST} bytes"),
     ("(" * 400 + "true" + ")" * 400, "compilation failed"),
     ("device.attributes.all(a, " * 5 + "true" + ")" * 5, "too complex, exceeds cost limit"),
 ]

@@ -18,6 +18,7 @@ _CLUSTER = {
     "CustomResourceDefinition",
     "PersistentVolume",
     "StorageClass",
+    "DeviceClass",
     "ClusterRole",
     "ClusterRoleBinding",
     "SelfSubjectAccessReview",

@@ -104,3 +104,64 @@ def test_a_group_says_only_of_its_own_claims_which_were_made() -> None:
     after = {**before, "status": {"resourceClaimStatuses": made}}
     errors = validate_update(shape("scheduling.k8s.io/v1beta1", "PodGroup"), after, before, "status")
     assert [error.field for error in errors] == ["status.resourceClaimStatuses[1].name"]
+
+
+LONG = "true || " * 1300 + "true"
+EXPRESSIONS: list[tuple[str, str, str]] = [
+    ('device.driver == "d" && device.attributes["d"].?model.orValue("") == "A"', "", ""),
+    ("dyn(true)", "", ""),
+    ("device.driver ==", "FieldValueInvalid", "compilation failed: syntax error"),
+    ("nobody == 1", "FieldValueInvalid", "compilation failed: undeclared reference to 'nobody'"),
+    ("device.nothing == 1", "FieldValueInvalid", "compilation failed: undefined field 'nothing'"),
+    ("device.driver", "FieldValueInvalid", "must evaluate to bool or the unknown type, not string"),
+    ("device.attributes.all(a, " * 5 + "true" + ")" * 5, "FieldValueForbidden", "too complex, exceeds cost limit"),
+    (LONG, "FieldValueTooLong", "may not be more than 10240 bytes"),
+]
+
+
+def selecting(kind: str, expression: str) -> tuple[Json, str]:
+    """An object of a kind with one selector, and where that stands."""
+    given = [{"cel": {"expression": expression}}]
+    request = {"name": "r", "exactly": {"deviceClassName": "c", "selectors": given, "allocationMode": "All"}}
+    option = {"name": "o", "deviceClassName": "c", "selectors": given, "allocationMode": "All"}
+    specs: dict[str, tuple[Json, str]] = {
+        "DeviceClass": ({"selectors": given}, "spec"),
+        "ResourceClaim": ({"devices": {"requests": [request]}}, "spec.devices.requests[0].exactly"),
+        "ResourceClaimTemplate": (
+            {"spec": {"devices": {"requests": [{"name": "r", "firstAvailable": [option]}]}}},
+            "spec.spec.devices.requests[0].firstAvailable[0]",
+        ),
+    }
+    spec, place = specs[kind]
+    metadata = {"name": "x", "uid": "u", "resourceVersion": "1", "creationTimestamp": "2024-01-01T00:00:00Z"}
+    if kind != "DeviceClass":
+        metadata["namespace"] = "default"
+    made = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    return made, f"{place}.selectors[0].cel.expression"
+
+
+@pytest.mark.parametrize("kind", ["DeviceClass", "ResourceClaim", "ResourceClaimTemplate"])
+@pytest.mark.parametrize(("expression", "reason", "said"), EXPRESSIONS, ids=[said for _, _, said in EXPRESSIONS])
+def test_selectors_are_compiled_when_they_are_written(kind: str, expression: str, reason: str, said: str) -> None:
+    """validateCELSelector: too long, does not compile, may cost too much."""
+    made, place = selecting(kind, expression)
+    errors = validate_create(shape("resource.k8s.io/v1", kind), made)
+    assert [(error.reason, error.field) for error in errors] == ([(reason, place)] if reason else [])
+    assert all(said in error.message for error in errors)
+
+
+def test_selectors_of_a_class_are_read_again_only_when_they_change() -> None:
+    kind = shape("resource.k8s.io/v1", "DeviceClass")
+    broken, place = selecting("DeviceClass", "nobody")
+    fine, _ = selecting("DeviceClass", "true")
+    assert validate_update(kind, broken, broken, None) == []
+    assert [error.field for error in validate_update(kind, broken, fine, None)] == [place]
+
+
+def test_a_selector_needs_an_expression_and_there_are_at_most_32() -> None:
+    kind = shape("resource.k8s.io/v1", "DeviceClass")
+    made, _ = selecting("DeviceClass", "true")
+    many = {**made, "spec": {"selectors": made["spec"]["selectors"] * 33}}
+    assert [error.reason for error in validate_create(kind, many)] == ["FieldValueTooMany"]
+    none = {**made, "spec": {"selectors": [{}]}}
+    assert [error.field for error in validate_create(kind, none)] == ["spec.selectors[0].cel"]

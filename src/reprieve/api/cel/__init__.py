@@ -1,26 +1,33 @@
 """The Common Expression Language as Kubernetes uses it: parsed, its cost estimated, evaluated within a budget.
 
-`parse` makes a tree of a text (`syntax`), `estimated_cost` says what evaluating it takes at most for values of a
-declared form (`estimating`, `declarations`), `compiled` makes a `Program` of the tree that counts what it does and
-stops at a limit (`evaluating`, `functions`). Costs are the units of cel-go and of k8s.io/apiserver/pkg/cel, so that
-what an API server refuses is refused here. Nothing here backtracks, recurses with the length of a text, or runs
+`parse` makes a tree of a text (`syntax`), `checked_type` holds it to the types of its variables (`checking`,
+`overloads`), `estimated_cost` says what evaluating it takes at most for values of a declared form (`estimating`,
+`declarations`), `compiled` makes a `Program` of the tree that counts what it does and stops at a limit (`evaluating`,
+`library` and the modules of functions). Costs are the units of cel-go and of k8s.io/apiserver/pkg/cel, so that what
+an API server refuses is refused here.
+Nothing here backtracks, recurses with the length of a text, or runs
 longer than its budget.
 
 Values: int, `Uint`, float, str, bytes, bool, None, list, dict, `datetime` and `timedelta`, the types themselves
 (`TypeName`), and whatever a caller binds and its functions know.
 """
 
-from reprieve.api.cel.declarations import UNKNOWN, Declared, declared
+from reprieve.api.cel.checking import checked_type
+from reprieve.api.cel.declarations import UNKNOWN, Declared, converted, declared
 from reprieve.api.cel.estimating import estimated_cost
 from reprieve.api.cel.evaluating import Program, compiled
-from reprieve.api.cel.functions import STANDARD, Function
+from reprieve.api.cel.functions import Function
+from reprieve.api.cel.library import LIBRARY
+from reprieve.api.cel.quantity_functions import Amount, Semver
 from reprieve.api.cel.syntax import MAX_DEPTH, CelSyntaxError, Node, identifiers, parse
-from reprieve.api.cel.values import CelError, CostExceededError, Meter, TypeName, Uint, type_name
+from reprieve.api.cel.values import NONE, CelError, CostExceededError, Meter, Optional, TypeName, Uint, type_name
 
 __all__ = [
+    "LIBRARY",
     "MAX_DEPTH",
-    "STANDARD",
+    "NONE",
     "UNKNOWN",
+    "Amount",
     "CelError",
     "CelSyntaxError",
     "CostExceededError",
@@ -28,10 +35,14 @@ __all__ = [
     "Function",
     "Meter",
     "Node",
+    "Optional",
     "Program",
+    "Semver",
     "TypeName",
     "Uint",
+    "checked_type",
     "compiled",
+    "converted",
     "declared",
     "estimated_cost",
     "identifiers",

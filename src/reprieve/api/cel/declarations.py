@@ -7,9 +7,12 @@ of sizes: items, entries, and for strings bytes (four for each character of `max
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from reprieve.api.cel.functions import duration_of, timestamp_of
 
 MAX_REQUEST = 3 * 1024 * 1024
 """Bytes of a request (celconfig.MaxRequestSizeBytes)."""
@@ -18,6 +21,7 @@ _FORMATS = {"byte": "bytes", "date": "timestamp", "date-time": "timestamp", "dur
 _LONGEST = {"date": 12, "date-time": 32, "duration": 32}
 _SCALARS = {"boolean": "bool", "number": "double", "integer": "int"}
 _MAX_DEPTH = 100
+_INT = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ def _object(schema: Mapping[str, Any], root: bool, depth: int) -> Declared:
     smallest = 2
     properties = schema.get("properties")
     for name, given in properties.items() if isinstance(properties, Mapping) else ():
+        if not _known(given):
+            continue
         made = fields[name] = _declared(given, _embedded(given), depth + 1)
         if name in wanted and not (isinstance(given, Mapping) and given.get("default") is not None):
             smallest += len(name) + made.smallest + 4
@@ -99,6 +105,70 @@ def _text(schema: Mapping[str, Any], limit: int | None) -> Declared:
     if kind == "string" and isinstance(words, list) and words:
         return Declared(kind, max((len(word.encode()) for word in words if isinstance(word, str)), default=0), 2)
     return Declared(kind, MAX_REQUEST - 2, 2)
+
+
+def _known(schema: Any) -> bool:
+    """Whether values of a schema have a type; those without one are no fields, as upstream."""
+    if not isinstance(schema, Mapping):
+        return False
+    if schema.get("x-kubernetes-int-or-string") or _embedded(schema):
+        return True
+    return schema.get("type") in ("object", "array", "string", *_SCALARS) and (
+        schema.get("type") != "array" or _known(schema.get("items"))
+    )
+
+
+def converted(schema: Any, value: Any) -> Any:
+    """A value of JSON as an expression meets it: a timestamp, duration or bytes where the format says so, a double
+    where the schema says number (UnstructuredToVal). What has nothing of the kind in it is given back as it is; a
+    text that is not of its format stays one.
+    """
+    if not isinstance(schema, Mapping):
+        return value
+    if isinstance(value, str):
+        return _converted_text(schema.get("format"), value) if schema.get("type") == "string" else value
+    if isinstance(value, dict):
+        return _converted_map(schema, value)
+    if isinstance(value, list):
+        items = schema.get("items")
+        if not isinstance(items, Mapping):
+            return value
+        made = [converted(items, item) for item in value]
+        return made if any(one is not other for one, other in zip(made, value, strict=True)) else value
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and schema.get("type") == "number" and not schema.get("x-kubernetes-int-or-string"):
+        return float(value) if abs(value) < _INT else value
+    if isinstance(value, float) and schema.get("type") == "integer" and value.is_integer() and abs(value) < _INT:
+        return int(value)
+    return value
+
+
+def _converted_map(schema: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    properties, others = schema.get("properties"), schema.get("additionalProperties")
+    known = properties if isinstance(properties, Mapping) else {}
+    if not known and not isinstance(others, Mapping):
+        return value
+    changed: dict[str, Any] = {}
+    for key, inner in value.items():
+        below = known.get(key, others)
+        if isinstance(below, Mapping) and (made := converted(below, inner)) is not inner:
+            changed[key] = made
+    return {**value, **changed} if changed else value
+
+
+def _converted_text(form: Any, text: str) -> Any:
+    kind = _FORMATS.get(form) if isinstance(form, str) else None
+    if kind is None:
+        return text
+    try:
+        if kind == "bytes":
+            return base64.b64decode(text.encode("ascii"), validate=True)
+        if kind == "duration":
+            return duration_of(text)
+        return timestamp_of(f"{text}T00:00:00Z" if form == "date" else text)
+    except (ValueError, OverflowError):
+        return text
 
 
 def _embedded(schema: Any) -> bool:

@@ -14,12 +14,25 @@ from dataclasses import dataclass
 
 from reprieve.api.cel.declarations import UNKNOWN, Declared
 from reprieve.api.cel.evaluating import LIST_COST, MADE, MAP_COST, TURN, unescaped
-from reprieve.api.cel.functions import STANDARD, Function, traversed
-from reprieve.api.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, MakeMap, Node, Select
+from reprieve.api.cel.functions import Function, traversed
+from reprieve.api.cel.library import LIBRARY
+from reprieve.api.cel.syntax import (
+    ENTRY,
+    OPTIONAL_FIELD,
+    Bind,
+    Call,
+    Fold,
+    Ident,
+    Literal,
+    MakeList,
+    MakeMap,
+    Node,
+    Select,
+)
 
 MOST = 2**64 - 1
 _BOOL, _INT, _STRING = Declared("bool"), Declared("int"), Declared("string")
-_SIZED = frozenset({"list", "map", "string", "bytes", "dyn"})
+_SIZED = frozenset({"list", "map", "string", "bytes", "dyn", "kubernetes.URL"})
 _OVER_ITEMS = frozenset({"isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"})
 
 
@@ -36,7 +49,7 @@ def estimated_cost(
     node: Node, variables: Mapping[str, Declared], functions: Mapping[str, Function] | None = None
 ) -> int:
     """The highest cost of an expression whose variables have these forms."""
-    known = {**STANDARD, **(functions or {})}
+    known = {**LIBRARY, **functions} if functions else LIBRARY
     found = _Estimator(known, {name: [_of(form)] for name, form in variables.items()}).of(node)
     return int(min(found.cost, MOST))
 
@@ -63,7 +76,7 @@ class _Estimator:
             case Select(operand, field, test):
                 inner = self.of(operand)
                 if test:
-                    return _Estimate(inner.cost + 1, 1, _BOOL)
+                    return _Estimate(inner.cost, 1, _BOOL)  # PresenceTestHasCost(false)
                 return _of(_field(inner.form, field), inner.cost + 1)
             case MakeList(items):
                 found = [self.of(item) for item in items]
@@ -91,8 +104,16 @@ class _Estimator:
             self._scope[name].pop()
         return found
 
+    def _optional_map(self, node: Fold, over: _Estimate) -> _Estimate:
+        """Upstream's macro asks twice: whether there is a value, and for it."""
+        body = self._within({node.variables[0]: _of(_content(over.form))}, node.body)
+        form = body.form if node.macro == "optFlatMap" else _maybe(_resized(body))
+        return _Estimate(2 * over.cost + body.cost + LIST_COST + 3, body.size, form)
+
     def _fold(self, node: Fold) -> _Estimate:
         over = self.of(node.over)
+        if node.macro in ("optMap", "optFlatMap"):
+            return self._optional_map(node, over)
         item = _item(over.form, keys=False)
         first = item if over.form.kind == "list" else _item(over.form, keys=True)
         variables = {node.variables[0]: first}
@@ -104,6 +125,13 @@ class _Estimator:
         if node.condition is not None:
             each += self._within(variables, node.condition).cost
         cost = over.cost + MADE.get(node.macro, 1) + 1 + _times(over.size, each)
+        if node.macro == "sortBy":
+            kind = Declared("list", int(min(over.size, MOST)), 2, first.form)
+            return _Estimate(cost + 2.1 * over.size * over.size + 1 + LIST_COST, over.size, kind)
+        if node.macro == "transformMapEntry":
+            size = _times(over.size, max(body.size, 1))
+            kind = Declared("map", int(min(size, MOST)), 2, body.form.inner or UNKNOWN)
+            return _Estimate(cost, size, kind)
         if node.macro == "filter":
             kind = Declared("list", int(min(over.size, MOST)), 2, first.form)
             return _Estimate(cost, over.size, kind)
@@ -130,7 +158,29 @@ class _Estimator:
             case "@in":
                 return _Estimate(spent + (1 if args[1].form.kind == "map" else sizes[1]), 1, _BOOL)
             case "_[_]":
+                if args[0].form.kind == "optional":
+                    return _of(_maybe(_content(args[0].form).inner or UNKNOWN), spent + 1)
                 return _of(args[0].form.inner or UNKNOWN, spent + 1)
+            case "_[?_]":
+                return _of(_maybe(_content(args[0].form).inner or UNKNOWN), spent + 1)
+            case _ if node.function == OPTIONAL_FIELD:
+                name = node.args[1].value if isinstance(node.args[1], Literal) else ""
+                return _of(_maybe(_content(_field(args[0].form, name))), spent + 1)
+            case _ if node.function == ENTRY:
+                return _Estimate(spent, args[0].size, _content(args[0].form))
+            case "optional.of" | "optional.ofNonZeroValue":
+                return _Estimate(spent + 1, args[0].size, _maybe(_resized(args[0])))
+            case "value":
+                return _of(_content(args[0].form), spent + 1)
+            case "or":
+                return _Estimate(spent + 1, max(sizes), _any(args))
+            case "orValue":
+                return _Estimate(spent + 1, max(sizes), _any([_of(_content(args[0].form)), args[1]]))
+            case "lists.range":
+                given = node.args[0]
+                count = float(given.value) if isinstance(given, Literal) and type(given.value) is int else float(MOST)
+                count = max(count, 0)
+                return _Estimate(spent + count + 1 + LIST_COST, count, Declared("list", int(count), 2, _INT))
             case "_+_":
                 return _sum(args, spent)
             case "_-_" | "_*_" | "_/_" | "_%_" | "!_" | "-_":
@@ -156,7 +206,18 @@ def _called(name: str, function: Function, args: list[_Estimate], spent: float) 
         return _Estimate(spent + traversed(total), total, _STRING)
     cost = spent + function.cost(sizes)
     if function.items:
+        if function.kind == "optional":
+            return _of(_maybe(form.inner or UNKNOWN), cost)
         return _Estimate(cost, sizes[0], form)
+    if name == "flatten":
+        lists = form.inner is not None and form.inner.kind == "list"
+        piece = form.inner if lists and form.inner is not None else Declared("list", UNKNOWN.largest)
+        total = _times(sizes[0], piece.largest) if lists else float(piece.largest)
+        flat = Declared("list", int(min(total, MOST)), 2, piece.inner or UNKNOWN)
+        return _Estimate(spent + total + 1 + LIST_COST, total, flat)
+    if function.kind == "optional":
+        messages = Declared("list", 4, 2, Declared("string", 512, 2))
+        return _Estimate(cost, 1, _maybe(messages if name == "validate" else Declared("kubernetes.NamedFormat")))
     if function.kind not in _SIZED:
         return _Estimate(cost, 1, Declared(function.kind))
     size = min(function.result(sizes), float(MOST))
@@ -181,10 +242,21 @@ def _times(count: float, each: float) -> float:
 
 
 def _field(form: Declared, name: str) -> Declared:
+    if form.kind == "optional":
+        return _maybe(_field(form.inner or UNKNOWN, name))
     found = form.fields.get(name) or form.fields.get(unescaped(name))
     if found is not None:
         return found
     return form.inner if form.kind == "map" and form.inner is not None else UNKNOWN
+
+
+def _content(form: Declared) -> Declared:
+    """What is in an optional, or the form itself."""
+    return (form.inner or UNKNOWN) if form.kind == "optional" else form
+
+
+def _maybe(form: Declared) -> Declared:
+    return form if form.kind == "optional" else Declared("optional", form.largest, 1, form)
 
 
 def _item(form: Declared, *, keys: bool) -> _Estimate:

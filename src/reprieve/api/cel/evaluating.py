@@ -10,27 +10,40 @@ and `all`. Running out of budget is no error of the expression: nothing inside i
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
 from typing import Any
 
-from reprieve.api.cel.functions import NO_OVERLOAD, NOT_OFFERED, STANDARD, Function
-from reprieve.api.cel.syntax import Bind, Call, CelSyntaxError, Fold, Ident, Literal, MakeList, MakeMap, Node, Select
-from reprieve.api.cel.values import CelError, Meter, TypeName, Uint, equal, size_of, type_name
+from reprieve.api.cel.collection_functions import ordered, sort_cost
+from reprieve.api.cel.functions import NO_OVERLOAD, Function
+from reprieve.api.cel.library import LIBRARY
+from reprieve.api.cel.operators import BINARY, UNARY, Env, Run, key_of, maybe_field, truth
+from reprieve.api.cel.syntax import (
+    ENTRY,
+    OPTIONAL_FIELD,
+    Bind,
+    Call,
+    CelSyntaxError,
+    Fold,
+    Ident,
+    Literal,
+    MakeList,
+    MakeMap,
+    Node,
+    Select,
+)
+from reprieve.api.cel.values import NONE, CelError, Meter, Optional, TypeName, type_name
 
 LIST_COST = 10
 MAP_COST = 30
 TURN = {"all": 3, "exists": 4, "exists_one": 2, "existsOne": 2, "map": 12, "filter": 13, "transformList": 12,
-        "transformMap": 14}  # fmt: skip
+        "transformMap": 14, "transformMapEntry": 14, "sortBy": 12}  # fmt: skip
 """Cost of one turn of a macro beside its body: the condition of the loop and the step of the accumulator."""
-MADE = {"map": LIST_COST, "filter": LIST_COST, "transformList": LIST_COST, "transformMap": MAP_COST}
+MADE = {"map": LIST_COST, "filter": LIST_COST, "transformList": LIST_COST, "transformMap": MAP_COST,
+        "transformMapEntry": MAP_COST, "sortBy": LIST_COST}  # fmt: skip
 """Cost of what a macro begins with."""
-_TYPES = frozenset(["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "dyn"])
+TYPE_NAMES = frozenset(["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "dyn"])
+"""Names that stand for types."""
 _INT = 2**63
-
-Env = list[Any]
-Run = Callable[[Env, Meter], Any]
 
 
 class Program:
@@ -75,7 +88,7 @@ def compiled(node: Node, names: Iterable[str], functions: Mapping[str, Function]
 
     Raises CelSyntaxError for a name or a function that is nowhere declared.
     """
-    known = {**STANDARD, **(functions or {})}
+    known = {**LIBRARY, **functions} if functions else LIBRARY
     compiler = _Compiler(tuple(names), known)
     run, cost = compiler.line(node)
     return Program(compiler.names, run, cost, compiler.slots)
@@ -128,10 +141,10 @@ class _Compiler:
     def _ident(self, name: str) -> tuple[Run, int]:
         slots = self._scope.get(name)
         if not slots:
-            if name in _TYPES:
+            if name in TYPE_NAMES:
                 kind = TypeName(name)
                 return (lambda env, meter: kind), 1
-            raise CelSyntaxError(f"undeclared reference to '{name}'")
+            raise CelSyntaxError(f"undeclared reference to '{name}' (in container '')")
         slot = slots[-1]
         if slot >= len(self.names):
             return (lambda env, meter: env[slot]), 1
@@ -151,11 +164,13 @@ class _Compiler:
 
             def has(env: Env, meter: Meter) -> bool:
                 value = inner(env, meter)
+                if isinstance(value, Optional):
+                    value = value.value if value.present else {}
                 if not isinstance(value, dict):
                     raise CelError(NO_OVERLOAD)
                 return name in value or other in value
 
-            return has, cost + 1
+            return has, cost
 
         def select(env: Env, meter: Meter) -> Any:
             value = inner(env, meter)
@@ -166,6 +181,8 @@ class _Compiler:
                     return value[other]
                 raise CelError(f"no such key: {name}") from None
             except (TypeError, IndexError):
+                if isinstance(value, Optional):
+                    return maybe_field(value, name, other)
                 raise CelError(f"type '{type_name(value)}' does not support field selection") from None
 
         return select, cost + 1
@@ -173,6 +190,8 @@ class _Compiler:
     def _list(self, items: tuple[Node, ...]) -> tuple[Run, int]:
         lines = [self.line(item) for item in items]
         runs = [run for run, _ in lines]
+        if any(_is_optional(item) for item in items):
+            return _list_with_optionals(items, runs), LIST_COST + sum(cost for _, cost in lines)
         return (lambda env, meter: [run(env, meter) for run in runs]), LIST_COST + sum(cost for _, cost in lines)
 
     def _map(self, entries: tuple[tuple[Node, Node], ...]) -> tuple[Run, int]:
@@ -182,10 +201,12 @@ class _Compiler:
         def make(env: Env, meter: Meter) -> dict[Any, Any]:
             made: dict[Any, Any] = {}
             for key, value in runs:
-                name = _key(key(env, meter))
+                name = key_of(key(env, meter))
                 if name in made:
                     raise CelError(f"repeated key: {name}")
-                made[name] = value(env, meter)
+                found = value(env, meter)
+                if found is not _LEFT_OUT:
+                    made[name] = found
             return made
 
         return make, MAP_COST + sum(one + other for (_, one), (_, other) in lines)
@@ -195,22 +216,31 @@ class _Compiler:
     def _call(self, node: Call) -> tuple[Run, int]:
         if node.function in ("_&&_", "_||_"):
             return self._logic(node)
+        if node.function == OPTIONAL_FIELD:
+            return self._optional_field(node)
+        if node.function == ENTRY:
+            inner, spent = self.line(node.args[0])
+            return _entry(inner), spent
         lines = [self.line(arg) for arg in ((node.target,) if node.target is not None else ()) + node.args]
         runs = [run for run, _ in lines]
         cost = sum(cost for _, cost in lines)
         if node.function == "_?_:_":
             return _choice(lines), lines[0][1]
-        if node.function in _BINARY:
-            return _BINARY[node.function](*runs), cost
-        if node.function in _UNARY:
-            return _UNARY[node.function](runs[0]), cost + 1
+        if node.function in BINARY:
+            return BINARY[node.function](*runs), cost
+        if node.function in UNARY:
+            return UNARY[node.function](runs[0]), cost + 1
         function = self._functions.get(node.function)
         if function is None:
-            if node.function not in NOT_OFFERED:
-                raise CelSyntaxError(f"undeclared reference to '{node.function}'")
-            return _missing(node.function), cost
+            raise CelSyntaxError(f"undeclared reference to '{node.function}' (in container '')")
         work = function.run
         return (lambda env, meter: work(meter, [run(env, meter) for run in runs])), cost
+
+    def _optional_field(self, node: Call) -> tuple[Run, int]:
+        inner, cost = self.line(node.args[0])
+        name = node.args[1].value if isinstance(node.args[1], Literal) else ""
+        other = unescaped(name)
+        return (lambda env, meter: maybe_field(inner(env, meter), name, other)), cost + 1
 
     def _logic(self, node: Call) -> tuple[Run, int]:
         decides = node.function == "_||_"
@@ -245,6 +275,8 @@ class _Compiler:
 
     def _fold(self, node: Fold) -> tuple[Run, int]:
         over, cost = self.line(node.over)
+        if node.macro in ("optMap", "optFlatMap"):
+            return self._optional_map(node, over, cost)
         slots = [self._push(name) for name in node.variables]
         condition = self.line(node.condition) if node.condition is not None else None
         body, each = self.line(node.body)
@@ -277,9 +309,35 @@ class _Compiler:
             return _exactly_one(items, set_item, body, turn), cost
         if node.macro == "filter":
             return _filter(items, set_item, body, turn), cost
-        if node.macro == "transformMap":
-            return _transform_map(over, slot, second, condition, body, each, turn), cost
+        if node.macro in ("transformMap", "transformMapEntry"):
+            entries = node.macro == "transformMapEntry"
+            return _transform_map(over, (slot, second), condition, body, each, turn, entries=entries), cost
+        if node.macro == "sortBy":
+            return _sort_by(items, set_item, body, turn), cost
         return _transform(items, set_item, condition, body, each, turn), cost
+
+    def _optional_map(self, node: Fold, over: Run, cost: int) -> tuple[Run, int]:
+        slot = self._push(node.variables[0])
+        body, each = self.line(node.body)
+        self._scope[node.variables[0]].pop()
+        flat = node.macro == "optFlatMap"
+
+        def mapped(env: Env, meter: Meter) -> Optional:
+            given = over(env, meter)
+            if not isinstance(given, Optional):
+                raise CelError(NO_OVERLOAD)
+            if not given.present:
+                return NONE
+            meter.spend(each + LIST_COST)
+            env[slot] = given.value
+            found = body(env, meter)
+            if not flat:
+                return Optional(found)
+            if not isinstance(found, Optional):
+                raise CelError(NO_OVERLOAD)
+            return found
+
+        return mapped, cost + 2
 
 
 Items = Callable[[Env, Meter], Iterable[Any]]
@@ -313,7 +371,7 @@ def _exactly_one(items: Items, set_item: SetItem, body: Run, turn: int) -> Run:
         for item in items(env, meter):
             meter.spend(turn)
             set_item(env, item)
-            count += _truth(body(env, meter))
+            count += truth(body(env, meter))
         return count == 1
 
     return exactly_one
@@ -325,7 +383,7 @@ def _filter(items: Items, set_item: SetItem, body: Run, turn: int) -> Run:
         for item in items(env, meter):
             meter.spend(turn)
             set_item(env, item)
-            if _truth(body(env, meter)):
+            if truth(body(env, meter)):
                 found.append(item)
         return found
 
@@ -343,7 +401,7 @@ def _transform(
             meter.spend(turn)
             set_item(env, item)
             if test is not None:
-                if not _truth(test(env, meter)):
+                if not truth(test(env, meter)):
                     continue
                 meter.spend(each)
             made.append(body(env, meter))
@@ -352,10 +410,34 @@ def _transform(
     return transformed
 
 
+def _sort_by(items: Items, set_item: SetItem, body: Run, turn: int) -> Run:
+    def in_order(env: Env, meter: Meter) -> list[Any]:
+        given = items(env, meter)
+        if not isinstance(given, list):
+            raise CelError(NO_OVERLOAD)
+        keys: list[Any] = []
+        for item in given:
+            meter.spend(turn)
+            set_item(env, item)
+            keys.append(body(env, meter))
+        meter.spend(sort_cost(len(keys)))
+        return [given[at] for at in ordered(keys)]
+
+    return in_order
+
+
 def _transform_map(
-    over: Run, slot: int, second: int, condition: tuple[Run, int] | None, body: Run, each: int, turn: int
+    over: Run,
+    slots: tuple[int, int],
+    condition: tuple[Run, int] | None,
+    body: Run,
+    each: int,
+    turn: int,
+    *,
+    entries: bool,
 ) -> Run:
     test = condition[0] if condition is not None else None
+    slot, second = slots
 
     def transformed(env: Env, meter: Meter) -> dict[Any, Any]:
         value = over(env, meter)
@@ -366,26 +448,56 @@ def _transform_map(
             meter.spend(turn)
             env[slot], env[second] = key, item
             if test is not None:
-                if not _truth(test(env, meter)):
+                if not truth(test(env, meter)):
                     continue
                 meter.spend(each)
-            made[key] = body(env, meter)
+            found = body(env, meter)
+            for name, inner in _pairs(found) if entries else ((key, found),):
+                if entries and name in made:
+                    raise CelError(f"insert failed: key '{name}' already exists")
+                made[name] = inner
         return made
 
     return transformed
 
 
-def _truth(value: Any) -> bool:
-    if value is True or value is False:
-        return bool(value)
-    raise CelError(NO_OVERLOAD)
+def _pairs(found: Any) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(found, dict):
+        raise CelError(NO_OVERLOAD)
+    return found.items()
+
+
+# -- optionals --------------------------------------------------------------------------------------------------------
+
+_LEFT_OUT = object()
+
+
+def _is_optional(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == ENTRY
+
+
+def _entry(inner: Run) -> Run:
+    def entry(env: Env, meter: Meter) -> Any:
+        found = inner(env, meter)
+        if not isinstance(found, Optional):
+            raise CelError(f"cannot initialize optional entry from non-optional value {type_name(found)}")
+        return found.value if found.present else _LEFT_OUT
+
+    return entry
+
+
+def _list_with_optionals(items: tuple[Node, ...], runs: list[Run]) -> Run:
+    def make(env: Env, meter: Meter) -> list[Any]:
+        return [found for run in runs if (found := run(env, meter)) is not _LEFT_OUT]
+
+    return make
 
 
 def _choice(lines: list[tuple[Run, int]]) -> Run:
     (test, _), (yes, yes_cost), (no, no_cost) = lines
 
     def choice(env: Env, meter: Meter) -> Any:
-        if _truth(test(env, meter)):
+        if truth(test(env, meter)):
             meter.spend(yes_cost)
             return yes(env, meter)
         meter.spend(no_cost)
@@ -393,226 +505,6 @@ def _choice(lines: list[tuple[Run, int]]) -> Run:
 
     return choice
 
-
-def _missing(name: str) -> Run:
-    def fail(env: Env, meter: Meter) -> Any:
-        raise CelError(f"function '{name}' is not offered by this server")
-
-    return fail
-
-
-# -- operators --------------------------------------------------------------------------------------------------------
-
-
-def _whole(value: Any, kind: type) -> Any:
-    """The result of an operation on integers, in their range."""
-    if kind is Uint:
-        if not 0 <= value < 2 * _INT:
-            raise CelError("unsigned integer overflow")
-        return Uint(value)
-    if not -_INT <= value < _INT:
-        raise CelError("integer overflow")
-    return value
-
-
-def _added(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is not type(other):
-        if isinstance(one, datetime | timedelta) and isinstance(other, datetime | timedelta):
-            return _moved(operator.add, one, other, meter)
-        raise CelError(NO_OVERLOAD)
-    if kind is int or kind is Uint:
-        meter.spend(1)
-        return _whole(one + other, kind)
-    if kind is float:
-        meter.spend(1)
-        return one + other
-    if kind is timedelta:
-        return _moved(operator.add, one, other, meter)
-    if kind in (str, bytes, list):
-        meter.spend(1 + (len(one) + len(other)) // 10)
-        return one + other
-    raise CelError(NO_OVERLOAD)
-
-
-def _moved(work: Callable[[Any, Any], Any], one: Any, other: Any, meter: Meter) -> Any:
-    meter.spend(1)
-    try:
-        return work(one, other)
-    except (OverflowError, ValueError):
-        raise CelError("timestamp overflow") from None
-    except TypeError:
-        raise CelError(NO_OVERLOAD) from None
-
-
-def _subtracted(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is type(other) and kind in (int, Uint, float):
-        meter.spend(1)
-        return one - other if kind is float else _whole(one - other, kind)
-    if isinstance(one, datetime | timedelta) and isinstance(other, datetime | timedelta):
-        return _moved(operator.sub, one, other, meter)
-    raise CelError(NO_OVERLOAD)
-
-
-def _multiplied(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is not type(other) or kind not in (int, Uint, float):
-        raise CelError(NO_OVERLOAD)
-    meter.spend(1)
-    return one * other if kind is float else _whole(one * other, kind)
-
-
-def _divided(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is not type(other) or kind not in (int, Uint, float):
-        raise CelError(NO_OVERLOAD)
-    meter.spend(1)
-    if kind is float:
-        if other:
-            return one / other
-        return float("nan") if one == 0 or one != one else one * float("inf")
-    if not other:
-        raise CelError("division by zero")
-    quotient = abs(one) // abs(other)
-    return _whole(quotient if (one < 0) == (other < 0) else -quotient, kind)
-
-
-def _remainder(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is not type(other) or kind not in (int, Uint):
-        raise CelError(NO_OVERLOAD)
-    meter.spend(1)
-    if not other:
-        raise CelError("modulus by zero")
-    rest = abs(one) % abs(other)
-    return _whole(-rest if one < 0 else rest, kind)
-
-
-_PLAIN = frozenset({int, float, Uint})
-
-
-def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Run, Run], Run]:
-    def make(left: Run, right: Run) -> Run:
-        def compared(env: Env, meter: Meter) -> bool:
-            one, other = left(env, meter), right(env, meter)
-            kind, beside = type(one), type(other)
-            if kind in _PLAIN and beside in _PLAIN:
-                meter.spend(1)
-                return compare(one, other)
-            if kind is not beside or kind in (list, dict, type(None)) or isinstance(one, TypeName):
-                raise CelError(NO_OVERLOAD)
-            meter.spend(1 + min(size_of(one), size_of(other)) // 10)
-            try:
-                return compare(one, other)
-            except TypeError:
-                raise CelError(NO_OVERLOAD) from None
-
-        return compared
-
-    return make
-
-
-def _equality(wanted: bool) -> Callable[[Run, Run], Run]:
-    def make(left: Run, right: Run) -> Run:
-        def compared(env: Env, meter: Meter) -> bool:
-            one, other = left(env, meter), right(env, meter)
-            if type(one) is int and type(other) is int:
-                meter.spend(1)
-                return (one == other) is wanted
-            meter.spend(1 + min(size_of(one), size_of(other)) // 10)
-            return equal(one, other, meter) is wanted
-
-        return compared
-
-    return make
-
-
-def _applied(work: Callable[[Any, Any, Meter], Any]) -> Callable[[Run, Run], Run]:
-    return lambda left, right: lambda env, meter: work(left(env, meter), right(env, meter), meter)
-
-
-def _key(value: Any) -> Any:
-    if isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    raise CelError(f"unsupported key type: {type_name(value)}")
-
-
-def _has_key(where: dict[Any, Any], key: Any) -> bool:
-    if key not in where:
-        return False
-    return isinstance(key, str) or any(equal(key, other, _FREE) for other in where if other == key)
-
-
-_FREE = Meter(2**62)
-
-
-def _contained(item: Any, where: Any, meter: Meter) -> bool:
-    if isinstance(where, dict):
-        meter.spend(1)
-        return isinstance(item, bool | int | str) and _has_key(where, item)
-    if not isinstance(where, list):
-        raise CelError(NO_OVERLOAD)
-    meter.spend(max(len(where), 1))
-    if isinstance(item, str):
-        return item in where
-    return any(equal(item, other, meter) for other in where)
-
-
-def _indexed(where: Any, index: Any, meter: Meter) -> Any:
-    meter.spend(1)
-    if isinstance(where, list):
-        if isinstance(index, float) and index.is_integer():
-            index = int(index)
-        if not isinstance(index, int) or isinstance(index, bool):
-            raise CelError(NO_OVERLOAD)
-        if not 0 <= index < len(where):
-            raise CelError(f"index out of bounds: {index}")
-        return where[index]
-    if isinstance(where, dict):
-        key = _key(index)
-        try:
-            return where[key]
-        except KeyError:
-            raise CelError(f"no such key: {key}") from None
-    raise CelError(NO_OVERLOAD)
-
-
-def _not(inner: Run) -> Run:
-    return lambda env, meter: not _truth(inner(env, meter))
-
-
-def _negative(inner: Run) -> Run:
-    def negative(env: Env, meter: Meter) -> Any:
-        value = inner(env, meter)
-        kind = type(value)
-        if kind is int:
-            return _whole(-value, kind)
-        if kind in (float, timedelta):
-            return -value
-        raise CelError(NO_OVERLOAD)
-
-    return negative
-
-
-_BINARY: dict[str, Callable[[Run, Run], Run]] = {
-    "_+_": _applied(_added),
-    "_-_": _applied(_subtracted),
-    "_*_": _applied(_multiplied),
-    "_/_": _applied(_divided),
-    "_%_": _applied(_remainder),
-    "_<_": _comparing(operator.lt),
-    "_<=_": _comparing(operator.le),
-    "_>_": _comparing(operator.gt),
-    "_>=_": _comparing(operator.ge),
-    "_==_": _equality(True),
-    "_!=_": _equality(False),
-    "@in": _applied(_contained),
-    "_[_]": _applied(_indexed),
-}
-_UNARY: dict[str, Callable[[Run], Run]] = {"!_": _not, "-_": _negative}
 
 _ESCAPED = (("__dot__", "."), ("__dash__", "-"), ("__slash__", "/"), ("__underscores__", "__"))
 _KEYWORDS = frozenset(
@@ -640,6 +532,15 @@ _KEYWORDS = frozenset(
         "while",
     ]
 )
+
+
+def escaped(name: str) -> str:
+    """The field that stands for a property; the other way of `unescaped`."""
+    if name in _KEYWORDS:
+        return f"__{name}__"
+    for mark, sign in (("__underscores__", "__"), *_ESCAPED[:3]):
+        name = name.replace(sign, mark)
+    return name
 
 
 def unescaped(name: str) -> str:

@@ -2,7 +2,8 @@
 
 Grammar: cel-spec, doc/langdef.md. A scanner without backtracking and a recursive descent that is bounded in length and
 in depth (cel-go stops at 250 too), whatever makes the depth: parentheses, lists, chains of operators or of calls.
-Macros (`has`, `all`, `exists`, `exists_one`, `map`, `filter`, `transformList`, `transformMap`, `cel.bind`) become
+Macros (`has`, `all`, `exists`, `exists_one`, `map`, `filter`, `sortBy`, `transformList`, `transformMap`,
+`transformMapEntry`, `optMap`, `optFlatMap`, `cel.bind`) become
 nodes of their own here, as their variables are names, not values.
 """
 
@@ -15,6 +16,10 @@ from typing import Any
 
 MAX_LENGTH = 100_000
 """Code points of an expression (cel-go's default)."""
+ENTRY = "@entry"
+"""The function around an entry of a literal that is left out where it is an optional without a value."""
+OPTIONAL_FIELD = "_?._"
+"""The function of `a.?b`; its arguments are the operand and the name."""
 MAX_DEPTH = 250
 """Nesting of an expression (cel-go's default)."""
 _MAX_NODES = 50_000
@@ -126,8 +131,23 @@ _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
             '"': '"', "`": "`", "?": "?"}  # fmt: skip
 _INT_LIMIT = 2**63
-_FOLDS = {"all": 2, "exists": 2, "exists_one": 2, "existsOne": 2, "map": 2, "filter": 2}
-_FOLDS_OF_TWO = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})
+_FOLDS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter", "sortBy", "optMap", "optFlatMap"})
+_TRANSFORMS = frozenset({"transformList", "transformMap", "transformMapEntry"})
+_FOLDS_OF_TWO = frozenset({"all", "exists", "exists_one", "existsOne"}) | _TRANSFORMS
+_NAMESPACES = {
+    "format": frozenset(
+        {
+            "named", "dns1123Label", "dns1123Subdomain", "dns1035Label", "qualifiedName", "dns1123LabelPrefix",
+            "dns1123SubdomainPrefix", "dns1035LabelPrefix", "labelValue", "uri", "uuid", "byte", "date", "datetime",
+        }
+    ),
+    "ip": frozenset({"isCanonical"}),
+    "lists": frozenset({"range"}),
+    "optional": frozenset({"of", "none", "ofNonZeroValue", "unwrap"}),
+    "sets": frozenset({"contains", "intersects", "equivalent"}),
+    "strings": frozenset({"quote"}),
+}  # fmt: skip
+"""Functions that are called by a name with a dot; such a name comes before a variable of the first part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,12 +392,18 @@ class _Parser:
         chain = 0
         while True:
             if self._accept("."):
+                if self._accept("?"):
+                    node = Call(OPTIONAL_FIELD, None, (node, Literal(self._take("name"))))
+                    chain += 1
+                    self._deeper()
+                    continue
                 name = self._take("name")
                 node = self._method(node, name) if self._peek() == "(" else Select(node, name)
             elif self._accept("["):
+                function = "_[?_]" if self._accept("?") else "_[_]"
                 index = self._expression()
                 self._take("]")
-                node = Call("_[_]", None, (node, index))
+                node = Call(function, None, (node, index))
             else:
                 break
             chain += 1
@@ -399,7 +425,7 @@ class _Parser:
         if kind == "value":
             return Literal(self._take("value"))
         if self._accept("["):
-            return MakeList(self._listed("]"))
+            return MakeList(self._listed("]", entries=True))
         if self._accept("{"):
             return self._map()
         self._accept(".")
@@ -415,24 +441,28 @@ class _Parser:
             return Select(args[0].operand, args[0].field, test=True)
         return Call(name, None, args)
 
-    def _listed(self, close: str) -> tuple[Node, ...]:
+    def _listed(self, close: str, *, entries: bool = False) -> tuple[Node, ...]:
         self._deeper(2)
         found: list[Node] = []
         while not self._accept(close):
-            found.append(self._expression())
+            found.append(self._optional_entry() if entries and self._accept("?") else self._expression())
             if not self._accept(","):
                 self._take(close)
                 break
         self._depth -= 2
         return tuple(found)
 
+    def _optional_entry(self) -> Node:
+        return Call(ENTRY, None, (self._expression(),))
+
     def _map(self) -> Node:
         self._deeper(2)
         entries: list[tuple[Node, Node]] = []
         while not self._accept("}"):
+            optional = self._accept("?")
             key = self._expression()
             self._take(":")
-            entries.append((key, self._expression()))
+            entries.append((key, self._optional_entry() if optional else self._expression()))
             if not self._accept(","):
                 self._take("}")
                 break
@@ -446,9 +476,11 @@ class _Parser:
             if not isinstance(args[0], Ident):
                 raise CelSyntaxError("cel.bind() variable name must be a simple identifier")
             return Bind(args[0].name, args[1], args[2])
+        if isinstance(target, Ident) and name in _NAMESPACES.get(target.name, ()):
+            return Call(f"{target.name}.{name}", None, args)
         if len(args) == 3 and name in _FOLDS_OF_TWO and isinstance(args[1], Ident):
             return Fold(name, target, (self._variable(args[0]), self._variable(args[1])), None, args[2])
-        if len(args) == 4 and name in ("transformList", "transformMap"):
+        if len(args) == 4 and name in _TRANSFORMS:
             return Fold(name, target, (self._variable(args[0]), self._variable(args[1])), args[2], args[3])
         if len(args) == 2 and name in _FOLDS:
             return Fold(name, target, (self._variable(args[0]),), None, args[1])

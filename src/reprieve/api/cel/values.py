@@ -41,6 +41,34 @@ class TypeName:
         return hash(self.name)
 
 
+class Opaque:
+    """A value that only functions look into; `cel_type` is the name of its type."""
+
+    __slots__ = ()
+    cel_type = "dyn"
+
+
+class Optional(Opaque):
+    """A value that may be missing (`optional.of`, `a.?b`); `present` says whether there is one."""
+
+    __slots__ = ("present", "value")
+    cel_type = "optional_type"
+
+    def __init__(self, value: Any, *, present: bool = True) -> None:
+        self.value = value
+        self.present = present
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Optional) and (self.present, self.value) == (other.present, other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.present)
+
+
+NONE = Optional(None, present=False)
+"""The optional without a value."""
+
+
 class Meter:
     """Counts down; `left` is in cost units. `spend` raises CostExceededError at less than none."""
 
@@ -79,7 +107,7 @@ def type_name(value: Any) -> str:
         return found
     if isinstance(value, dict):
         return "map"
-    return type(value).__name__.lower()
+    return value.cel_type if isinstance(value, Opaque) else type(value).__name__.lower()
 
 
 def is_number(value: Any) -> bool:
@@ -90,7 +118,7 @@ def is_number(value: Any) -> bool:
 def equal(one: Any, other: Any, meter: Meter) -> bool:
     """Equality of CEL: numbers across their types, everything else within its own; what it visits is counted."""
     kind = type(one)
-    if kind is type(other) and kind not in (list, dict):
+    if kind is type(other) and kind not in (list, dict, Optional):
         return bool(one == other)
     if is_number(one) and is_number(other):
         return bool(one == other)
@@ -104,6 +132,8 @@ def equal(one: Any, other: Any, meter: Meter) -> bool:
             return False
         meter.spend(len(one))
         return all(key in other and equal(inner, other[key], meter) for key, inner in one.items())
+    if isinstance(one, Optional) and isinstance(other, Optional):
+        return one.present == other.present and (not one.present or equal(one.value, other.value, meter))
     return kind is type(other) and bool(one == other)
 
 

@@ -98,6 +98,7 @@ RULES: dict[tuple[str, str], Rules] = {
     ("storage.k8s.io", "StorageClass"): Rules(storage.storage_class, storage.storage_class_update),
     ("storage.k8s.io", "CSINode"): Rules(storage.csi_node, lambda new, _: storage.csi_node(new)),
     ("storage.k8s.io", "VolumeAttachment"): Rules(update=storage.spec_fixed),
+    ("resource.k8s.io", "DeviceClass"): Rules(devices.device_class, devices.device_class_update),
     ("resource.k8s.io", "ResourceClaim"): Rules(storage.resource_claim, storage.spec_fixed, devices.claim_status),
     ("resource.k8s.io", "ResourceClaimTemplate"): Rules(storage.resource_claim_template, storage.spec_fixed),
     ("resource.k8s.io", "ResourceSlice"): Rules(storage.resource_slice, lambda new, _: storage.resource_slice(new)),

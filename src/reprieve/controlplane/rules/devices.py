@@ -1,13 +1,14 @@
-"""Rules of what is written about device claims: a claim's status, and the claims of pod groups.
+"""Rules of what is written about devices: classes and selectors, a claim's status, the claims of pod groups.
 
 Upstream: pkg/apis/resource/validation (ValidateResourceClaimStatusUpdate), pkg/apis/scheduling (KEP-5729).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reprieve.api import device_expressions
 from reprieve.controlplane.rules import names
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
@@ -17,7 +18,44 @@ Json = dict[str, Any]
 _IMMUTABLE = "field is immutable"
 _MOST_CONSUMERS = 256
 _MOST_GROUP_CLAIMS = 4
+_MOST_SELECTORS = 32
 _DEVICE = ("driver", "pool", "device", "shareID")
+
+
+def selectors(given: Sequence[Json], path: str) -> Iterator[FieldError]:
+    """Selectors of a class or request: at most 32, each with an expression that compiles and is cheap enough."""
+    if len(given) > _MOST_SELECTORS:
+        yield fe.too_many(path, len(given), _MOST_SELECTORS)
+        return
+    for index, selector in enumerate(given):
+        place = f"{path}[{index}].cel"
+        if selector.get("cel") is None:
+            yield fe.required(place)
+            continue
+        expression = selector["cel"].get("expression", "")
+        place += ".expression"
+        if len(expression.encode("utf-8", "replace")) > device_expressions.LONGEST:
+            yield fe.too_long(place, device_expressions.LONGEST)
+            continue
+        try:
+            device_expressions.parsed(expression)
+        except device_expressions.TooComplexError as error:
+            yield fe.forbidden(place, str(error))
+        except device_expressions.DeviceExpressionError as error:
+            yield fe.invalid(place, expression, str(error))
+
+
+def device_class(obj: Json) -> Iterator[FieldError]:
+    """The selectors of a class (ValidateDeviceClass)."""
+    yield from selectors((obj.get("spec") or {}).get("selectors") or (), "spec.selectors")
+
+
+def device_class_update(new: Json, old: Json) -> Iterator[FieldError]:
+    """Selectors that stay as they were are not read again: they were taken before (ValidateDeviceClassUpdate)."""
+    kept = (old.get("spec") or {}).get("selectors") or ()
+    given = (new.get("spec") or {}).get("selectors") or ()
+    if given != kept:
+        yield from selectors(given, "spec.selectors")
 
 
 def claim_status(new: Json, old: Json) -> Iterator[FieldError]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reprieve.controlplane.rules import names, resources, selectors
+from reprieve.controlplane.rules import devices, names, resources, selectors
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
@@ -185,10 +185,10 @@ def resource_claim_template(obj: Json) -> Iterator[FieldError]:
     yield from device_claim(inner.get("devices", {}), "spec.spec.devices")
 
 
-def device_claim(devices: Json, path: str) -> Iterator[FieldError]:
+def device_claim(claimed: Json, path: str) -> Iterator[FieldError]:
     """Requests for devices, each with a name and a class."""
     seen: set[str] = set()
-    requests = devices.get("requests", ())
+    requests = claimed.get("requests", ())
     if len(requests) > 32:
         yield fe.too_many(f"{path}.requests", len(requests), 32)
     for index, request in enumerate(requests):
@@ -210,6 +210,7 @@ def device_claim(devices: Json, path: str) -> Iterator[FieldError]:
 def _device_request(wanted: Json, place: str) -> Iterator[FieldError]:
     name = wanted.get("deviceClassName", "")
     yield from fe.wanted(f"{place}.deviceClassName", name, names.subdomain)
+    yield from devices.selectors(wanted.get("selectors") or (), f"{place}.selectors")
     mode, count = wanted.get("allocationMode", ""), wanted.get("count", 0)
     if mode not in _ALLOCATION:
         yield fe.not_supported(f"{place}.allocationMode", mode, _ALLOCATION)

@@ -6,8 +6,12 @@ schema/cel and apis/apiextensions/validation): one rule may cost at most `RULE_L
 When an object is written one evaluation may cost `CALL_LIMIT` and all of them together `OBJECT_LIMIT`; then no
 further rule is run and the object is refused. Texts are upstream's.
 
-A rule that names `oldSelf` is a transition rule: it runs only where there is an old value. Of Kubernetes' own
-functions those of `cel.STANDARD` exist; a rule that calls one of the others fails with an error that names it.
+A rule is also held to the types the schema declares: a name, field or function that is not there, a call that does
+not fit its arguments, a rule that gives no bool are told when the definition is made (`cel.checked_type`). Values with
+a format are timestamps, durations and bytes.
+
+A rule that names `oldSelf` is a transition rule: it runs only where there is an old value; with
+`optionalOldSelf` it always runs and `oldSelf` is an optional.
 """
 
 from __future__ import annotations
@@ -115,7 +119,12 @@ def problems(schema: Json, path: str) -> list[FieldError]:
                     said = f"validation rules of a schema may have at most {TEXT_LIMIT} characters together"
                     return [*found, field_errors.forbidden(f"{at}.{word}", said)]
                 try:
-                    cost = cel.estimated_cost(_compiled(text).node, variables)
+                    node = _compiled(text).node
+                    known = variables
+                    if rule.get("optionalOldSelf"):
+                        known = {**variables, "oldSelf": cel.Declared("optional", form.largest, 1, form)}
+                    _check(node, known, "bool" if word == "rule" else "string")
+                    cost = cel.estimated_cost(node, known)
                 except RuleError as error:
                     found.append(field_errors.invalid(f"{at}.{word}", text, str(error)))
                     continue
@@ -132,6 +141,17 @@ def problems(schema: Json, path: str) -> list[FieldError]:
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         found.append(field_errors.forbidden(path, _exceeded(name, total, SCHEMA_LIMIT)))
     return found
+
+
+def _check(node: cel.Node, variables: dict[str, cel.Declared], wanted: str) -> None:
+    """Holds an expression to the types of its variables and of its result. Raises RuleError."""
+    try:
+        found = cel.checked_type(node, variables)
+    except cel.CelSyntaxError as error:
+        raise RuleError(f"compilation failed: {error}") from None
+    if found.name not in (wanted, "dyn"):
+        where = "" if wanted == "bool" else "messageExpression "
+        raise RuleError(f"cel expression {where}must evaluate to a {wanted}")
 
 
 def _exceeded(name: str, cost: int, limit: int) -> str:
@@ -181,8 +201,9 @@ class _Evaluation:
         self._errors: list[FieldError] = []
 
     def of(self, schema: Json, obj: Any, old: Any) -> list[FieldError]:
+        given, before = cel.converted(schema, obj), cel.converted(schema, old)
         with suppress(_OverError):
-            self._walk(schema, obj, old, old is not None, "")
+            self._walk(schema, given, before, before is not None, "")
         return self._errors
 
     def _walk(self, schema: Json, value: Any, old: Any, has_old: bool, path: str) -> None:
@@ -213,7 +234,9 @@ class _Evaluation:
         shown = (rule.get("message") or text).strip()
         try:
             compiled = _compiled(text)
-            if compiled.transition and not has_old:
+            if rule.get("optionalOldSelf"):
+                old, has_old = (cel.Optional(old) if has_old else cel.NONE), True
+            elif compiled.transition and not has_old:
                 return
             if self._run(compiled, value, old, has_old, path) is True:
                 return
