@@ -120,7 +120,7 @@ def play(act: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
 
 
 def test_the_first_feed_comes_in_order_and_all_at_once() -> None:
-    """simulation.virtual.in_order: nodes, budgets, groups, the rest, bound pods, pending pods; nothing before that."""
+    """arrival_order.in_order: nodes, budgets, groups, the rest, bound pods, pending pods; nothing before that."""
 
     async def act(stage: Stage) -> None:
         await stage.pod("pending", group="g")

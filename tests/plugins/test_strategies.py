@@ -8,8 +8,8 @@ import pytest
 
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.resource_strategies import MOST_ALLOCATED, requested_to_capacity_ratio
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
-from reprieve.plugins.resource_strategies import MOST_ALLOCATED, requested_to_capacity_ratio
 from reprieve.scheduling import plugin_args
 from tests.building import GPU, World, node, pod
 from tests.plugins.asking import FITS, UNRESOLVABLE, scores, verdicts

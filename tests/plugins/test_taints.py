@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from reprieve.cluster.taints import tolerates
 from reprieve.plugins.node_unschedulable import NodeUnschedulable
-from reprieve.plugins.taint_toleration import TaintToleration, tolerates
+from reprieve.plugins.taint_toleration import TaintToleration
 from tests.building import World, node, pod, toleration
 from tests.plugins.asking import FITS, UNRESOLVABLE, reasons, scores, verdicts
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reprieve.api.storage import SELECTED_NODE
+from reprieve.cluster.volume_matching import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_NOT_THERE
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
 from reprieve.plugins.volume_binding import UNBOUND_IMMEDIATE, VolumeBinding
-from reprieve.plugins.volume_matching import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_NOT_THERE
 from reprieve.scheduling.plugin_args import volume_binding
 from tests.building import World, gang, node
 from tests.plugins.asking import UNRESOLVABLE, reasons, verdicts

@@ -19,9 +19,10 @@ from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
 from reprieve.observability.store import Name
 from reprieve.preemption.units import effective_priority
+from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.virtual import VirtualCluster, in_order
+from reprieve.simulation.virtual import VirtualCluster
 
 MOST_OBJECTS = 5_000
 """In clusters with more, only what is, not what might be, is worked out: somebody waits for the answer."""

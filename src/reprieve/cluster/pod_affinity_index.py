@@ -18,23 +18,18 @@ takes the same steps backwards); `existing.known` counts known pods, placed or n
 `label_class.rows` is right while the index is active.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.affinity_terms import AffinityTerms, Matcher, TermKind, TermSpec, affinity_terms
+from reprieve.cluster.label_classes import Counts, ExistingTerm, LabelClass, MatchCounts, Matchers
 from reprieve.cluster.label_index import LabelIndex, SelectorIndex
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.signature import PodSpecSignature
-
-if TYPE_CHECKING:
-    from reprieve.cluster.state import ClusterState
-
-Matchers = tuple[Matcher, ...]
-Counts = npt.NDArray[np.int64]
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label every namespace has, with its name (the API server sees to it)."""
@@ -43,82 +38,18 @@ MOST_MATCH_COUNTS: Final = 1024
 """So many sets of matchers are counted at once."""
 
 
-class MatchCounts:
-    """`counts`: int64[at least rows], placed pods that every matcher accepts."""
-
-    __slots__ = ("counts", "label_classes", "matchers")
-
-    def __init__(self, matchers: Matchers, rows: int) -> None:
-        self.matchers = matchers
-        self.counts: Counts = np.zeros(rows, dtype=np.int64)
-        self.label_classes: dict[LabelClass, None] = {}
-        """Those whose pods are counted."""
-
-    def add(self, row: int, by: int) -> None:
-        """A pod came to a row (1) or left it (-1)."""
-        if row >= len(self.counts):
-            more = np.zeros(max(row + 1, 2 * len(self.counts)), dtype=np.int64)
-            more[: len(self.counts)] = self.counts
-            self.counts = more
-        self.counts[row] += by
-
-
-class ExistingTerm:
-    """A term some pods state; `rows` has how many of them run where, `known` how many there are at all."""
-
-    __slots__ = ("known", "label_classes", "rows", "spec")
-
-    def __init__(self, spec: TermSpec) -> None:
-        self.spec = spec
-        self.known = 0
-        self.rows: dict[int, int] = {}
-        self.label_classes: dict[LabelClass, None] = {}
-        """Those it matches."""
-
-
-class LabelClass:
-    """Pods no selector can tell apart; see the module docstring."""
-
-    __slots__ = (
-        "anti_affinity_terms",
-        "counted_by",
-        "id",
-        "known",
-        "labels",
-        "memo",
-        "namespace",
-        "rows",
-        "scoring_terms",
-        "terminating",
-        "terms",
-    )
-
-    def __init__(self, number: int, namespace: str, labels: Mapping[str, str], *, terminating: bool) -> None:
-        self.id = number
-        """Never given again to another one."""
-        self.namespace = namespace
-        self.labels = labels
-        self.terminating = terminating
-        self.known = 0
-        """Pods that have it."""
-        self.rows: dict[int, int] = {}
-        """How many of its pods run where; kept while the index is active."""
-        self.counted_by: dict[MatchCounts, None] = {}
-        self.anti_affinity_terms: dict[ExistingTerm, None] = {}
-        """Required anti-affinity terms that match it."""
-        self.scoring_terms: dict[ExistingTerm, None] = {}
-        """Every other term that matches it: they count in scores."""
-        self.terms: dict[int, AffinityTerms] = {}
-        """Its pods' own terms, by the id of their constraints."""
-        self.memo: dict[object, object] = {}
-        """Where plugins keep what they compiled for these pods."""
-
-
 class PodAffinityIndex:
     """See the module docstring. One per cluster; changed only by `ClusterState`."""
 
-    def __init__(self, cluster: "ClusterState") -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        pods: Mapping[str, PodRecord],
+        namespace_labels: Callable[[str], Mapping[str, str]],
+    ) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._namespace_labels = namespace_labels
         self.active = False
         """Whether placements have to be reported at all."""
         self._label_classes: dict[object, LabelClass] = {}
@@ -147,7 +78,7 @@ class PodAffinityIndex:
 
     def counts(self, matchers: Matchers) -> Counts:
         """`int64[rows]`: placed pods that every matcher accepts, by row. Not to be written to."""
-        rows = len(self._cluster.nodes)
+        rows = len(self._nodes)
         matched = self._match_counts.pop(matchers, None)
         if matched is None:
             matched = self._count(matchers, rows)
@@ -174,7 +105,7 @@ class PodAffinityIndex:
 
     def domains(self, key: str) -> tuple[npt.NDArray[np.int64], int]:
         """`int64[rows]`: 1 + the number of the value each live node has for a label, 0 for none; and the highest."""
-        nodes = self._cluster.nodes
+        nodes = self._nodes
         version = (nodes.static_version, len(nodes))
         if version != self._domains_version:
             self._domains = {}
@@ -183,6 +114,14 @@ class PodAffinityIndex:
         if found is None:
             found = self._domains[key] = _domains(nodes, key)
         return found
+
+    def by_domain(self, key: str, by_row: Counts) -> Counts:
+        """Sum counts by row up by domain of a topology label: `int64[highest domain + 1]`; entry 0 is 0."""
+        domains, highest = self.domains(key)
+        there = np.flatnonzero(by_row)
+        counts: Counts = np.bincount(domains[there], weights=by_row[there], minlength=highest + 1).astype(np.int64)
+        counts[0] = 0
+        return counts
 
     def sizes(self) -> dict[str, int]:
         """How much is kept, for the gauges."""
@@ -239,7 +178,7 @@ class PodAffinityIndex:
 
     def check(self) -> None:
         """Recount everything; raises AssertionError on a difference (tests turn this on after every step)."""
-        pods = self._cluster.pods.values()
+        pods = self._pods.values()
         classes = dict.fromkeys(self._label_classes.values(), 0)
         for pod in pods:
             if pod.label_class is not None:
@@ -277,7 +216,7 @@ class PodAffinityIndex:
         self.active = True
         for label_class in self._label_classes.values():
             label_class.rows = {}
-        for pod in self._cluster.pods.values():
+        for pod in self._pods.values():
             if pod.row >= 0:
                 _add(self.label_class(pod).rows, pod.row, 1)
 
@@ -286,7 +225,7 @@ class PodAffinityIndex:
         self._label_classes, self._class_index = {}, LabelIndex()
         self._match_counts, self._counting_index = {}, SelectorIndex()
         self._existing, self._existing_index = {}, SelectorIndex()
-        pods = self._cluster.pods.values()
+        pods = self._pods.values()
         for pod in pods:
             pod.label_class = None
         for pod in pods:
@@ -299,7 +238,7 @@ class PodAffinityIndex:
     def _intern(self, pod: PodRecord) -> LabelClass:
         key = _key(pod.namespace, pod.labels, terminating=pod.terminating)
         found = self._label_classes.get(key)
-        known = self._cluster.pods.get(pod.uid) is pod
+        known = self._pods.get(pod.uid) is pod
         if found is None:
             found = LabelClass(self._next, pod.namespace, pod.labels, terminating=pod.terminating)
             self._next += 1
@@ -363,7 +302,7 @@ class PodAffinityIndex:
             label_class.scoring_terms.pop(existing, None)
 
     def _accepts(self, matchers: Matchers, pods: LabelClass) -> bool:
-        labels = self._cluster.namespace_labels(pods.namespace)
+        labels = self._namespace_labels(pods.namespace)
         return bool(matchers) and all(
             matcher.accepts(pods.namespace, labels, pods.labels, terminating=pods.terminating) for matcher in matchers
         )

@@ -7,15 +7,13 @@ Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.Clu
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reprieve.api import objects
 from reprieve.api.versions import pod_group_name
+from reprieve.cluster.label_classes import LabelClass
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 from reprieve.cluster.volumes import PodVolumes, volumes_of
-
-if TYPE_CHECKING:
-    from reprieve.cluster.pod_affinity_index import LabelClass
 
 NO_ROW = -1
 _EMPTY: Mapping[str, str] = {}

@@ -62,7 +62,7 @@ class ClusterState:
         self.volumes = VolumeObjects()
         self._undo = UndoLog()
         self.devices = DeviceBook(self.nodes, self.groups, self._undo)
-        self.pod_affinity = PodAffinityIndex(self)
+        self.pod_affinity = PodAffinityIndex(self.nodes, self.pods, self.namespace_labels)
         self._holder: int | None = None
         """The thread that runs a cycle, while one runs."""
         self._overlaid = False

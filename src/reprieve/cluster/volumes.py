@@ -40,6 +40,8 @@ VOLUME_KINDS = (PersistentVolume, PersistentVolumeClaim, StorageClass, CSINode, 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 ONCE_POD = "ReadWriteOncePod"
+MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
+"""Annotation of a CSINode: in-tree plugins whose volumes its drivers serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,11 @@ def volume_class(volume: PersistentVolume) -> str:
     """The name of a volume's storage class; "" for none."""
     beta = volume.metadata.annotations.get(CLASS_BETA)
     return beta if beta is not None else volume.spec.storage_class_name
+
+
+def not_found(name: str) -> str:
+    """The API's words for a claim that is not there."""
+    return f'persistentvolumeclaim "{name}" not found'
 
 
 def fully_bound(claim: PersistentVolumeClaim) -> bool:

@@ -10,6 +10,7 @@ from enum import Enum, auto
 from reprieve.api.meta import KubernetesObject
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.volumes import key_of
 
 
 class EventKind(Enum):
@@ -76,6 +77,14 @@ Hint = Callable[[ClusterState, PodRecord, ClusterEvent], bool]
 def always(_cluster: ClusterState, _pod: PodRecord, _event: ClusterEvent) -> bool:
     """The hint of a plugin that cannot tell: try again."""
     return True
+
+
+def about_own_claim(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """The hint of a plugin that waits for PersistentVolumeClaims: the event's is one of the pod's, and there."""
+    if event.item is None or pod.volumes is None:
+        return False
+    key = key_of(event.item)
+    return any(claim.key == key for claim in pod.volumes.claims)
 
 
 Hints = Mapping[EventKind, Hint]

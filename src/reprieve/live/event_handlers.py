@@ -12,8 +12,8 @@ highest of its members, which are pods and so have theirs resolved; members that
 What a group counts as when it is a victim stands in an annotation that nobody resolves but `live.classes`.
 
 Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
-`simulation.virtual.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides as a
-run from the beginning; later changes come in the order in which each watch told them. Pods and nodes are required;
+`scheduling.arrival_order.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides
+as a run from the beginning; later changes come in the order in which each watch told them. Pods and nodes are required;
 any other kind that is not served, which is nothing unusual, or that we may not read is left out, is said to be, and is
 asked for again with every rediscovery, as is one that begins to be served later (an installed CRD).
 """
@@ -42,8 +42,8 @@ from reprieve.client.transport import ApiClient
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.live.classes import VictimClasses
 from reprieve.live.outages import Outages
+from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.virtual import in_order
 
 log = logging.getLogger("reprieve.live")
 

@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.affinity_terms import TermKind, TermSpec
-from reprieve.cluster.pod_affinity_index import ExistingTerm, PodAffinityIndex
+from reprieve.cluster.label_classes import ExistingTerm
+from reprieve.cluster.pod_affinity_index import PodAffinityIndex
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
@@ -120,9 +121,9 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if wanted:
             by_row = index.counts(matchers)  # once: matchers are as many as terms, and so are topology labels
             for key in {spec.topology_key: None for spec in wanted}:
-                counted.affinity[key] = by_domain(index, key, by_row)
+                counted.affinity[key] = index.by_domain(key, by_row)
         for spec in shunned:
-            _sum_into(counted.anti, spec, by_domain(index, spec.topology_key, index.counts((spec.matcher,))))
+            _sum_into(counted.anti, spec, index.by_domain(spec.topology_key, index.counts((spec.matcher,))))
         counted.existing.update(_existing_by_domain(index, index.anti_affinity_terms(pod)))
         state.data[self.name] = counted
         return SUCCESS
@@ -202,7 +203,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         total = np.zeros(row_count(state.cluster, rows), dtype=np.int64)
         for spec in index.terms(pod).specs:
             if spec.kind not in _REQUIRED:
-                by_value = by_domain(index, spec.topology_key, index.counts((spec.matcher,)))
+                by_value = index.by_domain(spec.topology_key, index.counts((spec.matcher,)))
                 total += self._weight(spec) * by_value[index.domains(spec.topology_key)[0][rows]]
         for existing in index.scoring_terms(pod):
             weight = self._weight(existing.spec)
@@ -242,15 +243,6 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
 
 
 _HIGH = 1 << 62
-
-
-def by_domain(index: PodAffinityIndex, key: str, by_row: Counts) -> Counts:
-    """Sum counts by row up by domain of a topology label; entry 0 is 0."""
-    domains, highest = index.domains(key)
-    there = np.flatnonzero(by_row)
-    counts: Counts = np.bincount(domains[there], weights=by_row[there], minlength=highest + 1).astype(np.int64)
-    counts[0] = 0
-    return counts
 
 
 def _stated_by_domain(index: PodAffinityIndex, existing: ExistingTerm) -> Counts:

@@ -39,8 +39,8 @@ from reprieve.framework.plugin import (
     Scores,
     row_count,
 )
+from reprieve.framework.resource_strategies import LEAST_ALLOCATED, Strategy
 from reprieve.framework.status import UNRESOLVABLE, UNSCHEDULABLE
-from reprieve.plugins.resource_strategies import LEAST_ALLOCATED, Strategy
 
 CPU_AND_MEMORY = (("cpu", 1), ("memory", 1))
 _SCORED = {"cpu": SCORING_CPU, "memory": SCORING_MEMORY}

@@ -6,10 +6,10 @@ import numpy as np
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.taints import tolerates
 from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope
 from reprieve.framework.status import UNRESOLVABLE
-from reprieve.plugins.taint_toleration import tolerates
 
 _TAINT = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
 

@@ -16,14 +16,12 @@ import numpy as np
 from reprieve.api.storage import CSINode, PersistentVolume
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volumes import InlineDisk, VolumeObjects, class_of
-from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.cluster.volumes import MIGRATED, InlineDisk, VolumeObjects, class_of, not_found
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count, row_numbers
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
-from reprieve.plugins.volume_restrictions import not_found, uses_claim
 
 TOO_MANY = "node(s) exceed max volume count"
-MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 
 _SKIP = Status(Code.SKIP)
 _IN_TREE: Final = {
@@ -81,7 +79,7 @@ class NodeVolumeLimits(FilterPlugin):
         return {
             EventKind.POD_GONE: _freed_volumes,
             EventKind.CSI_NODE_CHANGED: _allows_more,
-            EventKind.CLAIM_CHANGED: lambda _, pod, event: event.before is None and uses_claim(pod, event),
+            EventKind.CLAIM_CHANGED: _claim_came,
         }
 
 
@@ -174,6 +172,10 @@ def _of_disk(disk: InlineDisk, migrated: frozenset[str]) -> Attached | None:
         return None
     # An EBS volume may be written `aws://zone/vol-1`: the last part is its name.
     return driver, min(disk.ids).rsplit("/", 1)[-1]
+
+
+def _claim_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    return event.before is None and about_own_claim(cluster, pod, event)
 
 
 def _freed_volumes(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:

@@ -25,11 +25,13 @@ import numpy.typing as npt
 from reprieve.api import objects
 from reprieve.api.selectors import NOTHING, Selector, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher, merged_with_keys
+from reprieve.cluster.node_affinity_masks import required_mask
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pod_affinity_index import PodAffinityIndex
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.taints import untolerated
 from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints, always
 from reprieve.framework.plugin import (
     MAX_NODE_SCORE,
@@ -45,9 +47,6 @@ from reprieve.framework.plugin import (
     row_count,
 )
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
-from reprieve.plugins.inter_pod_affinity import by_domain
-from reprieve.plugins.node_affinity import required_mask
-from reprieve.plugins.taint_toleration import untolerated
 
 NOT_SPREAD = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = NOT_SPREAD + " (missing required label)"
@@ -385,7 +384,7 @@ def _labelled(cluster: ClusterState, constraints: Sequence[Constraint]) -> Mask:
 def _domains(state: CycleState, constraint: Constraint, labelled: Mask) -> _Domains:
     index: PodAffinityIndex = state.cluster.pod_affinity
     eligible = labelled & _eligible(state.cluster.nodes, state.signature, constraint)
-    counts = by_domain(index, constraint.key, np.where(eligible, index.counts((constraint.matcher,)), 0))
+    counts = index.by_domain(constraint.key, np.where(eligible, index.counts((constraint.matcher,)), 0))
     there = np.zeros(len(counts), dtype=np.bool_)
     there[index.domains(constraint.key)[0][eligible]] = True
     return _Domains(counts, there, eligible)

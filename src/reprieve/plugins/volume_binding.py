@@ -2,7 +2,7 @@
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumebinding): a claim that is missing, lost, being
 deleted, or unbound although its class does not wait for pods rejects the pod everywhere; volumes in reach, matches and
-provisioning are the business of `reprieve.plugins.volume_matching`.  All of its failures are unresolvable: who runs
+provisioning are the business of `reprieve.cluster.volume_matching`.  All of its failures are unresolvable: who runs
 where does not change what a volume is bound to, and what deleting pods might free cannot be foretold (preemption.md 3).
 
 Reserve keeps the chosen volumes and nodes in the picture, so the next pod cannot take them; PreBind says what to write
@@ -26,14 +26,17 @@ from reprieve.api.storage import (
 )
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.volume_matching import Matching, Reach, delayed, match, volume_limit
 from reprieve.cluster.volumes import (
+    MIGRATED,
     Reservation,
     VolumeObjects,
     fully_bound,
     key_of,
+    not_found,
     refers_to,
 )
-from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
 from reprieve.framework.instructions import AwaitObject, Instruction, PatchObject
 from reprieve.framework.plugin import (
     Codes,
@@ -47,9 +50,6 @@ from reprieve.framework.plugin import (
     row_count,
 )
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
-from reprieve.plugins.node_volume_limits import MIGRATED
-from reprieve.plugins.volume_matching import Matching, Reach, delayed, match, volume_limit
-from reprieve.plugins.volume_restrictions import not_found, uses_claim
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
@@ -190,7 +190,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
             EventKind.NODE_ADDED: always,
             EventKind.NODE_CHANGED: always,
             EventKind.STORAGE_CLASS_CHANGED: _class_allows_more,
-            EventKind.CLAIM_CHANGED: lambda _, pod, event: uses_claim(pod, event),
+            EventKind.CLAIM_CHANGED: about_own_claim,
             EventKind.VOLUME_CHANGED: lambda _, __, event: event.item is not None,
             EventKind.CSI_NODE_CHANGED: _migrated_otherwise,
             EventKind.STORAGE_CAPACITY_CHANGED: _more_capacity,

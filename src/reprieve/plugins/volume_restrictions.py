@@ -13,8 +13,8 @@ import numpy as np
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volumes import ONCE_POD, InlineDisk
-from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
+from reprieve.cluster.volumes import ONCE_POD, InlineDisk, not_found
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count, row_numbers
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
 
@@ -30,11 +30,6 @@ def conflicting(ours: InlineDisk, theirs: InlineDisk) -> bool:
     if ours.source != theirs.source or ours.source not in _RESTRICTED or not ours.ids & theirs.ids:
         return False
     return not (ours.read_only and theirs.read_only)
-
-
-def not_found(name: str) -> str:
-    """The API's words for a claim that is not there."""
-    return f'persistentvolumeclaim "{name}" not found'
 
 
 class VolumeRestrictions(FilterPlugin):
@@ -133,14 +128,5 @@ def _gave_something_back(_cluster: ClusterState, pod: PodRecord, event: ClusterE
     return any(claim.key in keys for claim in pod.volumes.claims) or _conflict(list(pod.volumes.disks), gone)
 
 
-def _claim_came(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    return event.before is None and uses_claim(pod, event)
-
-
-def uses_claim(pod: PodRecord, event: ClusterEvent) -> bool:
-    """Whether the claim of an event is one of the pod's, and there."""
-    if event.item is None or pod.volumes is None:
-        return False
-    meta = event.item.metadata
-    key = f"{meta.namespace or 'default'}/{meta.name}"
-    return any(claim.key == key for claim in pod.volumes.claims)
+def _claim_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    return event.before is None and about_own_claim(cluster, pod, event)

@@ -16,11 +16,10 @@ from reprieve.api.storage import PersistentVolume, StorageClass
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volumes import WAIT_FOR_CONSUMER, class_of
-from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
+from reprieve.cluster.volumes import WAIT_FOR_CONSUMER, class_of, not_found
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
-from reprieve.plugins.volume_restrictions import not_found, uses_claim
 
 ZONE_CONFLICT = "node(s) had no available volume zone"
 
@@ -95,7 +94,7 @@ class VolumeZone(FilterPlugin):
             EventKind.NODE_ADDED: always,
             EventKind.NODE_CHANGED: always,
             EventKind.STORAGE_CLASS_CHANGED: _waiting_class_came,
-            EventKind.CLAIM_CHANGED: lambda _, pod, event: uses_claim(pod, event),
+            EventKind.CLAIM_CHANGED: about_own_claim,
             EventKind.VOLUME_CHANGED: _volume_moved,
         }
 

@@ -15,6 +15,12 @@ from reprieve.api.selectors import SelectorError, compile_node_selector, compile
 from reprieve.framework.configuration import ConfigurationError, Int32, Int64, duration
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
+from reprieve.framework.resource_strategies import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    Strategy,
+    requested_to_capacity_ratio,
+)
 from reprieve.plugins.dynamic_resources import BINDING_TIMEOUT, DynamicResources
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
@@ -26,12 +32,6 @@ from reprieve.plugins.pod_topology_spread import (
     SCHEDULE_ANYWAY,
     SYSTEM_DEFAULTS,
     PodTopologySpread,
-)
-from reprieve.plugins.resource_strategies import (
-    LEAST_ALLOCATED,
-    MOST_ALLOCATED,
-    Strategy,
-    requested_to_capacity_ratio,
 )
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.default_preemption import DefaultPreemption

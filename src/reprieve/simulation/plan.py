@@ -24,6 +24,7 @@ from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
 from reprieve.preemption.outcome import Missing, Preemption, Verdict, scarcest_first
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
+from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE, Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.report import (
@@ -44,7 +45,7 @@ from reprieve.simulation.report import (
 )
 from reprieve.simulation.scenario import Scenario, read_scenarios
 from reprieve.simulation.unexpanded import is_unknown_kind
-from reprieve.simulation.virtual import Preempted, VirtualCluster, in_order
+from reprieve.simulation.virtual import Preempted, VirtualCluster
 
 _OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
 

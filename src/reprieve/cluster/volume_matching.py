@@ -24,6 +24,7 @@ from reprieve.api.storage import (
     StorageClass,
     VolumeNodeAffinity,
 )
+from reprieve.cluster.node_affinity_masks import Mask, term_mask
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -37,8 +38,6 @@ from reprieve.cluster.volumes import (
     key_of,
     storage,
 )
-from reprieve.framework.plugin import Mask
-from reprieve.plugins.node_affinity import term_mask
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
