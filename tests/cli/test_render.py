@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from reprieve.cli.render import MOST_ROWS, _spread, plan_sections, seconds_text
+from reprieve.cli.render import MOST_ROWS, _spread, plan_sections
 from reprieve.cli.sections import plain
+from reprieve.cli.wording import seconds_text
 from reprieve.simulation.report import Account, Answer, Plan, PodOutcome, PreemptionAccount, Stats, UnitAccount
 
 

@@ -107,6 +107,43 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
     assert help["sentence"] == sentence
 
 
+@pytest.mark.parametrize(
+    ("running", "size", "said"),
+    [
+        ((), 9, ["Nothing runs that could make room."]),
+        ((5,), 8, ["Nothing that runs has a priority below 5: the lowest is 5."]),
+        (
+            (1,),
+            8,
+            [
+                "With all of lower priority gone, 1 workload (1 pod), 1 of its pods would find a place, and 2 must.",
+                f"default/g1 would find none of 1 node even then: 1 Insufficient {GPU}.",
+            ],
+        ),
+    ],
+)
+def test_a_waiting_gang_is_told_who_was_looked_at_in_vain(
+    planned: Any, running: tuple[int, ...], size: int, said: list[str]
+) -> None:
+    """The sentences of `explain`: a plan that evicts nobody says why not (preemption.md 2)."""
+    there = [pod(f"old{number}", 1, 8, on="n1", priority=priority) for number, priority in enumerate(running)]
+    members = [pod(f"g{number}", 1, size, priority=5, group="g") for number in range(2)]
+    text, _ = planned(node("n1"), *there, gang("g", 2, 5), *members)
+    for sentence in said:
+        assert f"      {sentence}\n" in text
+
+
+def test_a_gang_that_only_the_order_of_its_pods_keeps_waiting_says_so(planned: Any) -> None:
+    """scheduling.md 3.9: the small pod takes room on the large node, and the large one finds none."""
+    large, small = node("n1"), node("n2")
+    small["status"]["allocatable"][GPU] = "4"
+    members = [pod("g0", 1, 4, group="g"), pod("g1", 1, 8, group="g")]
+    large["status"]["allocatable"]["cpu"] = "640"  # the emptier of the two
+    text, _ = planned(large, small, gang("g", 2), *members)
+    assert "A placement may exist: pods are tried one after another" in text
+    assert "GangScheduling with treeSearch: Retry tries other orders." in text
+
+
 def test_a_waiting_pod_is_explained(planned: Any) -> None:
     text, plan = planned(*FULL, pod("new", 64, 8))
     sentence = f"8 more {GPU} and 32 more cpu free on n1, where least is missing."

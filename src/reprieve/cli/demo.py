@@ -99,7 +99,8 @@ async def _perform(
     act: "Act", scene: "DemoCluster", client: "ApiClient", scheduler_url: str
 ) -> tuple[list[Section], list[str]]:
     """Let the gang of an act arrive, wait for what must come, and tell what came; also what was not expected."""
-    from reprieve.cli.render import count, decision_sections
+    from reprieve.cli.render import decision_sections
+    from reprieve.cli.wording import count
     from reprieve.simulation.demo import differences, objects
 
     before = {pod.metadata.uid for pod in scene.running()}

@@ -16,16 +16,14 @@ from reprieve.api import objects
 from reprieve.api.versions import pod_group_name
 from reprieve.cli.evidence import Evidence, Occurrence
 from reprieve.cli.helping import helps_of
-from reprieve.cli.render import count, seconds_text
+from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.cli.wording import count, seconds_text
 from reprieve.cluster.pods import was_preempted
-from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, Order, PreemptionRecord, Unit
-from reprieve.plugins.gang_scheduling import RETRY
+from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit
 from reprieve.preemption.cost import BY_NAME
-from reprieve.preemption.outcome import NoRoom
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-MOST_REASONS: Final = 12
 MOST_UNITS: Final = 15
 MOST_SPARED: Final = 5
 MOST_NODES: Final = 6
@@ -310,44 +308,6 @@ def _why(record: DecisionRecord) -> list[Section]:
     if again:
         notes.append(again.strip())
     return [Section(title, ("nodes", "reason") if rows else (), tuple(rows), tuple(notes), tone=Tone.WAITING)]
-
-
-def order_sentence(order: Order) -> str:
-    """Of a gang that nothing but the order of its pods is known to keep from being placed (scheduling.md 3.9)."""
-    text = "A placement may exist: pods are tried one after another, and an early one may have taken a later one's room"
-    if order.search == RETRY:
-        return f"{text}. A few other orders were tried as well, in vain."
-    retry = "GangScheduling with treeSearch: Retry tries other orders"
-    if order.placed:
-        return f"{text}. In another order {count(order.placed, 'pod')} would find a place: {retry}."
-    return f"{text}. {retry}."
-
-
-_OUT_OF_THE_QUESTION: Final = {
-    NoRoom.POLICY_NEVER.value: "preemptionPolicy Never: it does not push out anybody.",
-    NoRoom.UNDER_WAY.value: "Room is being made for it already: its victims are still leaving.",
-    NoRoom.ERROR.value: "A plugin failed while victims were looked for.",
-}
-
-
-def in_vain_sentences(found: InVain, priority: int) -> list[str]:
-    """Why no room was made for a group of that priority: who was looked at, and why it did not help."""
-    if found.reason in _OUT_OF_THE_QUESTION:
-        return [_OUT_OF_THE_QUESTION[found.reason]]
-    if found.reason == NoRoom.NO_LOWER_PRIORITY.value:
-        if found.lowest_priority is None:
-            return ["Nothing runs that could make room."]
-        return [f"Nothing that runs has a priority below {priority}: the lowest is {found.lowest_priority}."]
-    looked = f"{count(found.potential_victims, 'workload')} ({count(found.pods, 'pod')})"
-    gone = f"With all of lower priority gone, {looked},"
-    if found.reason == NoRoom.NOTHING_GAINED.value:
-        said = [f"{gone} no more of its pods would find a place than do without."]
-    else:
-        said = [f"{gone} {found.placed} of its pods would find a place, and {found.needed} must."]
-    if found.pod and found.reasons:
-        reasons = ", ".join(f"{reason.nodes} {reason.reason}" for reason in found.reasons[:MOST_REASONS])
-        said.append(f"{found.pod} would find none of {count(found.nodes, 'node')} even then: {reasons}.")
-    return said
 
 
 def _looked_at(found: InVain, priority: int) -> Section:

@@ -7,7 +7,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from reprieve.cli.in_vain import in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.cli.wording import count, seconds_text
 from reprieve.cluster.resources import insufficient
 from reprieve.observability.records import DecisionRecord
 from reprieve.preemption.outcome import CLUSTER_DOMAIN
@@ -329,7 +331,10 @@ _ONLY_PLACEMENT = "0/1 placements are available, first placement status: "
 def _group_messages(
     pods: Sequence[PodOutcome], group: PodGroupOutcome | None, record: DecisionRecord | None
 ) -> tuple[str, ...]:
-    """Why a group waits: what its last attempt found, messages that say more than that it failed, what would help."""
+    """Why a group waits: what its last attempt found, why no room was made, what would help.
+
+    Of its messages those stay that say more than that it failed.
+    """
     messages = _messages(pods, group.message if group is not None else None)
     if record is None or record.members is None or group is None or group.outcome != "Unschedulable":
         return messages
@@ -341,11 +346,14 @@ def _group_messages(
         told = ", ".join(f"{one.nodes} {one.reason}" for one in reasons[:MOST_REASONS])
         more = f" and {len(reasons) - MOST_REASONS} more reasons" if len(reasons) > MOST_REASONS else ""
         attempt += f" None of {count(record.nodes, 'node')} would do for the others: {told}{more}."
+    why = in_vain_sentences(record.in_vain, record.entity.priority) if record.in_vain is not None else []
+    if record.order is not None:
+        why.append(order_sentence(record.order))
     kept = [text.removeprefix(_ONLY_PLACEMENT).removeprefix(f"{_UNSCHEDULABLE}, ") for text in messages]
     kept = [text for text in kept if text not in (_UNSCHEDULABLE, "") and not text.startswith(_WAITS_FOR_OTHERS)]
     if record.reasons:
         kept = [text for text in kept if not text.startswith(f"0/{record.nodes} nodes are available: ")]
-    return (attempt, *dict.fromkeys(kept), *_helps(group.help))
+    return (attempt, *why, *dict.fromkeys(kept), *_helps(group.help))
 
 
 def _helps(helps: Iterable[Help]) -> tuple[str, ...]:
@@ -402,21 +410,3 @@ def _first(rows: list[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
     """The first rows, and a note that counts the others."""
     more = len(rows) - MOST_ROWS
     return tuple(rows[:MOST_ROWS]), (f"... and {more} more (-o json lists them all)",) if more > 0 else ()
-
-
-def count(number: int, noun: str) -> str:
-    """`1 pod`, `2 pods`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def seconds_text(seconds: float) -> str:
-    """`0 s`, `31 s`, `2 h 5 min`, `3 d 4 h`: the two largest units."""
-    if seconds < 60:
-        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
-    left = round(seconds)
-    parts: list[tuple[int, str]] = []
-    for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        if left >= size or parts:
-            parts.append((left // size, name))
-            left %= size
-    return " ".join(f"{number} {name}" for number, name in parts[:2] if number)
