@@ -2,11 +2,12 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from reprieve.simulation.bench import running, scenarios, series
+from reprieve.simulation.bench import comparing, running, scenarios, series
 from reprieve.simulation.bench.scenarios import DEFAULT, FAMILIES, SCENARIOS, Scenario, at_size, named
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
@@ -22,6 +23,21 @@ TINY = {
     "unlike": Scenario("tiny", "unlike", 40, 60),
     "waiting": Scenario("tiny", "waiting", 12, 80),
     "racks": Scenario("tiny", "racks", 30, 20),
+    "services": Scenario("tiny", "services", 20, 30),
+    "budgets": Scenario("tiny", "budgets", 12, 5),
+    "unlike-preempt": Scenario("tiny", "unlike-preempt", 6, 3),
+    "unlike-gang-preempt": Scenario("tiny", "unlike-gang-preempt", 12, 4),
+    "devices": Scenario("tiny", "devices", 5, 20),
+    "churn": Scenario("tiny", "churn", 20, 120),
+    "big": Scenario("tiny", "big", 10, 8),
+}
+
+
+OF_FAMILY = {
+    "steady": ("growthMb",),
+    "churn": ("growthMb", "rssMb"),
+    "waiting": ("cpuPerSecond",),
+    "big": ("takenInSeconds",),
 }
 
 
@@ -32,13 +48,14 @@ def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) 
     assert list(figures) == [
         *("scenario", "nodes", "pods", "seconds", "decisionSeconds", "podsPerSecond", "attemptMs", "peakRssMb"),
         "versions",
-        *(("growthMb",) if family == "steady" else ()),
-        *(("cpuPerSecond",) if family == "waiting" else ()),
+        *OF_FAMILY.get(family, ()),
     ]
     assert list(figures["attemptMs"]) == ["p50", "p99"]
     assert list(figures["versions"]) == ["reprieve", "python", "numpy"]
     assert (figures["nodes"], figures["pods"]) == (TINY[family].nodes, TINY[family].pods)
-    assert (figures["decisionSeconds"] is not None) == ("preempt" in family or family in ("constrained", "racks"))
+    assert (figures["decisionSeconds"] is not None) == (
+        "preempt" in family or family in ("constrained", "racks", "budgets")
+    )
     assert 0 < figures["attemptMs"]["p50"] <= figures["attemptMs"]["p99"]
     assert figures["seconds"] >= (figures["decisionSeconds"] or 0)
     assert figures["podsPerSecond"] == pytest.approx(figures["pods"] / figures["seconds"], rel=0.01)
@@ -99,6 +116,27 @@ def test_waiting_gangs_cost_next_to_nothing_and_one_that_fits_starts_in_the_next
     assert measured.attempt_ms.p50 == measured.attempt_ms.p99
 
 
+@pytest.mark.parametrize("family", ["unlike-preempt", "unlike-gang-preempt", "big", "churn"])
+def test_no_two_pods_of_unlike_families_are_alike(family: str) -> None:
+    cluster = TINY[family].build()
+    engine = running.synced(cluster)
+    for order, pod in enumerate(cluster.work):
+        engine.set_pod(pod, 0.0, created=float(order))
+    assert len(engine.cluster.signatures) == len(cluster.running) + len(cluster.work) > 10
+
+
+def test_services_and_budgets_are_those_of_running_pods() -> None:
+    """Each service has a running pod in its namespace; every running pod of `budgets` is guarded by one budget."""
+    services = TINY["services"].build()
+    where = {(pod.metadata.namespace, pod.metadata.labels["app"]) for pod in services.running}
+    assert {(s.metadata.namespace, s.spec.selector["app"]) for s in services.services} == where
+    assert len(SCENARIOS["services-5000"].build().services) == 5_000
+    budgets = SCENARIOS["budgets-1000"].build()
+    assert len(budgets.budgets) == 500
+    teams = {pod.metadata.labels["team"] for pod in budgets.running}
+    assert teams == {budget.metadata.name for budget in budgets.budgets}
+
+
 def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> None:
     assert (
         *("basic-500", "basic-5000", "preempt-500", "gang-1000", "gangs-100x100"),
@@ -107,6 +145,8 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
     assert set(SCENARIOS) - set(DEFAULT) == {
         *("preempt-5000", "gang-5000", "gang-preempt-5000"),
         *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000", "racks-1000"),
+        *("services-5000", "budgets-1000", "unlike-preempt-1000", "unlike-gang-preempt-1000", "devices-1000"),
+        *("churn-24h", "big-15000"),
     }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
     assert sizes == {
@@ -125,6 +165,13 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "unlike-5000": (5_000, 10_000),
         "waiting-2000": (1_000, 8_000),
         "racks-1000": (5_000, 20),
+        "services-5000": (1_000, 1_000),
+        "budgets-1000": (1_000, 200),
+        "unlike-preempt-1000": (1_000, 50),
+        "unlike-gang-preempt-1000": (1_000, 100),
+        "devices-1000": (1_000, 2_000),
+        "churn-24h": (500, 4_320_000),
+        "big-15000": (15_000, 1_000),
     }
 
 
@@ -183,3 +230,68 @@ def test_a_failed_scenario_ends_the_command_with_1(run: Run, monkeypatch: pytest
     ended = run("bench", "basic-500", "-o", "json")
     assert (ended.code, ended.out) == (1, "")
     assert "0 of 1 pods bound" in ended.err
+
+
+# -- side by side, and where the time goes -------------------------------------------------------------------------
+
+
+def _saved(path: Path, *seconds: tuple[str, float]) -> str:
+    template = running.run(TINY["basic"])
+    figures = [msgspec.structs.replace(template, scenario=name, seconds=value) for name, value in seconds]
+    path.write_bytes(msgspec.json.encode(figures))
+    return str(path)
+
+
+def test_two_sets_of_figures_side_by_side(run: Run, tmp_path: Path) -> None:
+    """By name, the fastest of several; what only one file has is shown with nothing beside it."""
+    before = _saved(tmp_path / "a.json", ("basic-500", 2.0), ("gang-1000", 1.0), ("basic-500", 4.0))
+    after = _saved(tmp_path / "b.json", ("preempt-500", 3.0), ("basic-500", 0.5))
+    ended = run("bench", "--compare", before, after, "-o", "json")
+    assert (ended.code, ended.err) == (0, "")
+    found = json.loads(ended.out)
+    assert [(one["scenario"], one["ratio"]) for one in found] == [
+        *(("basic-500", 0.25), ("gang-1000", None), ("preempt-500", None))
+    ]
+    assert (found[1]["after"], found[2]["before"]) == (None, None)
+    shown = run("bench", "--compare", before, after)
+    assert shown.code == 0
+    assert [line.split()[-1] for line in shown.out.splitlines() if line.strip().startswith("basic-500")] == ["0.25"]
+
+
+def test_growth_is_compared_by_its_runs(tmp_path: Path) -> None:
+    grown = series.Growth("basic", 1.0, (running.run(TINY["basic"]),))
+    path = tmp_path / "g.json"
+    path.write_bytes(msgspec.json.encode([grown]))
+    (one,) = comparing.compare(path, path)
+    assert (one.scenario, one.ratio) == ("tiny", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(None, "No such file"), (b"{}", "Expected `array`"), (b"[{}]", "missing required field"), (b"\xff", "not what")],
+)
+def test_files_without_figures_are_named(run: Run, tmp_path: Path, content: bytes | None, why: str) -> None:
+    good = _saved(tmp_path / "a.json", ("basic-500", 1.0))
+    bad = tmp_path / "b.json"
+    if content is not None:
+        bad.write_bytes(content)
+    ended = run("bench", "--compare", good, str(bad))
+    assert (ended.code, ended.out) == (2, "")
+    assert str(bad) in ended.err
+    assert why in ended.err
+
+
+@pytest.mark.parametrize(
+    "options", [("basic-500", "--compare", "a", "b"), ("--growth", "--compare", "a", "b"), ("--growth", "--profile")]
+)
+def test_options_that_exclude_each_other(run: Run, options: tuple[str, ...]) -> None:
+    assert run("bench", *options).code == 2
+
+
+def test_a_profile_says_where_the_time_goes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCENARIOS, "basic-500", at_size("basic", 3))
+    (figures,) = json.loads(run("bench", "basic-500", "--profile", "-o", "json").out)
+    own = [hot["ownSeconds"] for hot in figures["profile"]]
+    assert own == sorted(own, reverse=True)
+    assert any(hot["function"].startswith("scheduling/engine.py:") for hot in figures["profile"])
+    assert "Where the time goes: basic@3" in run("bench", "basic-500", "--profile").out

@@ -1,6 +1,7 @@
 """`reprieve bench`: the speed scenarios."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,6 +32,17 @@ def command(
     growth: Annotated[
         bool, typer.Option("--growth", help="Run families at 500, 1000, 2000 and 5000 nodes and give the exponent.")
     ] = False,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            "--compare",
+            metavar="BEFORE.json AFTER.json",
+            help="Run nothing; show two saved sets of figures (-o json) side by side.",
+        ),
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where the time goes; the figures themselves are slower then.")
+    ] = False,
     names: Annotated[bool, typer.Option("--list", help="Name the scenarios and families and exit.")] = False,
 ) -> None:
     """Measure how fast the scheduler decides on this machine.
@@ -43,6 +55,13 @@ def command(
     if names:
         show("".join(f"{name}\n" for name in (*SCENARIOS, *FAMILIES)))
         return
+    if compare is not None:
+        if scenarios or growth or profile:
+            refuse("--compare runs nothing: it takes no scenarios, --growth or --profile")
+        _show_compared(compare, output)
+        return
+    if growth and profile:
+        refuse("--profile is of single scenarios, not of --growth")
     known = FAMILIES if growth else tuple(SCENARIOS)
     chosen = tuple(scenarios) if scenarios else FAMILIES if growth else DEFAULT
     for name in chosen:
@@ -52,21 +71,85 @@ def command(
         if growth:
             _show_growth(chosen, output)
         else:
-            _show_figures(chosen, output)
+            _show_figures(chosen, output, profile=profile)
     except ScenarioError as error:
         raise CommandError(str(error), Exit.NOT_SO) from None
 
 
-def _show_figures(chosen: tuple[str, ...], output: Format) -> None:
+def _show_figures(chosen: tuple[str, ...], output: Format, *, profile: bool) -> None:
     from reprieve.cli.terminal import show_sections
     from reprieve.simulation.bench.scenarios import SCENARIOS
     from reprieve.simulation.bench.series import measure
 
-    figures = list(measure(SCENARIOS[name] for name in chosen))
+    figures = list(measure((SCENARIOS[name] for name in chosen), profile=profile))
     if output is Format.JSON:
         _show_json(figures)
     else:
-        show_sections([Section("Speed on this machine", _COLUMNS, tuple(Row(_cells(f)) for f in figures))])
+        told = Section("Speed on this machine", _COLUMNS, tuple(Row(_cells(f)) for f in figures), _more(figures))
+        show_sections([told, *(_profile_section(figure) for figure in figures if figure.profile)])
+
+
+def _more(figures: "list[Measured]") -> tuple[str, ...]:
+    """What single scenarios measure beside the columns, one line each."""
+    lines = []
+    for figure in figures:
+        more = (
+            (figure.growth_mb, "memory grew by {:.1f} MiB"),
+            (figure.rss_mb, "{:.1f} MiB resident at the end"),
+            (figure.cpu_per_second, "{:.4f} s of processor time for a second"),
+            (figure.taken_in_seconds, "{:.3f} s to take the cluster in"),
+        )
+        told = ", ".join(text.format(value) for value, text in more if isinstance(value, float))
+        lines += [f"{figure.scenario}: {told}"] if told else []
+    return tuple(lines)
+
+
+def _profile_section(figure: "Measured") -> Section:
+    rows = (
+        Row((f"{hot.own_seconds:.3f}", f"{hot.total_seconds:.3f}", str(hot.calls), hot.function))
+        for hot in figure.profile or ()
+    )
+    return Section(
+        f"Where the time goes: {figure.scenario}", ("own s", "with callees s", "calls", "function"), tuple(rows)
+    )
+
+
+def _show_compared(files: tuple[Path, Path], output: Format) -> None:
+    from reprieve.cli.terminal import show_sections
+    from reprieve.simulation.bench.comparing import FiguresError, compare
+
+    try:
+        found = compare(*files)
+    except FiguresError as error:
+        refuse(str(error))
+    if output is Format.JSON:
+        _show_json(found)
+        return
+    rows = []
+    for one in found:
+        cells = [one.scenario]
+        for pick in (_seconds, _attempt, _memory):
+            cells += [pick(figure) if figure is not None else "-" for figure in (one.before, one.after)]
+        rows.append(Row((*cells, "-" if one.ratio is None else f"{one.ratio:.2f}")))
+    show_sections([Section("Before and after", _COMPARED, tuple(rows))])
+
+
+_COMPARED = (
+    *("scenario", "seconds before", "after", "attempt ms p99 before", "after"),
+    *("peak MiB before", "after", "seconds after / before"),
+)
+
+
+def _seconds(figure: "Measured") -> str:
+    return f"{figure.seconds:.3f}"
+
+
+def _attempt(figure: "Measured") -> str:
+    return f"{figure.attempt_ms.p99:.3f}"
+
+
+def _memory(figure: "Measured") -> str:
+    return f"{figure.peak_rss_mb:.0f}"
 
 
 def _show_growth(chosen: tuple[str, ...], output: Format) -> None:

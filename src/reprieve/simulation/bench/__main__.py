@@ -1,6 +1,10 @@
-"""`python -m reprieve.simulation.bench SCENARIO`: run one scenario in this process, figures as JSON on stdout."""
+"""`python -m reprieve.simulation.bench SCENARIO`: run one scenario in this process, figures as JSON on stdout.
+
+With `--profile` after it, the figures say where the time went.
+"""
 
 import sys
+from cProfile import Profile
 
 import msgspec
 
@@ -9,6 +13,6 @@ from reprieve.simulation.bench.scenarios import named
 
 if __name__ == "__main__":
     try:
-        print(msgspec.json.encode(run(named(sys.argv[1]))).decode())
+        print(msgspec.json.encode(run(named(sys.argv[1]), Profile() if "--profile" in sys.argv[2:] else None)).decode())
     except NotBoundError as error:
         sys.exit(f"{error}")

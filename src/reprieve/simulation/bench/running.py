@@ -8,21 +8,25 @@ so the figures are time spent deciding.
 
 import gc
 import platform
+import pstats
 import sys
 import time
 from array import array
 from collections import deque
 from collections.abc import Sequence
+from cProfile import Profile
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.bench.scenarios import WAITING_GANG, Cluster, Scenario, steady_work
+from reprieve.simulation.bench.scenarios import WAITING_GANG, Cluster, Scenario, churn_work, steady_work
 
 _WAITING_SECONDS = 60
 """Virtual time of `waiting` in which a pod ends each second."""
+_HOTTEST = 25
+"""Functions of a profile that are shown."""
 _SAMPLES = 50
 """How often `steady` looks at its memory."""
 
@@ -32,6 +36,15 @@ class Percentiles(msgspec.Struct, frozen=True):
 
     p50: float
     p99: float
+
+
+class Hot(msgspec.Struct, frozen=True, rename="camel"):
+    """A function that a run spent its time in: seconds in itself, and with what it called."""
+
+    function: str
+    calls: int
+    own_seconds: float
+    total_seconds: float
 
 
 class Measured(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,9 +64,19 @@ class Measured(msgspec.Struct, frozen=True, rename="camel"):
     peak_rss_mb: float
     versions: dict[str, str]
     growth_mb: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `steady` alone: how much more memory the process holds at the end than after a fifth of the time, in MiB."""
+    """How much more memory the process holds at the end than before, in MiB.
+
+    Of `steady` alone, where before is the second fifth of the time, and of `churn`, where it is the hour after the
+    first two of a day.
+    """
+    rss_mb: float | msgspec.UnsetType = msgspec.UNSET
+    """Of `churn` alone: resident memory at the end, in MiB."""
     cpu_per_second: float | msgspec.UnsetType = msgspec.UNSET
     """Of `waiting` alone: processor time that a second of virtual time costs, in seconds."""
+    taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
+    """Of `big` alone: real time until nodes and running pods were known, which `seconds` does not count."""
+    profile: tuple[Hot, ...] | msgspec.UnsetType = msgspec.UNSET
+    """With `--profile`: where the time went."""
 
 
 class NotBoundError(Exception):
@@ -63,19 +86,25 @@ class NotBoundError(Exception):
         super().__init__(f"{scenario}: {bound} of {pods} pods bound")
 
 
-def run(scenario: Scenario) -> Measured:
-    """Build the cluster, run it to the end, give the figures. Raises NotBoundError."""
-    if scenario.family == "steady":
-        return run_steady(scenario)
+def run(scenario: Scenario, profiler: Profile | None = None) -> Measured:
+    """Build the cluster, run it to the end, give the figures. Raises NotBoundError.
+
+    With a profiler the measured part is watched by it, which takes several times as long.
+    """
+    if scenario.family in ("steady", "churn"):
+        return run_steady(scenario, profiler)
     if scenario.family == "waiting":
-        return run_waiting(scenario)
+        return run_waiting(scenario, profiler)
     cluster = scenario.build()
+    clock = time.perf_counter
+    taken_in = clock()
     engine = synced(cluster)
+    taken_in = clock() - taken_in
     gc.collect()
     gc.freeze()
     attempts: list[float] = []
     decided: float | None = None
-    clock = time.perf_counter
+    _watch(profiler)
     began = clock()
     for group in cluster.groups:
         engine.set_group(group, 0.0)
@@ -109,10 +138,18 @@ def run(scenario: Scenario) -> Measured:
     seconds = clock() - began
     if bound != len(cluster.work):
         raise NotBoundError(scenario.name, bound, len(cluster.work))
-    return _measured(scenario, attempts, seconds, decided)
+    measured = _measured(scenario, attempts, seconds, decided, profiler)
+    if scenario.family != "big":
+        return measured
+    return msgspec.structs.replace(measured, taken_in_seconds=round(taken_in, 6))
 
 
-def run_steady(scenario: Scenario) -> Measured:
+def _watch(profiler: Profile | None) -> None:
+    if profiler is not None:
+        profiler.enable()
+
+
+def run_steady(scenario: Scenario, profiler: Profile | None = None) -> Measured:
     """Pods come and as many end, the oldest first, in virtual time; each is to be placed the moment it comes.
 
     `seconds` is the real time of all of it, the API's reports of bindings and ends included; `attempt_ms` are the
@@ -127,8 +164,10 @@ def run_steady(scenario: Scenario) -> Measured:
     every = max(1, scenario.pods // _SAMPLES)
     arrived = bound = 0
     clock = time.perf_counter
+    comes = churn_work if scenario.family == "churn" else steady_work
+    _watch(profiler)
     began = clock()
-    for arrival in steady_work(scenario.nodes, scenario.pods):
+    for arrival in comes(scenario.nodes, scenario.pods):
         now = arrival.at
         if arrival.group is not None:
             engine.set_group(arrival.group, now)
@@ -154,11 +193,16 @@ def run_steady(scenario: Scenario) -> Measured:
     if bound != scenario.pods:
         raise NotBoundError(scenario.name, bound, scenario.pods)
     fifth = len(held) // 5
+    measured = _measured(scenario, attempts[:count], seconds, None, profiler)
+    if scenario.family == "churn":
+        hours = len(held) / 24
+        growth = held[-1] - max(held[int(2 * hours) : int(3 * hours) + 1])
+        return msgspec.structs.replace(measured, growth_mb=round(growth, 1), rss_mb=round(held[-1], 1))
     growth = max(held[-fifth - 1 :]) - max(held[fifth : 2 * fifth + 1])
-    return msgspec.structs.replace(_measured(scenario, attempts[:count], seconds, None), growth_mb=round(growth, 1))
+    return msgspec.structs.replace(measured, growth_mb=round(growth, 1))
 
 
-def run_waiting(scenario: Scenario) -> Measured:
+def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured:
     """Gangs wait that cannot be placed, and every second of virtual time a pod ends somewhere, which helps nobody.
 
     Then four nodes become free, and one gang is to be placed in the cycle that follows.  `seconds` is the real time of
@@ -190,6 +234,7 @@ def run_waiting(scenario: Scenario) -> Measured:
             bound += len(decision.bindings)
             before = clock()
 
+    _watch(profiler)
     began, cpu = clock(), spent()
     for uid in ending:
         now += 1.0
@@ -205,7 +250,7 @@ def run_waiting(scenario: Scenario) -> Measured:
     seconds = clock() - began
     if bound or helped is None or len(helped.bindings) != WAITING_GANG:
         raise NotBoundError(scenario.name, bound, scenario.pods)
-    measured = _measured(scenario, attempts, seconds, None)
+    measured = _measured(scenario, attempts, seconds, None, profiler)
     return msgspec.structs.replace(measured, cpu_per_second=round(cpu / max(1, len(ending)), 6))
 
 
@@ -224,7 +269,11 @@ def _end(engine: Engine, uid: str, now: float) -> None:
         engine.remove_group(key, now)
 
 
-def _measured(scenario: Scenario, attempts: Sequence[float], seconds: float, decided: float | None) -> Measured:
+def _measured(
+    scenario: Scenario, attempts: Sequence[float], seconds: float, decided: float | None, profiler: Profile | None
+) -> Measured:
+    if profiler is not None:
+        profiler.disable()
     p50, p99 = np.percentile(np.array(attempts) * 1000, (50, 99))
     return Measured(
         scenario=scenario.name,
@@ -236,7 +285,18 @@ def _measured(scenario: Scenario, attempts: Sequence[float], seconds: float, dec
         attempt_ms=Percentiles(round(float(p50), 4), round(float(p99), 4)),
         peak_rss_mb=round(peak_rss_mb(), 1),
         versions=versions(),
+        profile=hottest(profiler) if profiler is not None else msgspec.UNSET,
     )
+
+
+def hottest(profiler: Profile) -> tuple[Hot, ...]:
+    """Where most of the time went, by time in the function itself."""
+    found = []
+    for (file, line, name), (_, calls, own, total, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
+        package, inside, rest = file.rpartition("reprieve/")
+        where = f"{rest}:{line} {name}" if inside and package else name
+        found.append(Hot(where, calls, round(own, 6), round(total, 6)))
+    return tuple(sorted(found, key=lambda hot: (-hot.own_seconds, hot.function))[:_HOTTEST])
 
 
 def synced(cluster: Cluster) -> Engine:
@@ -248,6 +308,10 @@ def synced(cluster: Cluster) -> Engine:
         engine.set_group(group, 0.0)
     for service in cluster.services:
         engine.set_selector_owner(service, 0.0)
+    for budget in cluster.budgets:
+        engine.set_budget(budget)
+    for item in cluster.resources:
+        engine.set_resource(item, 0.0)
     for order, pod in enumerate(cluster.running):
         engine.set_pod(pod, 0.0, created=float(order))
     return engine

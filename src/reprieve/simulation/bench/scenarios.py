@@ -1,18 +1,20 @@
 """What is measured: clusters and work of the table in performance.md, as data.
 
 Terms: a *family* is a kind of cluster and work; a *scenario* is a family at one size.  Running pods are there from the
-start; the work arrives at once, but for `steady`, where it comes over virtual time while as many pods end.
+start; the work arrives at once, but for `steady` and `churn`, where it comes over virtual time while as many pods end.
 
 Invariant: a scenario is the same, object by object, on every machine and in every run.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
+import msgspec
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from reprieve.api import objects, owners
 from reprieve.simulation.bench import unlike
 
 GPU = "nvidia.com/gpu"
@@ -28,6 +30,8 @@ _ZONES, _MAX_SKEW, _FIRST_PORT = 10, 8, 20_000
 _RUNNING_PER_NODE, _NODES_PER_ARRIVAL = 10, 25
 _STEADY_GANG, _GANG_EVERY = 64, 10
 _UNLIKE_PER_NODE = 4
+_SERVICES_PER_NODE, _NAMESPACES = 5, 200
+_NODES_PER_CHURN = 10
 RACK, _IN_RACK = "topology.example/rack", 5
 WAITING_GANG = 4
 """Members of a gang of `waiting`."""
@@ -49,6 +53,9 @@ class Cluster:
     running: tuple[objects.Pod, ...] = ()
     running_groups: tuple[objects.PodGroup, ...] = ()
     services: tuple[objects.Service, ...] = ()
+    budgets: tuple[objects.PodDisruptionBudget, ...] = ()
+    resources: tuple[objects.KubernetesObject, ...] = ()
+    """Device classes, slices and claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +304,142 @@ def _racks(nodes: int, pods: int) -> Cluster:
     return Cluster(machines, tuple(work), (gang,), running=tuple(running))
 
 
+def _big(nodes: int, pods: int) -> Cluster:
+    """Pods that all differ (`bench.unlike`), ten running ones for each node; no services."""
+    machines = unlike.nodes(nodes)
+    here = _RUNNING_PER_NODE * nodes
+    running = tuple(unlike.pods(0, here, priority=LOW, on=machines))
+    return Cluster(machines, tuple(unlike.pods(here, pods, priority=HIGH)), running=running)
+
+
+def _churn(nodes: int, _work: int) -> Cluster:
+    """As `_big`; the work comes over time (`churn_work`)."""
+    machines = unlike.nodes(nodes)
+    return Cluster(machines, (), running=tuple(unlike.pods(0, _RUNNING_PER_NODE * nodes, priority=LOW, on=machines)))
+
+
+def churn_work(nodes: int, pods: int) -> Iterator[Arrival]:
+    """So many pods that all differ, one for ten nodes in a second."""
+    rate = max(1, round(nodes / _NODES_PER_CHURN))
+    for turn, pod in enumerate(unlike.pods(_RUNNING_PER_NODE * nodes, pods, priority=LOW)):
+        yield Arrival(turn / rate, (pod,))
+
+
+def _services(nodes: int, pods: int) -> Cluster:
+    """Five running pods for each node and a service for each, in 200 namespaces; the work belongs to them in turn."""
+    machines = tuple(_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % _ZONES}"}) for i in range(nodes))
+    count = _SERVICES_PER_NODE * nodes
+
+    def of_service(pod: objects.Pod, service: int) -> objects.Pod:
+        labels, namespace = {"app": f"app-{service}"}, f"team-{service % _NAMESPACES}"
+        return replace(pod, metadata=replace(pod.metadata, namespace=namespace, labels=labels))
+
+    amounts: objects.ResourceList = {"cpu": "100m", "memory": "500Mi"}
+    where = [machines[i % nodes].metadata.name for i in range(count)]
+    running = _pods([f"old-{i:05d}" for i in range(count)], LOW, amounts, nodes=where)
+    work = _pods([f"new-{i:05d}" for i in range(pods)], LOW, amounts)
+    made = (
+        objects.Service(
+            metadata=objects.ObjectMeta(name=f"app-{i}", namespace=f"team-{i % _NAMESPACES}"),
+            spec=owners.ServiceSpec(selector={"app": f"app-{i}"}),
+        )
+        for i in range(count)
+    )
+    return Cluster(
+        machines,
+        tuple(of_service(pod, turn % count) for turn, pod in enumerate(work)),
+        running=tuple(of_service(pod, turn) for turn, pod in enumerate(running)),
+        services=tuple(made),
+    )
+
+
+def _budgets(nodes: int, pods: int) -> Cluster:
+    """`_gang_preempt` with a budget for two nodes, all in one namespace; each guards its part of the running pods."""
+    cluster = _gang_preempt(nodes, pods)
+    count = max(1, nodes // 2)
+    running = tuple(
+        replace(pod, metadata=replace(pod.metadata, labels={"team": f"team-{turn % count}"}))
+        for turn, pod in enumerate(cluster.running)
+    )
+    budgets = (
+        objects.PodDisruptionBudget(
+            metadata=_meta(f"team-{i}"),
+            spec=objects.PodDisruptionBudgetSpec(selector=objects.LabelSelector(match_labels={"team": f"team-{i}"})),
+            status=objects.PodDisruptionBudgetStatus(disruptions_allowed=1),
+        )
+        for i in range(count)
+    )
+    return dataclasses.replace(cluster, running=running, budgets=tuple(budgets))
+
+
+def _unlike_preempt(nodes: int, pods: int) -> Cluster:
+    """`_preempt` where no two pods ask for the same, nor have the same image and labels."""
+    cluster = _preempt(nodes, pods)
+    draw = Random(LAYOUT_SEED)
+    return dataclasses.replace(
+        cluster,
+        work=tuple(_made_unlike(pod, f"{2600 + draw.randrange(400)}m", draw) for pod in cluster.work),
+        running=tuple(_made_unlike(pod, f"{700 + draw.randrange(200)}m", draw) for pod in cluster.running),
+    )
+
+
+def _unlike_gang_preempt(nodes: int, pods: int) -> Cluster:
+    """`_gang_preempt` where no two pods ask for the same, nor have the same image and labels."""
+    cluster = _gang_preempt(nodes, pods)
+    draw = Random(LAYOUT_SEED)
+    return dataclasses.replace(
+        cluster,
+        work=tuple(_made_unlike(pod, f"{1000 + draw.randrange(999)}m", draw) for pod in cluster.work),
+        running=tuple(_made_unlike(pod, f"{100 + draw.randrange(99)}m", draw) for pod in cluster.running),
+    )
+
+
+def _made_unlike(pod: objects.Pod, cpu: str, draw: Random) -> objects.Pod:
+    (container,) = pod.spec.containers
+    amounts = {**container.resources.requests, "cpu": cpu, "memory": f"{256 + draw.randrange(244)}Mi"}
+    own = replace(
+        container,
+        image=f"registry.example/{pod.metadata.name}:1",
+        resources=objects.ResourceRequirements(requests=amounts),
+    )
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, labels={"pod": pod.metadata.name}),
+        spec=replace(pod.spec, containers=(own,)),
+    )
+
+
+def _devices(nodes: int, pods: int) -> Cluster:
+    """Nodes with eight devices each, of two sizes, and pods with a claim each for one of the larger ones."""
+    driver = "gpu.example.com"
+    expression = f"device.capacity['{driver}'].memory.compareTo(quantity('40Gi')) >= 0"
+    resources: list[objects.KubernetesObject] = [
+        msgspec.convert(
+            {"metadata": {"name": "large"}, "spec": {"selectors": [{"cel": {"expression": expression}}]}},
+            objects.DeviceClass,
+        )
+    ]
+    for i in range(nodes):
+        name = f"node-{i:05d}"
+        devices = [
+            {"name": f"gpu-{slot}", "capacity": {"memory": {"value": "80Gi" if slot % 2 else "16Gi"}}}
+            for slot in range(_GPUS_PER_NODE)
+        ]
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": driver, "pool": pool, "nodeName": name, "devices": devices}
+        resources.append(msgspec.convert({"metadata": {"name": name}, "spec": spec}, objects.ResourceSlice))
+    work = []
+    request = {"name": "gpu", "exactly": {"deviceClassName": "large"}}
+    for pod in _pods([f"pod-{i:05d}" for i in range(pods)], LOW, {"cpu": "1", "memory": "1Gi"}):
+        name = pod.metadata.name
+        metadata = {"name": name, "namespace": "default", "uid": f"claim-{name}"}
+        claim = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
+        resources.append(msgspec.convert(claim, objects.ResourceClaim))
+        uses = (objects.PodResourceClaim(name="gpu", resource_claim_name=name),)
+        work.append(replace(pod, spec=replace(pod.spec, resource_claims=uses)))
+    return Cluster(tuple(_node(i) for i in range(nodes)), tuple(work), resources=tuple(resources))
+
+
 def running_gangs(
     machines: tuple[objects.Node, ...],
 ) -> tuple[tuple[objects.PodGroup, ...], tuple[objects.Pod, ...]]:
@@ -340,6 +483,13 @@ _FAMILIES = {
     "unlike": Family(_unlike, 2.0),
     "waiting": Family(_waiting, 8.0),
     "racks": Family(_racks, 0.004),
+    "services": Family(_services, 1.0),
+    "budgets": Family(_budgets, 0.2),
+    "unlike-preempt": Family(_unlike_preempt, 0.05),
+    "unlike-gang-preempt": Family(_unlike_gang_preempt, 0.1),
+    "devices": Family(_devices, 2.0),
+    "churn": Family(_churn, 20.0),
+    "big": Family(_big, 0.1),
 }
 
 SCENARIOS = {
@@ -360,6 +510,13 @@ SCENARIOS = {
         Scenario("unlike-5000", "unlike", 5_000, 10_000),
         Scenario("waiting-2000", "waiting", 1_000, 8_000),
         Scenario("racks-1000", "racks", 5_000, 20),
+        Scenario("services-5000", "services", 1_000, 1_000),
+        Scenario("budgets-1000", "budgets", 1_000, 200),
+        Scenario("unlike-preempt-1000", "unlike-preempt", 1_000, 50),
+        Scenario("unlike-gang-preempt-1000", "unlike-gang-preempt", 1_000, 100),
+        Scenario("devices-1000", "devices", 1_000, 2_000),
+        Scenario("churn-24h", "churn", 500, 24 * 3_600 * 50),
+        Scenario("big-15000", "big", 15_000, 1_000),
     )
 }
 """The scenarios by name."""

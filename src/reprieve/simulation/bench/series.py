@@ -26,10 +26,10 @@ class Growth(msgspec.Struct, frozen=True, rename="camel"):
     runs: tuple[Measured, ...]
 
 
-def measure(scenarios: Iterable[Scenario]) -> Iterator[Measured]:
-    """The figures, one scenario after the other. Raises ScenarioError."""
+def measure(scenarios: Iterable[Scenario], *, profile: bool = False) -> Iterator[Measured]:
+    """The figures, one scenario after the other; `profile`: with where the time went. Raises ScenarioError."""
     for scenario in scenarios:
-        command = [sys.executable, "-m", "reprieve.simulation.bench", scenario.name]
+        command = [sys.executable, "-m", "reprieve.simulation.bench", scenario.name, *(["--profile"] * profile)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode != 0:
             last = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]

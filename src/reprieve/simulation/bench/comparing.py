@@ -1,0 +1,66 @@
+"""Two sets of figures side by side: what `reprieve bench -o json` wrote before a change and after it.
+
+Scenarios are matched by name, in the order of the first file; of several figures with one name the fastest counts, as
+the others waited for something else.  What `--growth` wrote is read as its runs.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from reprieve.simulation.bench.running import Measured
+from reprieve.simulation.bench.series import Growth
+
+_MOST_BYTES = 64 << 20
+
+
+class FiguresError(Exception):
+    """A file that does not hold figures; the message names it and says why."""
+
+
+class Compared(msgspec.Struct, frozen=True, rename="camel"):
+    """One scenario of both files. `ratio`: seconds after over seconds before; None where one of the two is missing."""
+
+    scenario: str
+    before: Measured | None
+    after: Measured | None
+    ratio: float | None
+
+
+def compare(before: Path, after: Path) -> list[Compared]:
+    """Both files' figures by scenario. Raises FiguresError."""
+    first, second = _fastest(before), _fastest(after)
+    found = []
+    for name in dict.fromkeys((*first, *second)):
+        old, new = first.get(name), second.get(name)
+        both = old is not None and new is not None and old.seconds > 0
+        ratio = round(new.seconds / old.seconds, 3) if both and old is not None and new is not None else None
+        found.append(Compared(name, old, new, ratio))
+    return found
+
+
+def _fastest(path: Path) -> dict[str, Measured]:
+    fastest: dict[str, Measured] = {}
+    for figure in _read(path):
+        known = fastest.get(figure.scenario)
+        if known is None or figure.seconds < known.seconds:
+            fastest[figure.scenario] = figure
+    return fastest
+
+
+def _read(path: Path) -> list[Measured]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise FiguresError(f"{path}: more than {_MOST_BYTES >> 20} MiB, these are no figures of reprieve bench")
+        content = path.read_bytes()
+    except OSError as error:
+        raise FiguresError(f"{path}: {error.strerror or error}") from None
+    try:
+        grown = msgspec.json.decode(content, type=list[Growth])
+        return [run for family in grown for run in family.runs]
+    except msgspec.DecodeError:
+        pass
+    try:
+        return msgspec.json.decode(content, type=list[Measured])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FiguresError(f"{path}: not what reprieve bench -o json writes: {error}") from None
