@@ -8,6 +8,7 @@ import pytest
 from tests.controlplane.admission.plane import Plane, pod, pod_group, priority_class
 
 from reprieve.controlplane.admission import PROTECTION, STEPS, admission_steps
+from reprieve.controlplane.admission.usage import in_scope
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.errors import StatusError
 
@@ -421,6 +422,55 @@ def test_quota_with_unknown_use(plane: Plane) -> None:
     assert refused(plane, pod("x")).message == 'pods "x" is forbidden: status unknown for quota: q, resources: pods'
 
 
+def test_quota_counts_limits_of_its_own(plane: Plane) -> None:
+    """Limits count for `limits.*` and nowhere else; those of extended resources do not count at all."""
+    with_quota(plane, "q", {"limits.cpu": "4", "limits.memory": "4Gi", "requests.cpu": "4"})
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "3", "memory": "2Gi", "a.com/x": "1"}}
+    resources["requests"]["a.com/x"] = "1"
+    for name in ("x", "y"):
+        wanted = pod(name, containers=[{"name": "c", "image": "i", "resources": resources}])
+        if name == "x":
+            plane.create(wanted)
+        else:
+            assert (
+                "requested: limits.cpu=3, used: limits.cpu=3, limited: limits.cpu=4" in refused(plane, wanted).message
+            )
+    assert used(plane, "q") == {"limits.cpu": "3", "limits.memory": "2Gi", "requests.cpu": "1"}
+
+
+def test_quota_asks_what_a_pod_specifies(plane: Plane) -> None:
+    """Each container states what a quota limits, unless the pod states it for all of them (PodLevelResources)."""
+    with_quota(plane, "q", {"requests.cpu": "2"})
+    assert "must specify requests.cpu for: c" in refused(plane, pod("none", cpu=None)).message
+    plane.create(pod("whole", cpu=None, resources={"requests": {"cpu": "1500m"}}))
+    assert used(plane, "q") == {"requests.cpu": "1500m"}
+    assert "requested: requests.cpu=1" in refused(plane, pod("more", cpu="1")).message
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope", "obj", "covered"),
+    [
+        ("PersistentVolumeClaim", "VolumeAttributesClass", {"spec": {"volumeAttributesClassName": "gold"}}, True),
+        ("PersistentVolumeClaim", "VolumeAttributesClass", {"spec": {"volumeAttributesClassName": "tin"}}, False),
+        (
+            "PersistentVolumeClaim",
+            "VolumeAttributesClass",
+            {"status": {"currentVolumeAttributesClassName": "gold"}},
+            True,
+        ),
+        ("PersistentVolumeClaim", "PriorityClass", {"spec": {"volumeAttributesClassName": "gold"}}, False),
+        ("Pod", "VolumeAttributesClass", {"spec": {"volumeAttributesClassName": "gold"}}, False),
+        ("Pod", "PriorityClass", {"spec": {"priorityClassName": "gold"}}, True),
+        ("Service", "PriorityClass", {"spec": {"priorityClassName": "gold"}}, False),
+    ],
+)
+def test_which_scopes_cover_which_kinds(plane: Plane, kind: str, scope: str, obj: Json, covered: bool) -> None:
+    """pkg/quota of 1.36: a scope covers one kind; of another kind the quota counts nothing."""
+    term = {"scopeName": scope, "operator": "In", "values": ["gold"]}
+    selected = quota("q", {}, scopeSelector={"matchExpressions": [term]})
+    assert in_scope(selected, plane.kind("v1", kind), {"metadata": {"name": "x"}, **obj}) is covered
+
+
 @pytest.mark.parametrize(
     ("scopes", "inside", "outside"),
     [
@@ -528,3 +578,17 @@ def test_limit_range_bounds(plane: Plane, item: Json, resources: Json, why: str)
     plane.create(limit_range(**item))
     error = refused(plane, pod("lrq", containers=[{"name": "c", "image": "i", "resources": resources}]))
     assert error.message == f'pods "lrq" is forbidden: {why}'
+
+
+@pytest.mark.parametrize(
+    ("item", "resources"),
+    [
+        ({"max": {"cpu": "1"}}, {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}),
+        ({"min": {"cpu": "1"}}, {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}),
+        ({"maxLimitRequestRatio": {"cpu": "2"}}, {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),
+    ],
+)
+def test_limit_range_bounds_are_inclusive(plane: Plane, item: Json, resources: Json) -> None:
+    """LimitRanger of 1.36 compares with greater and less, never with equal."""
+    plane.create(limit_range(**item))
+    plane.create(pod("lrq", containers=[{"name": "c", "image": "i", "resources": resources}]))

@@ -14,7 +14,8 @@ from tests.controlplane.recorded.shapes import pod, stored, without_times
 
 from reprieve.controlplane.patching import ApplyConflict, PatchError, apply, merge_patch, track_update
 from reprieve.controlplane.patching import fieldsets as f
-from reprieve.controlplane.schema import Schema, schema_for
+from reprieve.controlplane.patching.typed import below
+from reprieve.controlplane.schema import Node, Schema, Type, schema_for
 
 Json = dict[str, Any]
 MAP = schema_for("v1", "ConfigMap")
@@ -306,3 +307,37 @@ def test_after_any_history_the_last_applier_owns_what_it_stated_and_every_owner_
         for entry in live["metadata"].get("managedFields", ()):
             assert entry["fieldsV1"]
             assert set(entry["fieldsV1"].get("f:data", {})) - {"."} <= {f"f:{key}" for key in live.get("data", {})}
+
+
+_STRING = Node(Type.STRING, "string")
+
+
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [
+        (Node(Type.MAP, "map", element=_STRING), Type.STRING),
+        (Node(Type.MAP, "map"), Type.ANY),
+        (Node(Type.LIST, "list", element=_STRING), Type.ANY),
+        (Node(Type.ANY, "any"), Type.ANY),
+        (Node(Type.STRUCT, "struct", fields={"k": _STRING}), Type.STRING),
+        (Node(Type.STRUCT, "struct", fields={"other": _STRING}), Type.ANY),
+    ],
+)
+def test_what_a_key_leads_to(node: Node, found: Type) -> None:
+    """A key of what the schema does not know is of any type (structured-merge-diff: untyped values are deduced)."""
+    assert below(node, "k").type is found
+
+
+def test_a_change_within_a_keyed_item_owns_that_field_alone() -> None:
+    """Lists within items of lists are compared by their own keys."""
+
+    def with_value(value: str) -> Json:
+        env = [{"name": "A", "value": "1"}, {"name": "B", "value": value}]
+        spec = {"containers": [{"name": "c", "image": "i", "env": env}]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+    live = updated(None, "one", with_value("1"), schema=POD)
+    again = {**with_value("2"), "metadata": live["metadata"]}
+    live = updated(live, "two", again, schema=POD, now="t2")
+    item = {'k:{"name":"B"}': {"f:value": {}}}
+    assert owners(live)["two"] == {"f:spec": {"f:containers": {'k:{"name":"c"}': {"f:env": item}}}}

@@ -66,6 +66,9 @@ _PORT = {"containerPort": 80}
         (container(terminationMessagePolicy="X"), [("NotSupported", "spec.containers[0].terminationMessagePolicy")]),
         (container(env=[{"name": ""}]), [("Required", "spec.containers[0].env[0].name")]),
         (container(env=[{"name": "a=b"}]), [("Invalid", "spec.containers[0].env[0].name")]),
+        (container(env=[{"name": " ~"}]), []),  # the first and the last of the printable characters
+        (container(env=[{"name": "a\x1f"}]), [("Invalid", "spec.containers[0].env[0].name")]),
+        (container(env=[{"name": "a\x7f"}]), [("Invalid", "spec.containers[0].env[0].name")]),
         (container(env=[{"name": "a", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]),
          [("Invalid", "spec.containers[0].env[0].valueFrom")]),
         (container(volumeMounts=[{"name": "v", "mountPath": "/x"}]),
@@ -108,6 +111,24 @@ _PORT = {"containerPort": 80}
 def test_pods(body: Json, expected: list[tuple[str, str]]) -> None:
     """pkg/apis/core/validation of 1.36."""
     assert refused(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({}, "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"),
+        ({"fieldRef": {"fieldPath": "metadata.name"}}, None),
+        ({"fieldRef": {"fieldPath": "metadata.name"}, "secretKeyRef": {"name": "s", "key": "k"}},
+         "may not have more than one field specified at a time"),
+    ],
+)  # fmt: skip
+def test_a_variable_has_one_source(source: Json, said: str | None) -> None:
+    """validateEnvVarValueFrom of 1.36."""
+    body = container(env=[{"name": "a", "valueFrom": source}])
+    errors = validate_create(shape("v1", "Pod"), stored(body))
+    assert [(e.field, said in e.message) for e in errors] == (
+        [("spec.containers[0].env[0].valueFrom", True)] if said else []
+    )
 
 
 def _of(api_version: str, kind: str, **more: Any) -> Json:
@@ -182,6 +203,12 @@ def test_pod_groups_of_the_newer_versions(version: str, spec: Json, expected: li
         (_of("v1", "ConfigMap", data={"k": "x" * (1024 * 1024 + 1)}), [("TooLong", "")]),
         (_of("v1", "Secret", stringData={"..": "x"}), [("Invalid", "data[..]")]),
         (_of("v1", "Service", spec={}), [("Required", "spec.ports")]),
+        (_of("v1", "Service", spec={"clusterIP": "None"}), []),
+        (_of("v1", "Service", spec={"clusterIP": "10.0.0.9"}), [("Required", "spec.ports")]),
+        (_of("v1", "Service", spec={"type": "ExternalName", "externalName": "a.example.com"}), []),
+        (_of("v1", "Service", spec={"type": "ExternalName"}), [("Required", "spec.externalName")]),
+        (_of("v1", "Service", spec={"type": "ExternalName", "externalName": "a.b", "clusterIP": "10.0.0.9"}),
+         [("Forbidden", "spec.clusterIP")]),
         (_of("v1", "Service", spec={"ports": [{"port": 80}, {"port": 80, "name": "a"}]}),
          [("Required", "spec.ports[0].name"), ("Duplicate", "spec.ports[1]")]),
         (_of("v1", "Service", spec={"type": "X", "ports": [{"port": 0}]}),

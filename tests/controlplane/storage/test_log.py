@@ -63,6 +63,21 @@ def test_a_second_process_on_the_same_file_is_refused(tmp_path: Path) -> None:
     SqliteLog(tmp_path / "state.db").close()
 
 
+def test_a_file_that_could_not_be_opened_is_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock goes with the attempt, in a process that lives on too."""
+    path = tmp_path / "state.db"
+    SqliteLog(path).close()
+
+    def fails(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log_module.sqlite3, "connect", fails)
+        with pytest.raises(StorageError):
+            SqliteLog(path)
+    SqliteLog(path).close()
+
+
 def written(path: Path) -> None:
     log = SqliteLog(path)
     log.append(
