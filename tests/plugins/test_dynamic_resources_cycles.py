@@ -14,7 +14,7 @@ from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
-from reprieve.plugins.dynamic_resources import DynamicResources, readiness
+from reprieve.plugins.dynamic_resources import DynamicResources, _failed, give_back, readiness
 from reprieve.scheduling.plugin_args import dynamic_resources
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.building import Item, World, gang, node, pod
@@ -256,6 +256,53 @@ def test_binding_waits_until_devices_are_ready() -> None:
     assert said("Ready") is Code.SUCCESS
     assert said("Ready", "Broken") is Code.UNSCHEDULABLE
     assert wait.done(None).code is Code.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize(
+    ("found", "still"),
+    [
+        ({"reservedFor": [{"resource": "pods", "uid": "uid-old"}]}, True),
+        ({}, True),
+        ({"reservedFor": [{"resource": "pods", "uid": "uid-new"}]}, False),
+        ({"reservedFor": [{"resource": "podgroups", "uid": "uid-old"}]}, False),
+        ({"allocation": None}, False),
+        ({"allocation": {"devices": {"results": []}}}, False),
+    ],
+)
+def test_an_allocation_is_given_back_only_as_it_was_seen(found: Json, still: bool) -> None:
+    """Written by somebody else meanwhile: tried again where the devices are the same and nobody came to use them."""
+    status = allocated((DRIVER, "n1", "gpu-0"), to=["uid-old"])
+    world = World(node("n1"), device_class(), claim("c", status=status))
+    patch = give_back(world.engine.cluster.devices.claims["default/c"])
+    assert patch.again is not None
+    assert patch.again({"status": {"allocation": status["allocation"], **found}}) is still
+
+
+def test_what_was_never_allocated_is_not_given_back_again() -> None:
+    world = World(node("n1"), device_class(), claim("c"))
+    patch = give_back(world.engine.cluster.devices.claims["default/c"])
+    assert patch.again is not None
+    assert not patch.again({"status": {}})
+
+
+@pytest.mark.parametrize(
+    ("watched", "conditions", "failed"),
+    [
+        ({"bindingFailureConditions": ["Broken"], "bindingConditions": ["Ready"]}, ["Broken"], True),
+        ({"bindingFailureConditions": ["Broken"], "bindingConditions": ["Ready"]}, ["Ready"], False),
+        ({"bindingConditions": ["Ready"]}, ["Broken"], False),
+        ({}, ["Broken"], False),
+    ],
+)
+def test_when_a_device_has_failed(watched: Json, conditions: list[str], failed: bool) -> None:
+    """KEP-5007: only a failure condition that the allocation names counts."""
+    status = allocated((DRIVER, "n1", "x"), **watched)
+    stated = [{"type": name, "status": "True", "reason": "R"} for name in conditions]
+    status["devices"] = [{"driver": DRIVER, "pool": "n1", "device": "x", "conditions": stated}]
+    world = World(node("n1"), device_class(), claim("c", status=status), claim("free"))
+    claims = world.engine.cluster.devices.claims
+    assert _failed(claims["default/c"]) is failed
+    assert not _failed(claims["default/free"])
 
 
 def test_a_claim_whose_device_failed_is_not_usable() -> None:

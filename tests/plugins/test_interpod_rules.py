@@ -8,6 +8,7 @@ import pytest
 
 from reprieve.api import objects
 from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.framework.plugin import CycleState
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from tests.building import World, node, pod
 from tests.plugins.asking import FITS, UNRESOLVABLE, UNSCHEDULABLE, scores, verdicts
@@ -154,6 +155,23 @@ def test_what_running_pods_forbid(labels: dict[str, str], expected: list[int]) -
 def test_scores(own: objects.Affinity | None, running: list[objects.Pod], hard: int, expected: list[int]) -> None:
     """Normalized: lowest 0, highest 100."""
     assert list(scores(_world(own, *running), InterPodAffinity(hard_weight=hard)).values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("running", "ignore", "hard", "scored"),
+    [
+        (rules(rather_near=[weighted(7, term(ZONE, {}))]), False, 1, True),
+        (rules(rather_near=[weighted(7, term(ZONE, {}))]), True, 1, False),
+        (rules(near=[term(ZONE, {})]), False, 1, True),
+        (rules(near=[term(ZONE, {})]), False, 0, False),
+        (rules(near=[term(ZONE, {})]), True, 1, False),
+    ],
+)
+def test_whether_there_is_anything_to_score(running: objects.Affinity, ignore: bool, hard: int, scored: bool) -> None:
+    """PreScore of 1.36: a pod without terms is scored only for terms of others that weigh something and count."""
+    world = _world(None, pod("r", affinity=running, node="n3"))
+    plugin = InterPodAffinity(hard_weight=hard, ignore_preferred=ignore)
+    assert plugin.pre_score(CycleState(world.engine.cluster, world.record("p"))) is scored
 
 
 def test_preferences_of_running_pods_can_be_ignored() -> None:

@@ -163,6 +163,19 @@ def test_its_resources_and_weights_are_those_of_the_plugin_but_its_strategy_is_i
     assert _fullness(world, ["n1"], ["p"], plugin) == 75  # there is no gpu to fill
 
 
+def test_a_resource_whose_column_no_node_has_yet_counts_for_nothing() -> None:
+    """The table of resources may know more names than the nodes have columns: nobody has any of the last one."""
+    world = World(node("n0", cpu=4), group("crew", topology="rack"), pod("p", cpu=3, group="crew"))
+    cluster = world.engine.cluster
+    width = len(cluster.nodes.allocatable)
+    number = 0
+    while (column := cluster.resources.column(f"example.com/r{number}")) < width:
+        number += 1
+    assert column == width
+    plugin = NodeResourcesFit([("cpu", 1), (f"example.com/r{number}", 3)])
+    assert _fullness(world, ["n0"], ["p"], plugin) == 75
+
+
 def test_sums_of_the_largest_amounts_are_exact() -> None:
     """A placement of many nodes with the largest amounts there are does not wrap around."""
     huge = [node(f"n{i:03}", cpu=1, memory=str(1 << 56), pods=10) for i in range(300)]

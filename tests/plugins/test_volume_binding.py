@@ -270,6 +270,7 @@ def test_args() -> None:
     gates = FeatureGates()
     made = volume_binding(gates, {"bindTimeoutSeconds": 30})
     assert isinstance(made, VolumeBinding)
+    assert isinstance(volume_binding(gates, {"bindTimeoutSeconds": 0}), VolumeBinding)
     for wrong, path in (({"bindTimeoutSeconds": -1}, "bindTimeoutSeconds"), ({"shape": []}, "shape")):
         with pytest.raises(ConfigurationError) as refused:
             volume_binding(gates, wrong)

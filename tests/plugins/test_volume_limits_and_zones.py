@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from reprieve.api import objects
-from reprieve.plugins.node_volume_limits import TOO_MANY, NodeVolumeLimits
+from reprieve.api.storage import CSINode, CSINodeDriver, CSINodeSpec
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.plugins.node_volume_limits import TOO_MANY, NodeVolumeLimits, _allows_more
 from reprieve.plugins.volume_zone import ZONE_CONFLICT, VolumeZone
 from tests.building import World, node
 from tests.plugins.asking import FITS, UNRESOLVABLE, UNSCHEDULABLE, reasons, verdicts
@@ -112,6 +114,36 @@ def test_a_higher_limit_wakes_who_waits() -> None:
     world = limited(disks("a"), pod("p", "a"), limits={CSI: 0}).settle()
     assert "p" not in world.where
     assert world.add(csi_node("n1", {CSI: 1})).settle().where == {"p": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "helps"),
+    [
+        ({CSI: 1}, {CSI: 2}, True),
+        ({CSI: 1}, {CSI: None}, True),
+        ({CSI: 1}, {}, True),
+        ({CSI: 2}, {CSI: 1}, False),
+        ({CSI: 1}, {CSI: 1}, False),
+        ({CSI: None}, {CSI: 1}, False),
+    ],
+)
+def test_which_change_of_limits_helps(before: dict[str, int | None], after: dict[str, int | None], helps: bool) -> None:
+    """isCSINodeUpdated of 1.36: a limit that rises or ends; a driver that states none has none."""
+    world = World(node("n1"), disks("a"), pod("p", "a"))
+    changed = ClusterEvent(EventKind.CSI_NODE_CHANGED, item=csi_node("n1", after), before=csi_node("n1", before))
+    assert _allows_more(world.engine.cluster, world.record("p"), changed) is helps
+
+
+def test_a_driver_may_say_nothing_of_what_it_attaches() -> None:
+    """`allocatable` of a driver is optional (storage/v1): such a driver limits nothing."""
+    silent = CSINode(
+        metadata=objects.ObjectMeta(name="n1"), spec=CSINodeSpec(drivers=(CSINodeDriver(name=CSI, topology_keys=()),))
+    )
+    world = World(node("n1"), disks("a"), pod("p", "a"), silent)
+    for before, helps in ((csi_node("n1", {CSI: 1}), True), (silent, False)):
+        changed = ClusterEvent(EventKind.CSI_NODE_CHANGED, item=silent, before=before)
+        assert _allows_more(world.engine.cluster, world.record("p"), changed) is helps
+    assert world.settle().where == {"p": "n1"}
 
 
 BETA = "failure-domain.beta.kubernetes.io/zone"

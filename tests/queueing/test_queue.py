@@ -427,6 +427,19 @@ def test_a_preemptor_stays_gated_while_its_calls_run() -> None:
     assert world.settle().where == {"p": "n"}
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+def test_who_is_to_be_tried_at_once_is_not_while_its_calls_run(blocked: bool) -> None:
+    """scheduling.md 3.3 and preemption.md 7.3: without backoff, unless it is gated by its own preemption."""
+    world = World(node("n", cpu=1), pod("p", cpu=1))
+    queue = world.engine.queue
+    entity = queue.pop(world.now)
+    assert entity is not None
+    entity.blocked = "waiting" if blocked else None
+    queue.requeue_now(entity, world.now)
+    assert entity.state is (QueueState.GATED if blocked else QueueState.ACTIVE)
+    assert entity.attempts == 0
+
+
 def test_without_an_event_it_waits_on_after_the_calls() -> None:
     """Unblocked, it is woken by its victims' going."""
     world = _blocked()

@@ -339,5 +339,5 @@ def test_a_change_within_a_keyed_item_owns_that_field_alone() -> None:
     live = updated(None, "one", with_value("1"), schema=POD)
     again = {**with_value("2"), "metadata": live["metadata"]}
     live = updated(live, "two", again, schema=POD, now="t2")
-    item = {'k:{"name":"B"}': {"f:value": {}}}
+    item: Json = {'k:{"name":"B"}': {"f:value": {}}}
     assert owners(live)["two"] == {"f:spec": {"f:containers": {'k:{"name":"c"}': {"f:env": item}}}}

@@ -126,9 +126,8 @@ def test_a_variable_has_one_source(source: Json, said: str | None) -> None:
     """validateEnvVarValueFrom of 1.36."""
     body = container(env=[{"name": "a", "valueFrom": source}])
     errors = validate_create(shape("v1", "Pod"), stored(body))
-    assert [(e.field, said in e.message) for e in errors] == (
-        [("spec.containers[0].env[0].valueFrom", True)] if said else []
-    )
+    assert [e.field for e in errors] == (["spec.containers[0].env[0].valueFrom"] if said else [])
+    assert all((said or "") in e.message for e in errors)
 
 
 def _of(api_version: str, kind: str, **more: Any) -> Json:

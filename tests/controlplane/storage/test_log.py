@@ -72,7 +72,7 @@ def test_a_file_that_could_not_be_opened_is_free_again(tmp_path: Path, monkeypat
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(log_module.sqlite3, "connect", fails)
+        patched.setattr("reprieve.controlplane.storage.log.sqlite3.connect", fails)
         with pytest.raises(StorageError):
             SqliteLog(path)
     SqliteLog(path).close()

@@ -112,7 +112,7 @@ def _environment(given: list[Json], path: str) -> Iterator[FieldError]:
             continue
         if len(source) != 1:
             said = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
-            if len(source) > 1:
+            if source:
                 said = "may not have more than one field specified at a time"
             yield fe.invalid(f"{place}.valueFrom", "", said)
         if variable.get("value"):

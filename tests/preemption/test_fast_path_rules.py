@@ -1,0 +1,55 @@
+"""When the fast paths of preemption may be taken, and that their sums are right for units of unlike pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.cluster.resources import CPU, MEMORY
+from reprieve.framework.plugin import CycleState
+from reprieve.framework.profile import Profile
+from reprieve.plugins.node_resources_fit import NodeResourcesFit
+from reprieve.preemption.free_resources import only_resources
+from reprieve.preemption.tie_breaking import _by_row
+from reprieve.preemption.units import PreemptionUnit
+from tests.building import World, node, pod, profile_with
+
+
+@pytest.mark.parametrize(
+    ("profile", "holds"),
+    [
+        (profile_with(), True),
+        (profile_with(NodeResourcesFit(ignored=["a.com/x"])), False),
+        (profile_with(NodeResourcesFit(ignored_groups=["a.com"])), False),
+        (profile_with(drop=["NodeResourcesFit"]), False),
+    ],
+)
+def test_numbers_suffice_only_where_every_request_decides(profile: Profile, holds: bool) -> None:
+    """preemption.md 9.5: with ignoredResources, or without NodeResourcesFit, the filters themselves are asked."""
+    world = World(node("n"), pod("p", cpu=1, more={"a.com/x": 1}))
+    assert only_resources(profile, [CycleState(world.engine.cluster, world.record("p"))]) is holds
+
+
+def test_numbers_do_not_suffice_for_a_host_port() -> None:
+    """preemption.md 9.5: one pod among others whose filter looks at who runs there is enough."""
+    world = World(node("n"), pod("p", cpu=1), pod("q", cpu=2, ports=[80]))
+    states = [CycleState(world.engine.cluster, world.record(name)) for name in ("p", "q")]
+    assert only_resources(profile_with(), states[:1])
+    assert not only_resources(profile_with(), states)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "expected"),
+    [
+        ([(1, "1Gi", "a"), (1, "1Gi", "a"), (1, "1Gi", "b")], {"a": [2000, 2 << 30], "b": [1000, 1 << 30]}),
+        ([(1, "1Gi", "a"), (2, "4Gi", "a"), (3, "1Gi", "b")], {"a": [3000, 5 << 30], "b": [3000, 1 << 30]}),
+    ],
+    ids=["alike", "unlike"],
+)
+def test_what_a_unit_takes_on_each_node(amounts: list[tuple[int, str, str]], expected: dict[str, list[int]]) -> None:
+    """Sums over the pods on the node, whether they ask for the same or not."""
+    pods = [pod(f"p{i}", cpu=cpu, memory=memory, node=on) for i, (cpu, memory, on) in enumerate(amounts)]
+    world = World(node("a", cpu=9), node("b", cpu=9), *pods)
+    records = tuple(world.record(f"p{i}") for i in range(len(pods)))
+    unit = PreemptionUnit("u", records, tuple(record.row for record in records), 0, False, None)
+    found = _by_row(unit, [CPU, MEMORY])
+    assert found == {world.row(name): sums for name, sums in expected.items()}
