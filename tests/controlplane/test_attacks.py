@@ -348,6 +348,10 @@ BOMBS = [
         "name": "managed3", "managedFields": [{
             "manager": f"m{n}", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
             "fieldsV1": {"f:data": {"f:k": {}}}} for n in range(15_000)]}}))], (*OK, 400, 422)),
+    Bomb("managed fields of managers with a field of their own", lambda: [Sent("POST", MAPS, text({**config_map("m"),
+        "metadata": {"name": "managed4", "managedFields": [{
+            "manager": f"m{n}", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:data": {f"f:k{n}": {}}}} for n in range(15_000)]}}))], (*OK, 400, 422)),
     # selectors and parameters
     Bomb("a selector of 100,000 terms", lambda: [get(f"{MAPS}?labelSelector=" + ",".join(["a"] * 100_000))],
          (400, 414, 431)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import every, needs_transcripts, transcript
 from tests.controlplane.recorded.shapes import pod, stored, without_times
 
-from reprieve.controlplane.patching import ApplyConflict, PatchError, apply, merge_patch, track_update
+from reprieve.controlplane.patching import ApplyConflict, PatchError, apply, merge_patch, ownership, track_update
 from reprieve.controlplane.patching import fieldsets as f
 from reprieve.controlplane.patching.typed import below
 from reprieve.controlplane.schema import Node, Schema, Type, schema_for
@@ -216,6 +217,46 @@ def test_the_eleventh_updater_makes_the_oldest_ones_one_entry() -> None:
     found = owners(live)
     assert len(found) == 10
     assert {"f:k0", "f:k1"} <= set(found["ancient-changes"]["f:data"])
+
+
+def managed(operation: str, *, count: int) -> Json:
+    entries = [
+        {
+            "manager": f"m{n}",
+            "operation": operation,
+            "apiVersion": "v1",
+            "time": f"2024-01-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}Z",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:data": {f"f:k{n}": {}}},
+        }
+        for n in range(count)
+    ]
+    return {"metadata": {"name": "a", "managedFields": entries}}
+
+
+def test_managers_by_the_thousand_become_few_before_anything_is_done_with_them() -> None:
+    """Every step of a write goes through the entries, so a stranger could hold the server with them."""
+    obj = managed("Update", count=5000)
+    ownership.condense(obj)
+    found = obj["metadata"]["managedFields"]
+    assert [entry["manager"] for entry in found] == ["ancient-changes", *(f"m{n}" for n in range(4991, 5000))]
+    assert set(found[0]["fieldsV1"]["f:data"]) == {f"f:k{n}" for n in range(4991)}
+    assert found[0]["time"] == "2024-01-01T01:23:10Z"
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [managed("Update", count=100), managed("Apply", count=200), {"metadata": {"managedFields": [{}] * 200}}, {}],
+    ids=["a hundred", "applied", "malformed", "none"],
+)
+def test_what_is_not_too_much_or_cannot_be_one_stays(obj: Json) -> None:
+    before = copy.deepcopy(obj)
+    ownership.condense(obj)
+    key = itemgetter("manager")
+    if "metadata" in obj and "manager" in obj["metadata"]["managedFields"][0]:
+        assert sorted(obj["metadata"]["managedFields"], key=key) == sorted(before["metadata"]["managedFields"], key=key)
+    else:
+        assert obj == before
 
 
 def test_status_written_through_the_main_resource_has_no_owner() -> None:

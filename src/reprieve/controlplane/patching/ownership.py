@@ -53,6 +53,7 @@ _RESET: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
     ("ResourceClaim", "status"): (("f:spec",), ("f:metadata",)),
     ("CustomResourceDefinition", "status"): (("f:spec",), ("f:metadata",)),
 }
+_MANY_ENTRIES = 100
 _RESET_MAIN = (("f:status",),)
 _RESET_STATUS = (("f:spec",),)
 
@@ -160,6 +161,21 @@ def timestamp(now: str | datetime) -> str:
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def condense(obj: Json) -> None:
+    """Make the managedFields of a body few, in place: nobody has hundreds, and every step of a write would go through
+    them all. Well-formed updates become one beyond ten, as they do when they are stored.
+    """
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return
+    given = metadata.get("managedFields")
+    if not isinstance(given, list) or len(given) <= _MANY_ENTRIES:
+        return
+    entries = _decode(given)
+    if entries is not None:
+        metadata["managedFields"] = _encode(_capped(entries).values())
+
+
 def track_update(
     schema: Schema,
     live: Json | None,
@@ -207,6 +223,10 @@ def track_update(
     return _with_entries(new, _encode(entries.values()))
 
 
+def _holding(entry: Entry, fields: Trie) -> Entry:
+    return Entry(entry.manager, entry.operation, entry.api_version, entry.subresource, entry.time, fields)
+
+
 def _timeless(entries: Entries) -> Entries:
     """The entries without their times: a write that differs in these alone changes nothing, as upstream has it."""
     return {key: replace(entry, time="") for key, entry in entries.items()}
@@ -220,7 +240,8 @@ def _lose(entries: Entries, own: tuple[str, str, str, str] | None, taken: Trie, 
         if key != own:
             fields = fieldsets.difference(fieldsets.difference(fields, taken), removed)
         if fields:
-            out[key] = entry if fields is entry.fields else replace(entry, fields=fields)
+            # Not `replace`, which takes as long as everything else here together.
+            out[key] = entry if fields is entry.fields else _holding(entry, fields)
     return out
 
 
@@ -231,14 +252,28 @@ def _capped(entries: Entries) -> Entries:
     if surplus <= 0:
         return entries
     out = dict(entries)
+    buckets: dict[tuple[str, str, str, str], tuple[Entry, list[Trie]]] = {}
     for old in updates[: surplus + 1]:
         del out[old.key]
-        bucket = replace(old, manager=_ANCIENT, subresource="")
-        known = out.get(bucket.key)
-        if known is not None:
-            bucket = replace(bucket, fields=fieldsets.union(known.fields, old.fields))
-        out[bucket.key] = bucket
+        key = (_ANCIENT, old.operation, old.api_version, "")
+        _, held = buckets.get(key, (old, []))
+        held.append(old.fields)
+        buckets[key] = old, held  # the newest one's time stays
+    for key, (old, held) in buckets.items():
+        known = out.get(key)
+        fields = _united([*([known.fields] if known is not None else []), *held])
+        out[key] = Entry(_ANCIENT, old.operation, old.api_version, "", old.time, fields)
     return out
+
+
+def _united(sets: list[Trie]) -> Trie:
+    """Everything that is in one of the sets. Two by two: one after the other would go through what is already there
+    as often as there are sets, and a stranger chooses how many there are.
+    """
+    while len(sets) > 1:
+        pairs = [fieldsets.union(one, other) for one, other in zip(sets[::2], sets[1::2], strict=False)]
+        sets = pairs + ([sets[-1]] if len(sets) % 2 else [])
+    return sets[0]
 
 
 def apply(

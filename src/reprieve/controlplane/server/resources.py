@@ -23,6 +23,7 @@ from reprieve.controlplane.deleting import options_from
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.eviction import evict_now
 from reprieve.controlplane.kinds import Kind, subresource
+from reprieve.controlplane.patching.ownership import condense
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
 from reprieve.controlplane.reviews import answer as answer_review
 from reprieve.controlplane.scaling import scale_of, write_scale_now
@@ -200,7 +201,9 @@ class Resources:
     async def _decoded(self, call: Call, options: WriteOptions) -> Json:
         def decode() -> Json:
             obj, repeated = decode_body(call.body, call.content_type, call.kind.kind)
-            return self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, repeated)
+            made = self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, repeated)
+            condense(made)
+            return made
 
         return await off_loop(decode) if len(call.body) > LARGE else decode()
 
