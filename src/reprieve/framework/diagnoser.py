@@ -16,7 +16,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import FITS, UNRESOLVABLE, Code, PluginError
+from reprieve.framework.status import FITS, UNRESOLVABLE, Code, call_plugin
 
 _KEPT = 128
 
@@ -195,12 +195,7 @@ class Diagnoser:
         for plugin in self._profile.filters:
             if plugin.outside:
                 continue
-            try:
-                status = plugin.pre_filter(state)
-            except PluginError:
-                raise
-            except Exception as error:
-                raise PluginError(plugin.name, "PreFilter", error) from error
+            status = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state)
             if not status.ok and status.code is not Code.SKIP:
                 found.message = status.reason
                 found.mark(found.plugins, plugin.name, rows)
@@ -220,12 +215,7 @@ class Diagnoser:
         for plugin in plugins:
             if not len(left):
                 break
-            try:
-                left = self._ask(plugin, state, left, found)
-            except PluginError:
-                raise
-            except Exception as error:
-                raise PluginError(plugin.name, "Filter", error) from error
+            left = call_plugin(plugin.name, "Filter", self._ask, plugin, state, left, found)
         return left
 
     @staticmethod
@@ -256,15 +246,10 @@ class Diagnoser:
 
     def ruled(self, state: CycleState) -> bool:
         """Whether CLUSTER filters may have something to say about the pod."""
-        for plugin in (*self._profile.cluster_filters, *self._profile.outside_filters):
-            try:
-                if plugin.concerns(state):
-                    return True
-            except PluginError:
-                raise
-            except Exception as error:
-                raise PluginError(plugin.name, "PreFilter", error) from error
-        return False
+        return any(
+            call_plugin(plugin.name, "PreFilter", plugin.concerns, state)
+            for plugin in (*self._profile.cluster_filters, *self._profile.outside_filters)
+        )
 
 
 def overlaid(crowded: Sequence[tuple[int, list[PodRecord]]]) -> list[tuple[PodRecord, int]]:

@@ -22,7 +22,7 @@ from reprieve.framework.diagnoser import Diagnoser, nominated_pods, overlaid
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
 from reprieve.framework.profile import Profile, Weighted
-from reprieve.framework.status import Code, PluginError, Status
+from reprieve.framework.status import Code, Status, call_plugin
 
 RANKS = 1 << 22
 """More than the number of nodes can be: score * RANKS + reversed name rank orders by score, then name."""
@@ -176,12 +176,7 @@ class Evaluator:
     def _prepared(self, plugins: Sequence[FilterPlugin], state: CycleState) -> list[FilterPlugin]:
         active = []
         for plugin in plugins:
-            try:
-                status: Status = plugin.pre_filter(state)
-            except PluginError:
-                raise
-            except Exception as error:
-                raise PluginError(plugin.name, "PreFilter", error) from error
+            status: Status = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state)
             if status.code is not Code.SKIP:
                 active.append(plugin)
         return active
@@ -400,46 +395,21 @@ class Evaluator:
     # -- plugins, with their errors named ----------------------------------------------------------
 
     def _wanted(self, plugin: FilterPlugin, state: CycleState) -> bool:
-        try:
-            return plugin.pre_filter(state).code is not Code.SKIP
-        except PluginError:
-            raise
-        except Exception as error:
-            raise PluginError(plugin.name, "PreFilter", error) from error
+        return call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP
 
     def _fits(self, plugin: FilterPlugin, state: CycleState, rows: Rows) -> Mask:
-        try:
-            return plugin.fits(state, rows)
-        except PluginError:
-            raise
-        except Exception as error:
-            raise PluginError(plugin.name, "Filter", error) from error
+        return call_plugin(plugin.name, "Filter", plugin.fits, state, rows)
 
     def _scores(self, weighted: Weighted, state: CycleState) -> bool:
-        try:
-            return weighted.plugin.pre_score(state)
-        except PluginError:
-            raise
-        except Exception as error:
-            raise PluginError(weighted.plugin.name, "PreScore", error) from error
+        return call_plugin(weighted.plugin.name, "PreScore", weighted.plugin.pre_score, state)
 
     def _score(self, weighted: Weighted, state: CycleState, rows: Rows) -> Scores:
-        try:
-            return weighted.plugin.score(state, rows)
-        except PluginError:
-            raise
-        except Exception as error:
-            raise PluginError(weighted.plugin.name, "Score", error) from error
+        return call_plugin(weighted.plugin.name, "Score", weighted.plugin.score, state, rows)
 
     def _normalized(self, weighted: Weighted, state: CycleState, scores: Scores) -> Scores:
         if not weighted.plugin.normalizes:
             return scores
-        try:
-            return weighted.plugin.normalize(state, scores)
-        except PluginError:
-            raise
-        except Exception as error:
-            raise PluginError(weighted.plugin.name, "NormalizeScore", error) from error
+        return call_plugin(weighted.plugin.name, "NormalizeScore", weighted.plugin.normalize, state, scores)
 
     def _active_cluster_scores(self, state: CycleState) -> list[Weighted]:
         return [weighted for weighted in self._profile.cluster_scores if self._scores(weighted, state)]
@@ -488,12 +458,9 @@ class Evaluator:
 
 
 def _texts(plugin: FilterPlugin, state: CycleState, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(text for text, mask in plugin.reasons(state, rows) if mask[0]))
-    except PluginError:
-        raise
-    except Exception as error:
-        raise PluginError(plugin.name, "Filter", error) from error
+    return call_plugin(
+        plugin.name, "Filter", lambda: tuple(sorted(text for text, mask in plugin.reasons(state, rows) if mask[0]))
+    )
 
 
 def _mix(seed: int, text: str) -> int:

@@ -139,6 +139,9 @@ class FilterPlugin(Plugin):
     by_amounts: ClassVar[bool] = False
     """Of a NODE plugin: of a row it reads nothing but what is used and allocatable there."""
 
+    checks_everything: bool = False
+    """Of NodeResourcesFit: every amount that a pod asks for decides, so that plain numbers say what fits."""
+
     by_node_constraints: ClassVar[bool] = False
     """Of a STATIC plugin: of a pod it reads nothing but its nodeSelector, node affinity and tolerations."""
 
@@ -258,6 +261,9 @@ class ScorePlugin(Plugin):
 
     by_amounts: ClassVar[bool] = False
     """See `FilterPlugin.by_amounts`; scores are 0 or more then."""
+
+    checks_everything: bool = False
+    """Of NodeResourcesFit: every amount that a pod asks for decides, so that plain numbers say what fits."""
 
     by_node_constraints: ClassVar[bool] = False
     """See `FilterPlugin.by_node_constraints`."""

@@ -3,8 +3,13 @@
 A filter answers with a code per node; the text of a reason is made only when somebody reads it (architecture.md).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 FITS = 0
 UNSCHEDULABLE = 1
@@ -48,6 +53,19 @@ class PluginError(Exception):
         super().__init__(f"running {point} plugin {plugin!r}: {named(cause)}")
         self.plugin = plugin
         self.point = point
+
+
+def call_plugin(plugin: str, point: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a plugin; whatever it raises becomes a PluginError that names it and the extension point (scheduling.md 5).
+
+    What a third-party plugin raises or answers `framework.plugin_guard` looks at before that.
+    """
+    try:
+        return call(*args, **kwargs)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(plugin, point, error) from error
 
 
 def named(error: BaseException) -> str:

@@ -71,11 +71,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
         self._strategy = strategy
         self._ignored = frozenset(ignored)
         self._ignored_groups = frozenset(ignored_groups)
-
-    @property
-    def checks_everything(self) -> bool:
-        """Nothing is ignored: every request decides."""
-        return not self._ignored and not self._ignored_groups
+        self.checks_everything = not self._ignored and not self._ignored_groups
 
     def _requests(self, table: ResourceTable, signature: PodSpecSignature) -> tuple[tuple[int, int], ...]:
         if self.checks_everything:

@@ -92,7 +92,7 @@ def bounds_of(
 ) -> DomainBounds | None:
     """The bounds of the domains in a view where all units are displaced; None where nothing can be said."""
     fit = next((plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
-    if fit is None or not getattr(fit, "checks_everything", False):
+    if fit is None or not fit.checks_everything:
         return None
     pods = attempt.pods
     wanted = _least_asked(pods)

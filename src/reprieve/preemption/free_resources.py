@@ -25,7 +25,7 @@ def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
     A rule of a pod that may come back counts too, hence `concerns`: it does not depend on who is placed now.
     """
     resources = [plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN]
-    if not resources or not getattr(resources[0], "checks_everything", True):
+    if not resources or not resources[0].checks_everything:
         return False
     others = [plugin for plugin in profile.node_filters if plugin.name != RESOURCES_PLUGIN]
     seen: set[int] = set()

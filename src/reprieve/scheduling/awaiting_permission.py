@@ -1,9 +1,9 @@
 """Assumed pods that a Permit plugin lets wait (scheduling.md 2): they keep their room until it has decided."""
 
+from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Rejection
 from reprieve.scheduling.reserving import permitted
-from reprieve.scheduling.running import RunningProfile
 
 PERMIT_TIMEOUT = 900.0
 """Seconds; who has waited for so long is refused, as by kube-scheduler (at most 15 minutes there)."""

@@ -26,6 +26,7 @@ from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import PluginIncident, unguarded
 from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, PluginError, Status
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
@@ -50,7 +51,6 @@ from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
 from reprieve.scheduling.profiles import default_profile
 from reprieve.scheduling.reserving import given_up, instructed, reserve, told_bound, unreserve
 from reprieve.scheduling.room_bound import RoomBound
-from reprieve.scheduling.running import RunningProfile
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"

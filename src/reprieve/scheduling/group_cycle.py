@@ -15,7 +15,8 @@ from reprieve.framework.plugin import (
     TieBreaker,
 )
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import PluginError
+from reprieve.framework.running import RunningProfile
+from reprieve.framework.status import PluginError, call_plugin
 from reprieve.plugins.dynamic_resources import NO_CLAIMS, NOT_SCHEDULABLE, DynamicResources
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eligibility import ineligible
@@ -35,7 +36,6 @@ from reprieve.scheduling.decision import (
 from reprieve.scheduling.group_algorithm import GroupAssignment, place_group, scheduling_order
 from reprieve.scheduling.group_orders import in_another_order, order_matters, retries
 from reprieve.scheduling.group_placements import first_of, hopeful, place_in_one, placement_scores, proposed
-from reprieve.scheduling.running import RunningProfile
 from reprieve.scheduling.shared_device_placement import within_reach
 
 
@@ -262,7 +262,7 @@ def _post_filters(
     texts: list[str] = []
     last = in_vain = None
     for plugin in running.profile.group_post_filters:
-        last = running.contained(plugin.name, "PodGroupPostFilter", plugin.pod_group_post_filter, attempt)
+        last = call_plugin(plugin.name, "PodGroupPostFilter", plugin.pod_group_post_filter, attempt)
         if last.status.ok:
             return last, texts, None
         if last.status.reason:

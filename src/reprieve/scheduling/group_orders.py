@@ -22,10 +22,10 @@ from reprieve.cluster.affinity_terms import TermKind
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState, Placement
+from reprieve.framework.running import RunningProfile
 from reprieve.scheduling.decision import OrderMatters
 from reprieve.scheduling.group_algorithm import GroupAssignment
 from reprieve.scheduling.group_placements import holds_at_most, hopeful
-from reprieve.scheduling.running import RunningProfile
 
 _ROUNDS = 3
 _DOMAINS = 64

@@ -21,11 +21,11 @@ from reprieve.framework.diagnoser import nominated_pods
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Assigned, CycleState, Placement, PlacementError
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import Code, PluginError, Status
+from reprieve.framework.running import RunningProfile
+from reprieve.framework.status import Code, PluginError, Status, call_plugin
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, only_resources
 from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
 from reprieve.scheduling.group_algorithm import GroupAssignment, place_group, progress
-from reprieve.scheduling.running import RunningProfile
 
 Counts = npt.NDArray[np.int64]
 
@@ -173,7 +173,7 @@ def holds_at_most(
     sizes = [len(placement.rows) for placement in placements]
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     fit = next((plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
-    counted = fit is not None and getattr(fit, "checks_everything", False)
+    counted = fit is not None and fit.checks_everything
     total = np.zeros(len(placements), dtype=np.int64)
     for kind in _kinds(evaluator, pods):
         pod = kind[0]
@@ -215,11 +215,11 @@ def placement_scores(
                 if gone:
                     cluster.displace_all(gone)
                 raw.append(
-                    running.contained(
+                    call_plugin(
                         plugin.name, "PlacementScore", plugin.score_placement, cluster, group, placement, assigned
                     )
                 )
-        scores = running.contained(plugin.name, "NormalizePlacementScore", plugin.normalize_placements, raw)
+        scores = call_plugin(plugin.name, "NormalizePlacementScore", plugin.normalize_placements, raw)
         totals = [total + weighted.weight * score for total, score in zip(totals, scores, strict=True)]
     return totals
 
@@ -239,7 +239,7 @@ def _nowhere(
         state = CycleState(running.cluster, pod)
         for plugin in running.profile.filters:
             if plugin.name not in reported.rejected_by:
-                status = running.contained(plugin.name, "PreFilter", plugin.pre_filter, state)
+                status = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state)
                 if status.code is not Code.SKIP:
                     reported.rejected_by.add(plugin.name)
     return reported

@@ -3,9 +3,10 @@
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, PostFilterResult
+from reprieve.framework.running import RunningProfile
+from reprieve.framework.status import call_plugin
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
-from reprieve.scheduling.running import RunningProfile
 
 
 def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way: bool) -> Decision:
@@ -52,7 +53,7 @@ def _post_filters(
     texts: list[str] = []
     last = None
     for plugin in running.profile.post_filters:
-        last = running.contained(plugin.name, "PostFilter", plugin.post_filter, state, diagnosis)
+        last = call_plugin(plugin.name, "PostFilter", plugin.post_filter, state, diagnosis)
         if last.status.ok:
             return last, []
         if last.status.reason:

@@ -3,9 +3,9 @@
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import CycleState
-from reprieve.framework.status import SUCCESS, Code, PluginError, Status
+from reprieve.framework.running import RunningProfile
+from reprieve.framework.status import SUCCESS, Code, PluginError, Status, call_plugin
 from reprieve.scheduling.decision import Binding
-from reprieve.scheduling.running import RunningProfile
 
 
 def reserve(running: RunningProfile, binding: Binding) -> Status:
@@ -16,7 +16,7 @@ def reserve(running: RunningProfile, binding: Binding) -> Status:
     state = CycleState(running.cluster, binding.pod)
     try:
         for plugin in running.profile.reserves:
-            status = running.contained(plugin.name, "Reserve", plugin.reserve, state, binding.row)
+            status = call_plugin(plugin.name, "Reserve", plugin.reserve, state, binding.row)
             if not status.ok:
                 unreserve(running, binding)
                 return Status(status.code, status.reason, plugin.name)
@@ -39,7 +39,7 @@ def permitted(running: RunningProfile, binding: Binding) -> Status:
     state = CycleState(running.cluster, binding.pod)
     try:
         for permit in permits:
-            status = running.contained(permit.name, "Permit", permit.permit, state, binding.row)
+            status = call_plugin(permit.name, "Permit", permit.permit, state, binding.row)
             if status.code is Code.WAIT:
                 answer = Status(Code.WAIT, status.reason, permit.name)
             elif not status.ok:
@@ -55,9 +55,9 @@ def instructed(running: RunningProfile, binding: Binding) -> Binding:
     state = CycleState(running.cluster, binding.pod)
     before: list[Instruction] = []
     for plugin in running.profile.pre_binds:
-        before += running.contained(plugin.name, "PreBind", plugin.pre_bind, state, binding.row)
+        before += call_plugin(plugin.name, "PreBind", plugin.pre_bind, state, binding.row)
     for binder in running.profile.binders:
-        how = running.contained(binder.name, "Bind", binder.bind, state, binding.row)
+        how = call_plugin(binder.name, "Bind", binder.bind, state, binding.row)
         if how is not None:
             return Binding(binding.pod, binding.node, binding.row, tuple(before), how)
     return Binding(binding.pod, binding.node, binding.row, tuple(before), binding.how) if before else binding
@@ -68,7 +68,7 @@ def told_bound(running: RunningProfile, pod: PodRecord, row: int) -> None:
     state = CycleState(running.cluster, pod)
     for plugin in running.profile.post_binds:
         try:
-            running.contained(plugin.name, "PostBind", plugin.post_bind, state, row)
+            call_plugin(plugin.name, "PostBind", plugin.post_bind, state, row)
         except PluginError as error:
             running.complaints.append(error)
 
@@ -79,7 +79,7 @@ def given_up(running: RunningProfile, binding: Binding) -> list[Instruction]:
     found: list[Instruction] = []
     for plugin in running.profile.reserves:
         try:
-            found += running.contained(plugin.name, "Unreserve", plugin.give_up, state, binding.row)
+            found += call_plugin(plugin.name, "Unreserve", plugin.give_up, state, binding.row)
         except PluginError as error:
             running.complaints.append(error)
     return found
@@ -90,6 +90,6 @@ def unreserve(running: RunningProfile, binding: Binding) -> None:
     state = CycleState(running.cluster, binding.pod)
     for plugin in reversed(running.profile.reserves):
         try:
-            running.contained(plugin.name, "Unreserve", plugin.unreserve, state, binding.row)
+            call_plugin(plugin.name, "Unreserve", plugin.unreserve, state, binding.row)
         except PluginError as error:
             running.complaints.append(error)

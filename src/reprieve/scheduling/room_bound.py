@@ -29,12 +29,12 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.running import RunningProfile
 from reprieve.plugins.gang_scheduling import GangScheduling
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.preemption.eligibility import group_never_preempts
 from reprieve.preemption.units import effective_priority
 from reprieve.queueing.entity import Entity, entity_key
-from reprieve.scheduling.running import RunningProfile
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

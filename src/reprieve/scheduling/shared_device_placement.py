@@ -16,9 +16,9 @@ from reprieve.cluster.device_allocation import DeviceError
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement
+from reprieve.framework.running import RunningProfile
 from reprieve.scheduling.group_algorithm import GroupAssignment, place_group
 from reprieve.scheduling.group_placements import hopeful
-from reprieve.scheduling.running import RunningProfile
 
 MOST_TRIED = 64
 
