@@ -404,3 +404,18 @@ def test_what_a_group_counts_as_when_it_is_a_victim() -> None:
 
     # Controllers let go of groups that nobody uses; the API server knows nothing of the annotation, as others do not.
     play(act, controllers="*", steps=partial(admission_steps, off=("PreemptionPriority",)))
+
+
+def test_pods_of_one_second_keep_the_order_of_their_arrival() -> None:
+    """scheduling.md 3.1 asks for creation before name; the API tells creation to the second only."""
+
+    async def act(stage: Stage) -> None:
+        async with stage.running():
+            for name in ("z", "a", "m"):
+                await stage.pod(name)
+            await stage.until(lambda: len(stage.engine.cluster.pods) == 3)
+            pods = sorted(stage.engine.cluster.pods.values(), key=lambda pod: pod.created)
+            assert [pod.name for pod in pods] == ["z", "a", "m"]
+            assert all(0 < pod.created % 1 < 0.001 for pod in pods), "no pod is made a second older or younger"
+
+    play(act)

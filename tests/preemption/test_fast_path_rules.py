@@ -41,9 +41,10 @@ def test_numbers_do_not_suffice_for_a_host_port() -> None:
     ("amounts", "expected"),
     [
         ([(1, "1Gi", "a"), (1, "1Gi", "a"), (1, "1Gi", "b")], {"a": [2000, 2 << 30], "b": [1000, 1 << 30]}),
+        ([(1, "1Gi", "a"), (2, "4Gi", "a"), (2, "4Gi", "b")], {"a": [3000, 5 << 30], "b": [2000, 4 << 30]}),
         ([(1, "1Gi", "a"), (2, "4Gi", "a"), (3, "1Gi", "b")], {"a": [3000, 5 << 30], "b": [3000, 1 << 30]}),
     ],
-    ids=["alike", "unlike"],
+    ids=["alike", "of-two-sorts", "of-three-sorts"],
 )
 def test_what_a_unit_takes_on_each_node(amounts: list[tuple[int, str, str]], expected: dict[str, list[int]]) -> None:
     """Sums over the pods on the node, whether they ask for the same or not."""
