@@ -10,7 +10,7 @@ it; the same cluster gives the same objects in the same order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -249,8 +249,3 @@ def _refuse_other(item: KubernetesObject, there: KubernetesObject, origin: Origi
 def known_classes(manifests: Manifests) -> Sequence[o.PriorityClass]:
     """The priority classes of a cluster, for reading manifests that use them."""
     return [found.object for found in manifests.of(o.PriorityClass)]
-
-
-def kinds_read() -> Iterable[str]:
-    """The kinds that are read, for documentation and access rules."""
-    return (kind.KIND for kind in (*REQUIRED, *OPTIONAL))

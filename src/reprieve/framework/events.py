@@ -48,7 +48,6 @@ class EventKind(Enum):
     DEVICE_CLAIM_CHANGED = auto()
     DEVICE_SLICE_CHANGED = auto()
     DEVICE_CLASS_CHANGED = auto()
-    NOMINATION_CLEARED = auto()
     PREEMPTION_FINISHED = auto()
     """The API calls of a preemption are done, or it failed (preemption.md 7)."""
     FLUSH = auto()

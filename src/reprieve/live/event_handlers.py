@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -484,8 +484,3 @@ class ClusterFeed:
 def _created(item: KubernetesObject) -> float:
     stamp = item.metadata.creation_timestamp
     return stamp.timestamp() if stamp is not None else 0.0
-
-
-def kinds_read() -> Iterable[str]:
-    """The kinds that the scheduler watches, for documentation and access rules."""
-    return (kind.KIND for kind in KINDS_READ)

@@ -36,7 +36,6 @@ from reprieve.queueing.queue import Timing
 
 SCHEDULER_NAME: Final = "reprieve-scheduler"
 LEASE_NAME: Final = "reprieve-scheduler"
-LEASE_NAMESPACE: Final = "kube-system"
 _UNLIMITED: Final = 0.0
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 

@@ -38,7 +38,6 @@ TRACE_BEGIN = datetime(2025, 8, 1, tzinfo=UTC)
 """The trace's times are relative. From here its 150 days end just before the moment at which manifests without a
 creationTimestamp count as created (interfaces.md), so running times read as in the trace."""
 MAX_BYTES = 64 * 1024 * 1024
-LONGEST_FIELD = 512
 
 LATENCY_SENSITIVE = "openb-latency-sensitive"
 BEST_EFFORT = "openb-best-effort"
