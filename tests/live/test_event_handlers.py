@@ -363,16 +363,22 @@ def test_what_a_group_counts_as_when_it_is_a_victim() -> None:
         await guarded("known", "high")
         await guarded("later", "soon", priorityClassName="own")
         await guarded("lower", "low", priorityClassName="own")
+        number = {"annotations": {ANNOTATION.removesuffix("-class"): "2000"}}
+        spec = {"schedulingPolicy": {"basic": {}}, "priorityClassName": "own"}
+        await stage.create(GROUPS, "number", metadata=number, spec=spec)
         async with stage.running():
             await stage.until(lambda: counts("known") == 70)
-            assert counts("later") == counts("lower") == 10
+            await stage.until(lambda: counts("number") is not None)
+            assert counts("later") == counts("lower") == counts("number") == 10
             assert sorted(refused) == [
                 f'later: metadata.annotations[{ANNOTATION}]: Invalid value: "soon": '
                 "no PriorityClass with name soon was found",
                 f'lower: metadata.annotations[{ANNOTATION}]: Invalid value: "low": '
                 "its value 5 is lower than the priority 10",
+                f"number: metadata.annotations[{ANNOTATION.removesuffix('-class')}]: Forbidden: "
+                f"it is the value of the class that {ANNOTATION} names, and none is named",
             ]
-            assert sum("preemption-priority-class" in text for text in stage.troubles) == 2
+            assert sum("preemption-priority-class" in text for text in stage.troubles) == 3
             await put_class("soon", 30)
             await stage.until(lambda: counts("later") == 30)
             # The class goes: nothing that exists changes, even when the group is written anew; a new group has none.

@@ -92,8 +92,9 @@ def test_a_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
         async with cluster() as (server, client):
             *there, group, crew1, crew2, crew3 = UNIT.there[:7]
             if why != "nobody waits for it":
-                key = "scheduling.reprieve.dev/preemption-priority"
-                group = {**group, "metadata": {**group["metadata"], "annotations": {key: str(HIGH + 1)}}}
+                key = "scheduling.reprieve.dev/preemption-priority-class"
+                group = {**group, "metadata": {**group["metadata"], "annotations": {key: "above"}}}
+                await create(client, {**UNIT.classes[0], "metadata": {"name": "above"}, "value": HIGH + 1})
             await create(client, *UNIT.classes, *there, node("n4", "2"), group, crew1, crew2, crew3)
             await create(client, high("keeper", "2", nodeName="n4"), high("hi", "2", nodeSelector={"no": "where"}))
             for name in CREW:

@@ -223,6 +223,17 @@ def test_it_is_refused(priority: int, as_victim: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_number_without_a_class_does_not_count(stored: bool) -> None:
+    """Anybody could write it: it would be a way around every class."""
+    held = _guarded("held", priority=7, as_victim="")
+    written = replace(
+        held,
+        metadata=replace(held.metadata, annotations={PREEMPTION_PRIORITY: "2000"}, uid="u" if stored else ""),
+    )
+    assert PREEMPTION_PRIORITY not in PriorityAdmission(CLASSES).resolve(written).metadata.annotations
+
+
 def test_a_number_that_was_resolved_before_stays() -> None:
     """preemption.md 8: "Deleting a class changes nothing that exists"; a number below the priority does nothing."""
     held = _guarded("held", priority=7, as_victim="gone")

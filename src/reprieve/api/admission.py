@@ -125,11 +125,15 @@ class PriorityAdmission:
     def as_victim(self, annotations: dict[str, str], priority: int, stored: bool) -> dict[str, str]:
         """The annotations with the preemption priority that the class among them stands for, if there is one.
 
-        Raises `FieldError` for an unknown class and for a value below the scheduling priority: groups could evict
-        each other in turn (preemption.md 4, "Options").
+        A number that no class stands for does not count. Raises `FieldError` for an unknown class and for a value below
+        the scheduling priority: groups could evict each other in turn (preemption.md 4, "Options").
         """
         name = annotations.get(PREEMPTION_PRIORITY_CLASS)
-        if not name or (stored and name not in self._classes and PREEMPTION_PRIORITY in annotations):
+        if not name:
+            if PREEMPTION_PRIORITY not in annotations:
+                return annotations
+            return {key: text for key, text in annotations.items() if key != PREEMPTION_PRIORITY}
+        if stored and name not in self._classes and PREEMPTION_PRIORITY in annotations:
             return annotations
         path = f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]"
         known = self._classes.get(name)

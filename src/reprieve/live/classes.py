@@ -6,7 +6,8 @@ first text of KEP-5710). Here it is looked up among the PriorityClasses of the c
 Rules: a class that appears later counts from then on, and one of the name with another value counts with that. A class
 that vanishes changes nothing for the groups that had it (preemption.md 8), for as long as this process remembers. A
 value below the group's own priority is refused: groups could evict each other in turn. A group whose class is refused
-or unknown counts with its own priority, and `refused` is told once for every reason.
+or unknown counts with its own priority, and `refused` is told once for every reason; so it is of a
+number without a class, which anybody could write.
 
 Invariant: a group that comes out has the value as its `preemption-priority` annotation, where the class gives one; a
 group without the annotation comes out as it is.
@@ -15,13 +16,15 @@ group without the annotation comes out as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
 from reprieve.api.errors import FieldError
 from reprieve.api.objects import PodGroup, PriorityClass
+
+_NO_CLASS: Final = f"it is the value of the class that {PREEMPTION_PRIORITY_CLASS} names, and none is named"
 
 
 class _Had(NamedTuple):
@@ -71,8 +74,14 @@ class VictimClasses:
         name = annotations.get(PREEMPTION_PRIORITY_CLASS, "")
         key, uid = group.key, group.metadata.uid
         if not name:
-            self.forget(key)
-            return group
+            if PREEMPTION_PRIORITY not in annotations:
+                self.forget(key)
+                return group
+            self._naming.pop(key, None)
+            self._had.pop(key, None)
+            self._refuse(group, f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {_NO_CLASS}")
+            annotations = self._admission.as_victim(annotations, DEFAULT_PRIORITY, stored=True)
+            return replace(group, metadata=replace(group.metadata, annotations=annotations))
         self._naming[key] = name
         had = self._had.get(key)
         if had is not None and (had.uid, had.name) == (uid, name):

@@ -213,7 +213,6 @@ def group_as_victim(name: str, annotations: Json, **spec: Any) -> Json:
         ({AS_VICTIM: "high"}, {"priorityClassName": "high"}, "1000"),
         ({AS_VICTIM: "std"}, {"priorityClassName": "low-never"}, "10"),
         ({AS_VICTIM: "high", RESOLVED: "1000"}, {}, "1000"),
-        ({RESOLVED: "2000"}, {}, "2000"),  # a value without a class, as snapshots of other clusters have it
         ({"other": "x"}, {}, None),
         ({AS_VICTIM: ""}, {}, None),
     ],
@@ -237,9 +236,11 @@ def test_preemption_priority_is_resolved_and_shown(
         ({AS_VICTIM: "low-never"}, {}, "its value -5 is lower than the priority 10"),
         ({AS_VICTIM: "nope"}, {}, "no PriorityClass with name nope was found"),
         ({AS_VICTIM: "high", RESOLVED: "2000"}, {}, "2000 must match the value 1000 of the class high"),
-        ({RESOLVED: "9"}, {}, 'Invalid value: "9": must be a number not lower than the priority 10'),
-        ({RESOLVED: "many"}, {}, "must be a number"),
-        ({RESOLVED: "9" * 5000}, {}, "must be a number"),
+        *(
+            ({RESOLVED: value, **named}, {}, f"set from the class that {AS_VICTIM} names, and not without one")
+            for value in ("9", "10", "2000", "many", "", "9" * 5000)
+            for named in ({}, {AS_VICTIM: ""})
+        ),
     ],
 )
 def test_preemption_priority_that_cannot_be_is_refused(plane: Plane, annotations: Json, spec: Json, why: str) -> None:
@@ -269,6 +270,8 @@ def test_preemption_priority_may_change_but_not_below_the_priority(plane: Plane)
     assert change(other="x")[RESOLVED] == "5000", "deleting a class changes nothing that exists"
     assert change(value=None)[RESOLVED] == "5000", "a manifest that never had it takes nothing away"
     assert RESOLVED not in change(cls=None)
+    with pytest.raises(StatusError, match="and not without one"):
+        change(value="5000")
 
 
 def test_pod_gets_account_and_tolerations(plane: Plane) -> None:

@@ -165,9 +165,9 @@ class PreemptionPriority(Step):
         if not name:
             if given is not None and before.get(PREEMPTION_PRIORITY_CLASS) and given == was:
                 del annotations[PREEMPTION_PRIORITY]  # the class it stood for was taken off
-            elif given is not None and given != was and not _at_least(given, priority):
-                why = f'Invalid value: "{given}": must be a number not lower than the priority {priority}'
-                raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY}]: {why}")
+            elif given is not None and given != was:
+                why = f"set from the class that {PREEMPTION_PRIORITY_CLASS} names, and not without one"
+                raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
             return
         if name == before.get(PREEMPTION_PRIORITY_CLASS) and was is not None:
             value = was  # as it was resolved, whatever became of the class
@@ -181,11 +181,6 @@ class PreemptionPriority(Step):
             why = f"{given} must match the value {value} of the class {name}"
             raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
         metadata["annotations"] = {**annotations, PREEMPTION_PRIORITY: value}
-
-
-def _at_least(text: str, priority: int) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(text) >= priority
 
 
 def _find(request: Request, name: str) -> Resolved:
