@@ -55,3 +55,11 @@ def test_nothing_is_said_where_nothing_else_was_looked_at(files: Path, run: Run)
     (preemption,) = json.loads(run(*arguments, "-o", "json").out)["preemptions"]
     assert preemption["byScore"] is None
     assert len(preemption["victims"]) == 2
+
+
+def test_compatible_overrides_the_configuration(files: Path, run: Run) -> None:
+    """Placement by score, held fixed, in every profile."""
+    cluster = ("plan", "-f", files / "cluster.yaml", "--compatible", "-o", "json")
+    for more in ((), ("--config", files / "MinimizeVictims.yaml")):
+        (preemption,) = json.loads(run(*cluster, *more).out)["preemptions"]
+        assert sorted(victim["name"] for victim in preemption["victims"]) == ["small0", "small1"]

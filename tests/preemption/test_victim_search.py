@@ -61,7 +61,7 @@ def compared() -> list[_Compared]:
 
 
 def test_never_dearer_than_compatible(compared: list[_Compared]) -> None:
-    """cost.md 4: "never worse than Compatible", with budgets counted over the victims of either."""
+    """cost.md 4: nothing that is found is dearer, with budgets counted over the victims of either."""
     assert [row for row in compared if row.found > row.compatible] == []
 
 

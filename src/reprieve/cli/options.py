@@ -29,6 +29,13 @@ PluginOption = Annotated[
 PluginTimeoutOption = Annotated[
     str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
 ]
+CompatibleOption = Annotated[
+    bool,
+    typer.Option(
+        "--compatible",
+        help="Make room for groups exactly where kube-scheduler would, instead of where the fewest have to go.",
+    ),
+]
 NOT_ASKED = "{}: its extenders are not asked, so the answer may differ from what happens; --call-extenders asks them"
 
 
@@ -41,13 +48,17 @@ def read_options(
     plugins: Sequence[str] = (),
     plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
     call_extenders: bool = False,
+    compatible: bool = False,
 ) -> "PlanOptions":
-    """How to plan. Extenders of the configuration are asked only with `call_extenders`."""
+    """How to plan. Extenders of the configuration are asked only with `call_extenders`.
+
+    `compatible`: `placement: Compatible` in every profile, whatever the configuration says.
+    """
     from reprieve.queueing.queue import Timing
     from reprieve.simulation.plan import PlanOptions
 
     gates = read_gates(feature_gates)
-    if config is None and not plugins:
+    if config is None and not plugins and not compatible:
         return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
     from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration
     from reprieve.scheduling.profile_remarks import remarks_on
@@ -57,7 +68,9 @@ def read_options(
     except ConfigurationError as error:
         refuse(f"{config}: {error}")
     asked = call_extenders and bool(chosen.extenders)
-    profiles, extenders = read_profiles(chosen, gates, config, plugins, plugin_timeout, call_extenders=asked)
+    profiles, extenders = read_profiles(
+        chosen, gates, config, plugins, plugin_timeout, call_extenders=asked, compatible=compatible
+    )
     timing = Timing(float(chosen.pod_initial_backoff_seconds), float(chosen.pod_max_backoff_seconds))
     remarks = (remark.text for profile in profiles for remark in remarks_on(profile, gates))
     warnings = (*remarks, *(() if asked or not chosen.extenders else (NOT_ASKED.format(config),)))
@@ -81,10 +94,12 @@ def read_profiles(
     plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
     *,
     call_extenders: bool = True,
+    compatible: bool = False,
 ) -> "tuple[tuple[Profile, ...], ExtenderCalls | None]":
     """The profiles of a configuration (read from `file`), with the third-party plugins it enables or that are named.
 
-    And the way to its extenders, if it has any; without `call_extenders` they are left out.
+    And the way to its extenders, if it has any; without `call_extenders` they are left out.  `compatible`: as for
+    `read_options`.
     """
     from reprieve.framework.configuration import ConfigurationError
     from reprieve.live.extenders import Bodies, ExtenderCalls
@@ -103,7 +118,7 @@ def read_profiles(
         if call_extenders and configuration.extenders:
             extenders = ExtenderCalls(configuration.extenders, Bodies(), watch.report)
         plugin = extenders.plugin if extenders is not None else None
-        return profiles_of(configuration, gates, found.watched(watch), plugin), extenders
+        return profiles_of(configuration, gates, found.watched(watch), plugin, compatible=compatible), extenders
     except ConfigurationError as error:
         refuse(f"{file}: {error}" if file is not None else f"--plugin: {error.message}")
 

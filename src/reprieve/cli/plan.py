@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTimeoutOption, read_options, read_size
+from reprieve.cli.options import (
+    DEFAULT_PLUGIN_TIMEOUT,
+    CompatibleOption,
+    PluginOption,
+    PluginTimeoutOption,
+    read_options,
+    read_size,
+)
 from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
 from reprieve.cli.reading import Heed, heed_unexpanded, read_files
 from reprieve.cli.snapshot import answer_for_live
@@ -76,6 +83,7 @@ def command(
     context: Annotated[
         str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
     ] = None,
+    compatible: CompatibleOption = False,
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
     call_extenders: Annotated[
@@ -107,6 +115,7 @@ def command(
         plugins=plugin or (),
         plugin_timeout=plugin_timeout,
         call_extenders=call_extenders,
+        compatible=compatible,
     )
     max_bytes = read_size("--max-input-bytes", max_input_bytes)
     from dataclasses import replace

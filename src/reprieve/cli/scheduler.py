@@ -8,6 +8,7 @@ import typer
 
 from reprieve.cli.options import (
     DEFAULT_PLUGIN_TIMEOUT,
+    CompatibleOption,
     PluginOption,
     PluginTimeoutOption,
     read_configuration,
@@ -84,6 +85,7 @@ def command(
         int, typer.Option("-v", "--v", min=0, max=10, help="How much to log: 0 trouble, 2 every decision, 4 details.")
     ] = 2,
     log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = LogFormat.TEXT,
+    compatible: CompatibleOption = False,
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:
@@ -110,7 +112,7 @@ def command(
         if chosen is not None and chosen.profiles and scheduler_name is not None:
             refuse(f"--scheduler-name: the profiles of {config} have names already")
         wanted = named(chosen, scheduler_name or SCHEDULER_NAME)
-        profiles, extenders = read_profiles(wanted, gates, config, plugin or (), plugin_timeout)
+        profiles, extenders = read_profiles(wanted, gates, config, plugin or (), plugin_timeout, compatible=compatible)
         election = election_of(
             chosen.leader_election if chosen is not None else None,
             elect=leader_elect,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli import apiserver
+from reprieve.cli.options import CompatibleOption
 from reprieve.cli.outcome import CommandError, Exit, note
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def command(
             metavar="A=true,B=false", help="Feature gates of the scheduler, and of the API where it has them."
         ),
     ] = "",
+    compatible: CompatibleOption = False,
     metrics_port: Annotated[
         int,
         typer.Option(min=0, max=65535, help="Where the scheduler serves /metrics and health; 0 takes a free port."),
@@ -54,6 +56,8 @@ def command(
     arguments = [f"--v={2 if verbose else 0}", f"--feature-gates={feature_gates}"]
     if config is not None:
         arguments.append(f"--config={config}")
+    if compatible:
+        arguments.append("--compatible")
     if config is None or not read_configuration(config).profiles:
         arguments.append("--scheduler-name=default-scheduler")
     serve = ServeOptions(

@@ -6,7 +6,14 @@ Order and score weights are kube-scheduler's (scheduling.md 5).  How a configura
 
 from collections.abc import Callable
 
-from reprieve.framework.configuration import ConfigurationError, ProfileConfiguration, SchedulerConfiguration
+from msgspec.structs import replace
+
+from reprieve.framework.configuration import (
+    ConfigurationError,
+    PluginConfig,
+    ProfileConfiguration,
+    SchedulerConfiguration,
+)
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import CallPolicy
@@ -24,6 +31,7 @@ from reprieve.plugins.taint_toleration import TaintToleration
 from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.plugins.volume_restrictions import VolumeRestrictions
 from reprieve.plugins.volume_zone import VolumeZone
+from reprieve.preemption.outcome import COMPATIBLE
 from reprieve.scheduling.configuring import Args, Factory, Registry, profile_of
 from reprieve.scheduling.loading import NO_THIRD_PARTY, ThirdParty
 from reprieve.scheduling.plugin_args import (
@@ -101,9 +109,15 @@ DEFAULT_WEIGHTS = {
 }
 
 
-def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER) -> Profile:
-    """All in-tree plugins with their default weights."""
-    return Profile(name, [make(gates, {}) for make in REGISTRY.values()], dict(DEFAULT_WEIGHTS))
+_PLACED_BY_SCORE: dict[str, dict[str, str]] = {"DefaultPreemption": {"placement": COMPATIBLE}}
+"""Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it."""
+
+
+def default_profile(gates: FeatureGates, name: str = DEFAULT_SCHEDULER, *, compatible: bool = False) -> Profile:
+    """All in-tree plugins with their default weights; `compatible` as in `profiles_of`."""
+    args = _PLACED_BY_SCORE if compatible else {}
+    plugins = [make(gates, args.get(plugin, {})) for plugin, make in REGISTRY.items()]
+    return Profile(name, plugins, dict(DEFAULT_WEIGHTS))
 
 
 def profiles_of(
@@ -111,10 +125,13 @@ def profiles_of(
     gates: FeatureGates,
     third_party: ThirdParty = NO_THIRD_PARTY,
     extenders: Plugin | None = None,
+    *,
+    compatible: bool = False,
 ) -> tuple[Profile, ...]:
     """The profiles of a configuration. Raises ConfigurationError naming the path in the file.
 
-    `extenders` is the plugin that asks the configuration's extenders; without it they are not asked.
+    `extenders` is the plugin that asks the configuration's extenders; without it they are not asked.  `compatible`:
+    who goes for whom is decided as kube-scheduler does it in every profile (`placement: Compatible`).
     """
     registry = Registry(
         in_tree=REGISTRY,
@@ -133,12 +150,25 @@ def profiles_of(
         ),
     )
     wanted = configuration.profiles or (ProfileConfiguration(scheduler_name=DEFAULT_SCHEDULER),)
+    if compatible:
+        wanted = tuple(map(_placing_by_score, wanted))
     found = tuple(profile_of(p, gates, registry, f"profiles[{i}]") for i, p in enumerate(wanted))
     first = found[0].queue_sort.name
     for index, profile in enumerate(found):
         if profile.queue_sort.name != first or _args_of(wanted[index], first) != _args_of(wanted[0], first):
             raise ConfigurationError(f"profiles[{index}].plugins.queueSort", "must be the same in all profiles")
     return found
+
+
+def _placing_by_score(profile: ProfileConfiguration) -> ProfileConfiguration:
+    found = list(profile.plugin_config)
+    for plugin, args in _PLACED_BY_SCORE.items():
+        given = next((turn for turn, config in enumerate(found) if config.name == plugin), None)
+        if given is None:
+            found.append(PluginConfig(name=plugin, args=dict(args)))
+        else:
+            found[given] = replace(found[given], args={**found[given].args, **args})
+    return replace(profile, plugin_config=tuple(found))
 
 
 def _args_of(configuration: ProfileConfiguration, name: str) -> Args:
