@@ -105,12 +105,15 @@ class ContinueToken:
                 shown = repr(raw[:1])[2:-1]
                 raise ValueError(f"invalid character '{shown}' looking for beginning of value")
             content = json.loads(raw)
-            namespace, slash, name = content["start"].partition("/")
-            revision = content["rv"]
-            if content["v"] != "meta.k8s.io/v1" or not slash or type(revision) is not int or abs(revision) >= 2**63:
+            start, revision = content.get("start"), content.get("rv")
+            known = content.get("v") == "meta.k8s.io/v1" and isinstance(start, str) and "/" in start
+            if not known or type(revision) is not int or abs(revision) >= 2**63:
                 raise ValueError("unknown form")
+            namespace, _, name = start.partition("/")
             return cls(revision, (namespace, name))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except RecursionError:
+            raise errors.bad_request("invalid continue token: continue key is not valid: nested too deep") from None
+        except ValueError as error:
             raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
 
 
