@@ -36,10 +36,11 @@ from reprieve.api import objects  # noqa: E402
 from reprieve.api.loading import load  # noqa: E402
 from reprieve.preemption.default_preemption import DefaultPreemption  # noqa: E402
 from reprieve.preemption.outcome import Preemption  # noqa: E402
+from reprieve.scheduling.arrival_order import in_order  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
 from reprieve.simulation import openb  # noqa: E402
 from reprieve.simulation.bench.scenarios import SCENARIOS, Cluster  # noqa: E402
-from reprieve.simulation.virtual import VirtualCluster, in_order  # noqa: E402
+from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
 
 MODES: dict[str, dict[str, Any]] = {
     "Compatible": {"placement": "Compatible"},

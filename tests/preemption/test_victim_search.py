@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit, cheapest
 from tests.preemption.instances import Instance, instance
 
 SEEDS = range(200)
+TOOL = Path(__file__).parents[2] / "tools" / "measure_victims.py"
 pytest.importorskip("scipy", reason="the exact solver is scipy's")
 
 
@@ -241,3 +245,15 @@ def test_instances_are_what_they_say() -> None:
         used = sum(unit.takes.get(i, (0, 0))[1] for unit in made.problem().units)
         row = nodes.row_of[f"n{i:02}"]
         assert int(nodes.allocatable[column, row] - nodes.used[column, row]) == gpus - used
+
+
+def test_the_tool_prints_its_table() -> None:
+    """`tools/measure_victims.py` goes on working when what it imports moves."""
+    done = subprocess.run(
+        [sys.executable, str(TOOL), "--seeds", "2"], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == [
+        "Compatible",
+        "PriorityFloor",
+        "MinimizeVictims",
+    ]
