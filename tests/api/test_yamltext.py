@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from reprieve.api.yamltext import (
@@ -403,6 +403,7 @@ WORDS = st.sampled_from(
 
 
 @given(st.lists(WORDS, max_size=16).map("".join))
+@example("07771e3:")
 @settings(max_examples=2_000)
 def test_odd_text_is_read_as_the_rules_say(text: str) -> None:
     assume(text.count("&x") < 2)  # PyYAML's tree has no second anchor of a name, goyaml's has
@@ -503,7 +504,10 @@ def key_of(data: Any) -> str:
     if isinstance(data, float) and abs(data) > 3.41e38:
         return ".inf" if data > 0 else "-.inf"
     if isinstance(data, float):  # a 32-bit float has about seven digits
-        return str(int(data)) if data.is_integer() and abs(data) < 1e6 else f"{data:.7g}"
+        if abs(data) >= 1e6:
+            mantissa, _, exponent = f"{data:.6e}".partition("e")
+            return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
+        return str(int(data)) if data.is_integer() else f"{data:.7g}"
     if isinstance(data, int | str):
         return str(data)
     raise ValueError("a key that is no text")
