@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 from tests.controlplane.attacked import ANSWERED, MEMORY, SERVED, Attacked, Sent, attacked
 
+pytestmark = pytest.mark.timed
 Json = dict[str, Any]
 MOST = 3 * 1024 * 1024 - 4096
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

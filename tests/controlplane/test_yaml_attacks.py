@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.timed
 ANSWERED = 2.0
 """Seconds until a bomb is answered."""
 SERVED = 0.5

@@ -130,7 +130,10 @@ def test_make_demo_runs_the_command_and_make_test_everything() -> None:
     targets = (ROOT / "Makefile").read_text()
     assert "\ndemo: $(READY)\n\t@$(BIN)/reprieve demo\n" in targets
     test = targets.split("\ntest: lint\n")[1].split("\n\n")[0]
-    assert "pytest" in test
+    runs = re.findall(r"^\t\$\(PYTEST\)(.*)$", test, re.MULTILINE)
+    assert [re.findall(r"-m (\S+|\".*?\")$", run) for run in runs] == [['"not timed"'], ["timed"]], (
+        "nothing is left out"
+    )
     lint = targets.split("\nlint: $(READY)\n")[1].split("\n\n")[0]
     assert all(tool in lint for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports"))
 

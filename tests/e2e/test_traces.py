@@ -90,7 +90,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         eventually(lambda: api.runs("new-0", "new-1"), "the second gang")
         # What comes and goes wakes the pod that never fits, again and again.
         for index in range(12):
-            api.create(pods, pod(f"short-{index}", cpu="100m"))
+            api.create(pods, pod(f"short-{index}", cpu="100m", annotations={"reprieve.dev/start-seconds": "0"}))
             eventually(lambda name=f"short-{index}": api.runs(name), "a pod that fits")  # type: ignore[misc]
             api.delete(f"{pods}/short-{index}")
         eventually(lambda: api.gone(*(f"short-{index}" for index in range(12))), "the short ones gone")

@@ -234,13 +234,13 @@ def test_a_pod_create_is_decoded_defaulted_and_validated_in_far_less_than_200_mi
 
 def _timed(kind: Any, raw: Json, rounds: int = 200) -> float:
     bodies = [copy.deepcopy(raw) for _ in range(rounds)]
-    start = time.perf_counter()
+    start = time.process_time()
     for body in bodies:
         obj, _, _ = POD.check(body, collect_unknown=True)
         apply_defaults(kind, obj)
         assert validate_create(kind, obj) == []
         track_update(POD, None, obj, manager="m", now="2026-01-01T00:00:00Z", api_version="v1")
-    return (time.perf_counter() - start) / rounds
+    return (time.process_time() - start) / rounds
 
 
 def test_schemas_are_made_once() -> None:

@@ -18,6 +18,8 @@ ROOM = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
     "declared)"
 )
+DEADLINE = 10.0
+"""CPU seconds; on a quiet machine each of these takes a seventh of that at most, on a busy one twice as much."""
 MORE = f"exceeds budget by factor of more than 100x {ROOM}"
 
 
@@ -49,7 +51,7 @@ def test_patterns_are_those_of_re2(pattern: str, value: str, found: bool) -> Non
 def test_no_pattern_takes_long(pattern: str) -> None:
     begin = time.process_time()
     found = at({"type": "string", "pattern": pattern}).validate({"spec": "ax" * 50_000 + "!"})
-    assert time.process_time() - begin < 1
+    assert time.process_time() - begin < DEADLINE
     assert "should match" in found[0].message
 
 
@@ -100,7 +102,7 @@ def test_searching_is_bounded_for_an_object_as_a_whole() -> None:
     schema = at({"type": "array", "items": {"type": "string", "pattern": "(a|b)*a(a|b){900}c"}})
     begin = time.process_time()
     found = schema.validate({"spec": ["ab" * 1000] * 1500})
-    assert time.process_time() - begin < 3
+    assert time.process_time() - begin < DEADLINE
     assert found[-1].message == "Forbidden: searching for the patterns of this object takes too long"
 
 
@@ -186,7 +188,7 @@ def test_the_text_of_rules_has_a_limit() -> None:
     schema = {"type": "object", "properties": {"p": {"type": "integer", "x-kubernetes-validations": rules}}}
     begin = time.process_time()
     assert "characters together" in problems(schema)[-1][2]
-    assert time.process_time() - begin < 2
+    assert time.process_time() - begin < DEADLINE
 
 
 def test_evaluation_stops_at_the_limit_of_a_call_and_runs_no_further_rule() -> None:
@@ -208,7 +210,7 @@ def test_evaluation_stops_at_the_budget_of_an_object() -> None:
     schema = {"type": "object", "properties": {"spec": {"type": "array", "items": item}}}
     begin = time.process_time()
     found = cel_rules.evaluate(schema, {"spec": [list(range(1, 300))] * 50}, None)
-    assert time.process_time() - begin < 4
+    assert time.process_time() - begin < DEADLINE
     assert found[-1].message == (
         "Invalid value: validation failed due to running out of cost budget, no further validation rules will be run"
     )
@@ -232,7 +234,7 @@ def test_a_set_is_checked_in_linear_time(unlike: Any) -> None:
     begin = time.process_time()
     assert at(SET).validate({"spec": items}) == []
     found = at(SET).validate({"spec": [*items, unlike(7)]})
-    assert time.process_time() - begin < 10
+    assert time.process_time() - begin < DEADLINE
     assert [(error.reason, error.field) for error in found] == [("FieldValueDuplicate", "spec[100000]")]
 
 
@@ -240,7 +242,7 @@ def test_a_list_with_keys_is_checked_in_linear_time() -> None:
     items = [{"k": str(n)} for n in range(100_000)]
     begin = time.process_time()
     assert at(MAP).validate({"spec": items}) == []
-    assert time.process_time() - begin < 3
+    assert time.process_time() - begin < DEADLINE
     assert [error.field for error in at(MAP).validate({"spec": [*items, {"k": "9"}]})] == ["spec[100000]"]
 
 
@@ -258,7 +260,7 @@ def test_transition_rules_find_their_old_items_in_linear_time() -> None:
     objects = {"spec": [{"k": str(n)} for n in range(20_000)]}
     begin = time.process_time()
     assert schema.validate(objects, objects) == []
-    assert time.process_time() - begin < 3
+    assert time.process_time() - begin < DEADLINE
 
 
 def test_findings_are_counted() -> None:
@@ -279,7 +281,7 @@ def test_checking_has_a_limit(schema: Json) -> None:
     value = {"integer": 1, "string": "99999", "object": {}}[schema["items"]["type"]]
     begin = time.process_time()
     found = at(schema).validate({"spec": [value] * 50_000})
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < DEADLINE
     assert found
     assert (
         found[-1].message == "Forbidden: checking this object against its schema takes too long"
@@ -307,7 +309,7 @@ def test_defaults_cannot_make_a_large_object_of_a_small_one(inner: Json) -> None
     begin = time.process_time()
     with pytest.raises(DefaultsTooLargeError):
         schema.default({"spec": [{} for _ in range(50_000)]})
-    assert time.process_time() - begin < 2
+    assert time.process_time() - begin < DEADLINE
 
 
 def test_a_schema_without_defaults_costs_nothing_to_fill_in() -> None:
@@ -315,4 +317,4 @@ def test_a_schema_without_defaults_costs_nothing_to_fill_in() -> None:
     schema = at({"type": "array", "items": inner})
     begin = time.process_time()
     schema.default({"spec": [{} for _ in range(100_000)]})
-    assert time.process_time() - begin < 1
+    assert time.process_time() - begin < DEADLINE
