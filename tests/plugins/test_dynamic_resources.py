@@ -396,7 +396,7 @@ FAULTS: list[tuple[str, list[Any], str]] = [
     (
         "no boolean",
         [claim("c", request("r", "gpu", "1"))],
-        "CEL runtime error: CEL result of type int could not be converted to bool",
+        "must evaluate to bool or the unknown type, not int",
     ),
     (
         "an attribute that is not there",
