@@ -246,10 +246,11 @@ class Diagnoser:
 
     def ruled(self, state: CycleState) -> bool:
         """Whether CLUSTER filters may have something to say about the pod."""
-        return any(
-            call_plugin(plugin.name, "PreFilter", plugin.concerns, state)
-            for plugin in (*self._profile.cluster_filters, *self._profile.outside_filters)
-        )
+        for plugins in (self._profile.cluster_filters, self._profile.outside_filters):
+            for plugin in plugins:
+                if call_plugin(plugin.name, "PreFilter", plugin.concerns, state):
+                    return True
+        return False
 
 
 def overlaid(crowded: Sequence[tuple[int, list[PodRecord]]]) -> list[tuple[PodRecord, int]]:

@@ -107,7 +107,7 @@ def _by_numbers(
     assigned: Sequence[tuple[PodRecord, int]],
     room: FreeResources,
 ) -> list[Reason | None]:
-    last_asking = _last_asking(assigned)
+    last_asking, asked_on = _last_asking(assigned), _asked(assigned)
     reasons: list[Reason | None] = [None] * len(units)
     names = cluster.resources.names
     for index in order:
@@ -115,7 +115,7 @@ def _by_numbers(
         short = room.shortage(unit.pods, unit.rows)
         if short is not None:
             row, _, _ = short
-            asked = _asked(assigned, row)
+            asked = asked_on[row]
             missing = scarcest_first(
                 Missing(names[column], amount, max(1, asked[column]))
                 for column, amount in room.missing(unit.pods, unit.rows, row)
@@ -126,12 +126,13 @@ def _by_numbers(
     return reasons
 
 
-def _asked(assigned: Sequence[tuple[PodRecord, int]], row: int) -> Counter[int]:
-    """How much of each column the assigned pods of one row ask for."""
-    asked: Counter[int] = Counter()
-    for pod, where in assigned:
-        if where == row:
-            asked.update(dict(pod.signature.requests))
+def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]:
+    """By row: how much of each column the pods assigned there ask for."""
+    asked: dict[int, Counter[int]] = {}
+    for pod, row in assigned:
+        here = asked.setdefault(row, Counter())
+        for column, amount in pod.signature.requests:
+            here[column] += amount
     return asked
 
 
