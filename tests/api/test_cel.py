@@ -1,4 +1,4 @@
-"""Expressions: what they mean (cel-spec, doc/langdef.md), what they cost (cel-go), and where they stop."""
+"""Expressions: what they mean (cel-spec, language definition), what they cost (cel-go), and where they stop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The API server is killed and comes back under a running scheduler: nothing is lost, and nothing is placed twice.
 
-architecture.md "What is never lost"; docs/operating.md. With a lease the scheduler may end, and is started again as
-`reprieve up` and a Deployment do.
+docs/install.md, "When the API server is away". With a lease the scheduler may end, and is started again as `reprieve
+up` and a Deployment do.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from reprieve.api.cel.operators import BINARY, UNARY, Env, Run, key_of, maybe_fi
 from reprieve.api.cel.syntax import (
     ENTRY,
     OPTIONAL_FIELD,
+    RESERVED,
     Bind,
     Call,
     CelSyntaxError,
@@ -507,31 +508,7 @@ def _choice(lines: list[tuple[Run, int]]) -> Run:
 
 
 _ESCAPED = (("__dot__", "."), ("__dash__", "-"), ("__slash__", "/"), ("__underscores__", "__"))
-_KEYWORDS = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
+_KEYWORDS = RESERVED | {"true", "false", "null", "in"}
 
 
 def escaped(name: str) -> str:

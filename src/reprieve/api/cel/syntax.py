@@ -1,7 +1,8 @@
 """From the text of an expression to a tree.
 
-Grammar: cel-spec, doc/langdef.md. A scanner without backtracking and a recursive descent that is bounded in length and
-in depth (cel-go stops at 250 too), whatever makes the depth: parentheses, lists, chains of operators or of calls.
+Grammar: cel-spec, language definition. A scanner without backtracking and a recursive descent that is bounded in
+length and in depth (cel-go stops at 250 too), whatever makes the depth: parentheses, lists, chains of operators or of
+calls.
 Macros (`has`, `all`, `exists`, `exists_one`, `map`, `filter`, `sortBy`, `transformList`, `transformMap`,
 `transformMapEntry`, `optMap`, `optFlatMap`, `cel.bind`) become
 nodes of their own here, as their variables are names, not values.
@@ -106,7 +107,7 @@ _SIGNS = ("&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%",
           "[", "]", "{", "}")  # fmt: skip
 _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!=", "in"), ("+", "-"), ("*", "/", "%"))
 _LEVEL_OF = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
-_RESERVED = frozenset(
+RESERVED = frozenset(
     [
         "as",
         "break",
@@ -127,6 +128,7 @@ _RESERVED = frozenset(
         "while",
     ]
 )
+"""Words that no identifier may be."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
             '"': '"', "`": "`", "?": "?"}  # fmt: skip
@@ -429,7 +431,7 @@ class _Parser:
         if self._accept("{"):
             return self._map()
         self._accept(".")
-        if self._peek() != "name" or self._tokens[self._next].value in _RESERVED:
+        if self._peek() != "name" or self._tokens[self._next].value in RESERVED:
             raise self._unexpected()
         name = self._take("name")
         if not self._accept("("):
