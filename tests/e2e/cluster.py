@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +25,8 @@ import yaml
 
 Json = dict[str, Any]
 T = TypeVar("T")
-DEADLINE = 60.0
+DEADLINE = 180.0
+"""Seconds for what must come; long, as it is waited out only where something is wrong, and machines are slow."""
 COMMAND = [sys.executable, "-m", "reprieve", "up"]
 PODS = "/api/v1/namespaces/{namespace}/pods"
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/{namespace}/podgroups"
@@ -91,6 +95,29 @@ class Api:
         assert answer.get("kind") != "Status", answer
         return dict(answer)
 
+    @contextmanager
+    def history(self, path: str) -> Iterator[History]:
+        """Everything that happens to the objects of a collection from now on, and how they are now."""
+        found = self.get(path)
+        server = urllib.parse.urlsplit(self._server)
+        connection = http.client.HTTPSConnection(server.hostname or "", server.port, context=self._context)
+        connection.connect()
+        link: socket.socket = connection.sock
+        query = urllib.parse.urlencode({"watch": "1", "resourceVersion": found["metadata"]["resourceVersion"]})
+        connection.request("GET", f"{path}?{query}", headers={"Authorization": f"Bearer {self._token}"})
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        history = History(found["items"], answer)
+        try:
+            yield history
+        finally:
+            with suppress(OSError):  # the server may have ended first
+                link.shutdown(socket.SHUT_RDWR)
+            history.join(DEADLINE)
+            answer.close()
+            connection.close()
+            assert not history.is_alive()
+
     # -- what tests ask again and again ----------------------------------------------------------------
 
     def pods(self, namespace: str = "default") -> dict[str, Json]:
@@ -120,6 +147,52 @@ class Api:
         """Events of a reason."""
         found = self.items(EVENTS.format(namespace=namespace))
         return [event for event in found if event.get("reason") == reason]
+
+
+class History(threading.Thread):
+    """All states of the objects of a collection, as a watch tells them: also those that pass between two looks.
+
+    Whoever polls sees what is there when it looks; that something has been, if for a moment, only a watch can tell.
+    """
+
+    def __init__(self, items: list[Json], answer: http.client.HTTPResponse) -> None:
+        super().__init__(name="history", daemon=True)
+        self._answer = answer
+        self._changed = threading.Condition()
+        self._states: dict[str, list[Json]] = {one["metadata"]["uid"]: [one] for one in items}
+        self._ended = ""
+        self.start()
+
+    def run(self) -> None:
+        try:
+            for line in self._answer:
+                event = json.loads(line)
+                assert event["type"] in ("ADDED", "MODIFIED", "DELETED"), event
+                with self._changed:
+                    self._states.setdefault(event["object"]["metadata"]["uid"], []).append(event["object"])
+                    self._changed.notify_all()
+            why = "ended by the server"
+        except (AssertionError, OSError, ValueError, http.client.HTTPException) as error:
+            why = repr(error)
+        with self._changed:
+            self._ended = why
+            self._changed.notify_all()
+
+    def seen(self, check: Callable[[Json], bool]) -> set[str]:
+        """UIDs of the objects that were so at some time."""
+        with self._changed:
+            return {uid for uid, states in self._states.items() if any(map(check, states))}
+
+    def until(self, check: Callable[[], T], what: str, seconds: float = DEADLINE) -> T:
+        """Wait until `check`, asked after each change, returns something true and return it."""
+        ends = time.monotonic() + seconds
+        with self._changed:
+            while not (found := check()):
+                assert not self._ended, f"the watch has ended ({self._ended}) before {what}"
+                left = ends - time.monotonic()
+                assert left > 0, f"not within {seconds} s: {what}"
+                self._changed.wait(left)
+        return found
 
 
 class Up:

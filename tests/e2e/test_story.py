@@ -6,6 +6,7 @@ Each part has a namespace and nodes of its own; what is asserted is read from th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ import pytest
 from tests.controlplane.clients.cluster import kubectls
 from tests.e2e.cluster import (
     CLASSES,
+    DEADLINE,
     GROUPS,
+    PODS,
     Json,
     Up,
     condition,
@@ -32,6 +35,8 @@ POOLS = {"a": 8, "b": 2, "c": 2, "d": 3, "e": 2}
 """Name of a pool -> its nodes, 4 CPUs each."""
 NODES = {f"{pool}{index}": {"pool": pool} for pool, size in POOLS.items() for index in range(1, size + 1)}
 GANG = [f"gang-{index}" for index in range(8)]
+STAYS = 3600
+"""Seconds that a pod takes to end which a test lets go when it wants to."""
 WAITING_FOR_MEMBERS = "waiting for minCount pods from a gang to appear in scheduling queue"
 
 
@@ -100,29 +105,31 @@ def test_a_gang_makes_exactly_the_room_it_needs(cluster: Up, tmp_path: Path) -> 
     workers = [pod(name, cpu="2", priority="high", group="train", stop=0) for name in GANG]
     for worker in workers:
         worker["spec"]["affinity"] = {"nodeAffinity": required}
-    user.apply(pod_group("train", 8, priority="high", mode="all"), *workers)
-
     expected = {uid for uid, one in before.items() if one["spec"]["nodeName"] in half}
-    seen: set[str] = set()
-
-    def all_told() -> bool:
-        seen.update(uid for uid, one in of_job(cluster, "filler", space).items() if is_preempted(one))
-        return seen >= expected
-
-    eventually(all_told, "the victims told")
-    eventually(lambda: cluster.api.runs(*GANG, namespace=space), "the gang running")
+    # Victims are told, and gone a second later: what they were told is asked of all states they had.
+    with cluster.api.history(PODS.format(namespace=space)) as pods:
+        user.apply(pod_group("train", 8, priority="high", mode="all"), *workers)
+        pods.until(lambda: pods.seen(is_preempted) >= expected, "the victims told")
+        eventually(lambda: cluster.api.runs(*GANG, namespace=space), "the gang running")
+        assert pods.seen(is_preempted) == expected
     after = of_job(cluster, "filler", space)
-    assert seen == expected
     assert not expected & set(after)
     assert all(is_running(after[uid]) and not is_preempted(after[uid]) for uid in set(before) - expected)
 
-    group = cluster.api.group("train", space)
-    assert group is not None
-    assert condition(group, "PodGroupInitiallyScheduled")["reason"] == "Scheduled"
-    told = user.describe("gang-0")
-    assert "Scheduled" in told
-    assert f"Successfully assigned {space}/gang-0 to a" in told
-    preempted = cluster.api.events("Preempted", space)
+    # Conditions and events are written beside the bindings, some after them.
+    def scheduled() -> Json:
+        group = cluster.api.group("train", space)
+        assert group is not None
+        return group if condition(group, "PodGroupInitiallyScheduled").get("reason") == "Scheduled" else {}
+
+    group = eventually(scheduled, "the group told")
+    eventually(
+        lambda: f"Successfully assigned {space}/gang-0 to a" in user.describe("gang-0"), "the event of a binding"
+    )
+    preempted = eventually(
+        lambda: found if len(found := cluster.api.events("Preempted", space)) >= len(expected) else [],
+        "the events of the victims",
+    )
     assert {event["regarding"]["uid"] for event in preempted} == expected
     for event in preempted:
         assert event["note"] == f"Preempted by podgroup {group['metadata']['uid']} on node cluster"
@@ -136,7 +143,7 @@ def test_a_gang_makes_exactly_the_room_it_needs(cluster: Up, tmp_path: Path) -> 
         ],
         "the Job's new pods waiting",
     )
-    assert "Insufficient cpu" in user.describe(waiting[0])
+    eventually(lambda: "Insufficient cpu" in user.describe(waiting[0]), "the event of one that waits")
     assert cluster.metric("scheduler_podgroup_preemption_attempts_total") >= 1
 
 
@@ -198,22 +205,35 @@ def test_room_from_scaling_down_lets_a_waiting_gang_in(cluster: Up, tmp_path: Pa
 def test_cordon_and_drain_in_the_middle_of_a_preemption_leave_nothing_stuck(cluster: Up, tmp_path: Path) -> None:
     """preemption.md 4.5: a nominated group may be placed anywhere; nobody keeps a nomination that is no longer true."""
     user, space = workplace(cluster, "drained", tmp_path), "drained"
-    fillers = [pod(f"low-{i}", cpu="3", priority="low", node=f"d{i}", stop=2) for i in (1, 2)]
+    fillers = [pod(f"low-{i}", cpu="3", priority="low", node=f"d{i}", stop=STAYS) for i in (1, 2)]
+    for filler in fillers:  # the preemption lasts until they are let go
+        filler["spec"]["terminationGracePeriodSeconds"] = STAYS
     user.apply(*fillers)
     eventually(lambda: cluster.api.runs("low-1", "low-2", namespace=space))
     user.cordon("d3")
     members = [pod(f"move-{i}", cpu="3", priority="high", group="move", selector=pool("d")) for i in range(2)]
     user.apply(pod_group("move", 2, priority="high"), *members)
-    eventually(
-        lambda: all(
-            one["status"].get("nominatedNodeName")
-            for one in map(cluster.api.pods(space).get, ("move-0", "move-1"))
-            if one
-        ),
-        "nominations",
-    )
-    user.drain("d1")  # one of the nominated nodes goes while its victim still leaves, another one comes
-    user.cordon("d3", on=False)
+
+    def nominated() -> set[str]:
+        """Where the gang is to go."""
+        pods = cluster.api.pods(space)
+        return {pods[f"move-{i}"]["status"].get("nominatedNodeName", "") for i in range(2)}
+
+    eventually(lambda: nominated() == {"d1", "d2"}, "nominations")
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        # One of the nominated nodes goes while its victim still leaves, another one comes.
+        drain = beside.submit(user.drain, "d1")
+        try:
+            eventually(lambda: cluster.api.get("/api/v1/nodes/d1")["spec"].get("unschedulable"), "d1 cordoned")
+            user.cordon("d3", on=False)
+            pods = cluster.api.pods(space)
+            assert all("deletionTimestamp" in pods[f"low-{i}"]["metadata"] for i in (1, 2)), "in the middle"
+            assert not any("nodeName" in pods[f"move-{i}"]["spec"] for i in range(2)), "in the middle"
+        finally:
+            for filler in fillers:
+                name = filler["metadata"]["name"]
+                cluster.api.delete(f"{PODS.format(namespace=space)}/{name}?gracePeriodSeconds=0")
+        drain.result(DEADLINE)
     eventually(lambda: cluster.api.runs("move-0", "move-1", namespace=space), "the gang elsewhere")
     pods = cluster.api.pods(space)
     assert {pods[f"move-{i}"]["spec"]["nodeName"] for i in range(2)} == {"d2", "d3"}
