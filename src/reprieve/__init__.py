@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from reprieve.framework.plugin import PerNodeFilter as PerNodeFilter
     from reprieve.framework.plugin import PerNodeScore as PerNodeScore
     from reprieve.framework.plugin import Placement as Placement
-    from reprieve.framework.plugin import PlacementError as PlacementError
     from reprieve.framework.plugin import PlacementFeasiblePlugin as PlacementFeasiblePlugin
     from reprieve.framework.plugin import PlacementGeneratePlugin as PlacementGeneratePlugin
     from reprieve.framework.plugin import PlacementScorePlugin as PlacementScorePlugin
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from reprieve.framework.status import UNRESOLVABLE as UNRESOLVABLE
     from reprieve.framework.status import UNSCHEDULABLE as UNSCHEDULABLE
     from reprieve.framework.status import Code as Code
+    from reprieve.framework.status import PlacementError as PlacementError
     from reprieve.framework.status import Status as Status
     from reprieve.scheduling.engine import Engine as Engine
     from reprieve.scheduling.profiles import default_profile as default_profile
@@ -114,7 +114,7 @@ _HOME = {
     "PerNodeScore": "framework.plugin",
     "PermitPlugin": "framework.plugin",
     "Placement": "framework.plugin",
-    "PlacementError": "framework.plugin",
+    "PlacementError": "framework.status",
     "PlacementFeasiblePlugin": "framework.plugin",
     "PlacementGeneratePlugin": "framework.plugin",
     "PlacementScorePlugin": "framework.plugin",

@@ -10,7 +10,8 @@ import pytest
 
 from reprieve.cluster.pods import NO_ROW
 from reprieve.framework.events import ClusterEvent, EventKind
-from reprieve.framework.plugin import Placement, PlacementError
+from reprieve.framework.plugin import Placement
+from reprieve.framework.status import PlacementError
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.plugins.pod_group_pods_count import PodGroupPodsCount
 from reprieve.plugins.topology_placement import TopologyPlacement

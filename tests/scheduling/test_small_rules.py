@@ -39,7 +39,7 @@ def test_what_several_plugins_say_of_a_placement(answers: list[Status], expected
             said.append(answer)
             return answer
 
-        return SimpleNamespace(feasible=feasible)
+        return SimpleNamespace(name="Stub", feasible=feasible)
 
     profile: Any = SimpleNamespace(placement_feasible=[plugin(answer) for answer in answers])
     assert progress(profile, GroupState("default/g"), 1, 2) is expected

@@ -178,7 +178,11 @@ class Diagnoser:
 
     def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
         """The rows that `FilterPlugin.narrowed` leaves over; the others are rejected by all who left any out."""
-        masks = {plugin.name: mask for plugin in self._profile.filters if (mask := plugin.narrowed(state)) is not None}
+        masks = {}
+        for plugin in self._profile.filters:
+            mask = call_plugin(plugin.name, "PreFilter", plugin.narrowed, state)
+            if mask is not None:
+                masks[plugin.name] = mask
         if not masks:
             return rows
         out = rows[~np.logical_and.reduce(list(masks.values()))[rows]]
@@ -246,11 +250,13 @@ class Diagnoser:
 
     def ruled(self, state: CycleState) -> bool:
         """Whether CLUSTER filters may have something to say about the pod."""
-        for plugins in (self._profile.cluster_filters, self._profile.outside_filters):
-            for plugin in plugins:
-                if call_plugin(plugin.name, "PreFilter", plugin.concerns, state):
-                    return True
-        return False
+        profile = self._profile
+        return any_concerned(profile.cluster_filters, state) or any_concerned(profile.outside_filters, state)
+
+
+def any_concerned(plugins: Sequence[FilterPlugin], state: CycleState) -> bool:
+    """Whether any of the filters has something to say about the pod (`FilterPlugin.concerns`)."""
+    return any(call_plugin(plugin.name, "PreFilter", plugin.concerns, state) for plugin in plugins)
 
 
 def overlaid(crowded: Sequence[tuple[int, list[PodRecord]]]) -> list[tuple[PodRecord, int]]:

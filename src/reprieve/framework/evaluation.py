@@ -222,7 +222,7 @@ class Evaluator:
         """Equal for pods that every plugin but the CLUSTER-scope ones treats alike; None: nothing may be shared."""
         if not self._signers:
             return (pod.signature.id, pod.priority)
-        fragments = [plugin.sign(pod) for plugin in self._signers]
+        fragments = [call_plugin(plugin.name, "Sign", plugin.sign, pod) for plugin in self._signers]
         return None if None in fragments else (pod.signature.id, pod.priority, *fragments)
 
     def sizes(self) -> dict[str, int]:

@@ -356,10 +356,6 @@ class PlacementGeneratePlugin(Plugin):
         return None
 
 
-class PlacementError(Exception):
-    """What the cluster looks like leaves a group no right placement; its attempt ends with SchedulerError."""
-
-
 class PlacementScorePlugin(Plugin):
     """Ranks placements in which the group fits."""
 

@@ -38,7 +38,6 @@ from reprieve.framework.plugin import (
     Mask,
     PermitPlugin,
     Placement,
-    PlacementError,
     PlacementFeasiblePlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
@@ -61,7 +60,7 @@ from reprieve.framework.plugin import (
     row_count,
     row_numbers,
 )
-from reprieve.framework.status import UNRESOLVABLE, Code, PluginError, Status
+from reprieve.framework.status import UNRESOLVABLE, Code, PlacementError, PluginError, Status
 
 R = TypeVar("R")
 _KEPT = 1000

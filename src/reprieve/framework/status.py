@@ -55,14 +55,19 @@ class PluginError(Exception):
         self.point = point
 
 
+class PlacementError(Exception):
+    """What the cluster looks like leaves a group no right placement; its attempt ends with SchedulerError."""
+
+
 def call_plugin(plugin: str, point: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a plugin; whatever it raises becomes a PluginError that names it and the extension point (scheduling.md 5).
 
-    What a third-party plugin raises or answers `framework.plugin_guard` looks at before that.
+    A PlacementError is an answer and passes.  What a third-party plugin raises or answers `framework.plugin_guard`
+    looks at before that.
     """
     try:
         return call(*args, **kwargs)
-    except PluginError:
+    except (PluginError, PlacementError):
         raise
     except Exception as error:
         raise PluginError(plugin, point, error) from error

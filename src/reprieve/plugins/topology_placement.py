@@ -15,7 +15,8 @@ from reprieve.cluster.nodes import ABSENT
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hints
-from reprieve.framework.plugin import Placement, PlacementError, PlacementGeneratePlugin
+from reprieve.framework.plugin import Placement, PlacementGeneratePlugin
+from reprieve.framework.status import PlacementError
 
 
 class TopologyPlacement(PlacementGeneratePlugin):

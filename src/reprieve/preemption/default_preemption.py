@@ -1,8 +1,6 @@
 """DefaultPreemption: the plugin that makes room for single pods and for pod groups."""
 
-from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import Hints
 from reprieve.framework.plugin import (
     CycleState,
@@ -11,9 +9,9 @@ from reprieve.framework.plugin import (
     PostFilterPlugin,
     PostFilterResult,
 )
-from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status
-from reprieve.preemption.for_group import preempt_for_group
+from reprieve.preemption.for_group import GroupOptions, preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
 from reprieve.preemption.outcome import COMPATIBLE, GROUP_MEMBER, REPRIEVE
 
@@ -37,16 +35,14 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         plain: bool = False,
         share: bool = True,
     ) -> None:
-        self._group_policy = group_policy
-        self._options = (victim_search, placement)
+        self._options = GroupOptions(group_policy, victim_search, placement, plain)
         self._plain = plain
         self._share = share
-        self._parts: tuple[ClusterState, Profile, Evaluator, PodPreemption] | None = None
+        self._attached_to: tuple[RunningProfile, PodPreemption] | None = None
 
-    def attach(self, cluster: ClusterState, profile: Profile, evaluator: Evaluator) -> None:
+    def attach(self, running: RunningProfile) -> None:
         """Tell the plugin where it runs."""
-        for_pod = PodPreemption(cluster, profile, evaluator, plugin=self.name, plain=self._plain, share=self._share)
-        self._parts = (cluster, profile, evaluator, for_pod)
+        self._attached_to = running, PodPreemption(running, plugin=self.name, plain=self._plain, share=self._share)
 
     def events(self) -> Hints:
         """Nothing wakes a pod because of preemption itself: what rejected it does."""
@@ -56,24 +52,13 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         """See `PostFilterPlugin.post_filter`. Pods of a group never preempt on their own (preemption.md 2.4)."""
         if state.group is not None:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {GROUP_MEMBER}", self.name))
-        return self._attached()[3].preempt(state, diagnosis)
+        return self._attached()[1].preempt(state, diagnosis)
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
         """See `PodGroupPostFilterPlugin.pod_group_post_filter`."""
-        cluster, profile, evaluator, _ = self._attached()
-        return preempt_for_group(
-            attempt,
-            cluster,
-            profile,
-            evaluator,
-            plugin=self.name,
-            group_policy=self._group_policy,
-            victim_search=self._options[0],
-            placement=self._options[1],
-            plain=self._plain,
-        )
+        return preempt_for_group(self._attached()[0], attempt, self.name, self._options)
 
-    def _attached(self) -> tuple[ClusterState, Profile, Evaluator, PodPreemption]:
-        if self._parts is None:
+    def _attached(self) -> tuple[RunningProfile, PodPreemption]:
+        if self._attached_to is None:
             raise RuntimeError("DefaultPreemption is used before it was attached to a profile")
-        return self._parts
+        return self._attached_to

@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Placement, PodGroupAttempt
-from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
 from reprieve.preemption.cost import PRIORITY_OFFSET
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN
 from reprieve.preemption.outcome import Cost
@@ -81,16 +80,33 @@ class _Victims:
     """Of the unit, in seconds; infinite where it has none."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """What the domains' rows, one domain after another, have for the group with all victims gone."""
+
+    asked: Counts
+    """`int64[columns, 1]`: what every member asks for at least."""
+    left: Counts
+    """`int64[columns, rows]`."""
+    holds: Counts
+    """`int64[rows]`: members that fit on a row by `left` alone."""
+    starts: Counts
+    """`int64[domains]`: where the rows of each domain begin."""
+    domain_of: Counts
+    """`int64[rows]`."""
+    placed: Counts
+    """`int64[domains]`: how many members are to be placed at least."""
+
+
 def bounds_of(
+    running: RunningProfile,
     attempt: PodGroupAttempt,
-    cluster: ClusterState,
-    profile: Profile,
-    evaluator: Evaluator,
     units: Sequence[PreemptionUnit],
     priority: int,
     domains: Sequence[Placement],
 ) -> DomainBounds | None:
     """The bounds of the domains in a view where all units are displaced; None where nothing can be said."""
+    cluster, profile = running.cluster, running.profile
     fit = next((plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
     if fit is None or not fit.checks_everything:
         return None
@@ -113,7 +129,7 @@ def bounds_of(
         return None
     columns = [column for column, _ in wanted]
     asked = np.array([[amount] for _, amount in wanted], dtype=np.int64)
-    usable = usable_by_like_pods(cluster, profile, evaluator, pods)
+    usable = usable_by_like_pods(running, pods)
     exact = usable is not None and not profile.outside_filters
     if usable is not None and exact:
         left = free_for(cluster, usable, columns, priority)[:, rows]
@@ -122,11 +138,12 @@ def bounds_of(
         left = np.maximum(nodes.allocatable[columns][:, rows] - nodes.used[columns][:, rows], 0)
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.int64)
     holds = np.minimum((left // asked).min(axis=0), len(pods))
+    domain_of = np.repeat(np.arange(len(sizes)), sizes)
     placed = np.full(len(domains), fewest, dtype=np.int64)
     if exact:
         placed = np.minimum(np.add.reduceat(holds, starts), len(pods))
     victims = _victims(units, rows, columns)
-    prices = _prices(left, asked, holds, victims, starts, sizes, placed)
+    prices = _prices(_Rooms(asked, left, holds, starts, domain_of, placed), victims)
     alike = exact and _are_alike(units) and all(weighted.plugin.by_count for weighted in profile.placement_scores)
     there: dict[int, list[PodRecord]] = {}
     if alike:
@@ -183,30 +200,19 @@ def _victims(units: Sequence[PreemptionUnit], rows: Counts, columns: Sequence[in
     )
 
 
-def _prices(
-    left: Counts,
-    asked: Counts,
-    holds: Counts,
-    victims: _Victims,
-    starts: Counts,
-    sizes: Sequence[int],
-    placed: Counts,
-) -> list[Price]:
-    """The bound of each domain. `left`: `int64[columns, rows]` with all victims gone; `asked`: `int64[columns, 1]`.
-
-    `placed`: `int64[domains]`, how many members are to be placed at least.
-    """
-    beside = np.maximum(left - _sums(left, victims, slice(None)), 0)
-    free = np.minimum((beside // asked).min(axis=0), holds)
-    lacking = placed - np.add.reduceat(free, starts)
-    domain_of = np.repeat(np.arange(len(sizes)), sizes)
-    highest = _highest(left, asked, victims, starts, domain_of, holds, placed)
-    pods_gone, priorities_gone = _fewest_gone(asked, beside, holds, free, victims, np.maximum(lacking, 0)[domain_of])
+def _prices(rooms: _Rooms, victims: _Victims) -> list[Price]:
+    """The bound of each domain."""
+    starts, domain_of = rooms.starts, rooms.domain_of
+    beside = np.maximum(rooms.left - _sums(rooms.left, victims, slice(None)), 0)
+    free = np.minimum((beside // rooms.asked).min(axis=0), rooms.holds)
+    lacking = rooms.placed - np.add.reduceat(free, starts)
+    highest = _highest(rooms, victims)
+    pods_gone, priorities_gone = _fewest_gone(rooms, victims, beside, free, np.maximum(lacking, 0)[domain_of])
     number = np.minimum.reduceat(pods_gone, starts).tolist()
     total = np.minimum.reduceat(priorities_gone, starts).tolist()
     of_domain = domain_of[victims.rows]
     order = np.argsort(of_domain, kind="stable")
-    edges = np.searchsorted(of_domain[order], np.arange(len(sizes) + 1))
+    edges = np.searchsorted(of_domain[order], np.arange(len(starts) + 1))
     found: list[Price] = []
     for domain, short in enumerate(lacking.tolist()):
         if short <= 0:
@@ -231,16 +237,9 @@ def _sums(like: Counts, victims: _Victims, which: slice | npt.NDArray[np.bool_])
     return taken
 
 
-def _highest(
-    left: Counts,
-    asked: Counts,
-    victims: _Victims,
-    starts: Counts,
-    domain_of: Counts,
-    holds: Counts,
-    placed: Counts,
-) -> Counts:
+def _highest(rooms: _Rooms, victims: _Victims) -> Counts:
     """`int64[domains]`: the least priority such that there is room with everybody up to it gone."""
+    left, starts = rooms.left, rooms.starts
     levels = np.unique(victims.priorities)
     low = np.zeros(len(starts), dtype=np.int64)
     high = np.full(len(starts), max(0, len(levels) - 1), dtype=np.int64)
@@ -249,8 +248,8 @@ def _highest(
     turns = np.searchsorted(levels, victims.priorities)
     while bool((low < high).any()):
         middle = (low + high) // 2
-        room = np.maximum(left - _sums(left, victims, turns > middle[domain_of][victims.rows]), 0)
-        enough = np.add.reduceat(np.minimum((room // asked).min(axis=0), holds), starts) >= placed
+        room = np.maximum(left - _sums(left, victims, turns > middle[rooms.domain_of][victims.rows]), 0)
+        enough = np.add.reduceat(np.minimum((room // rooms.asked).min(axis=0), rooms.holds), starts) >= rooms.placed
         searching = low < high
         high = np.where(searching & enough, middle, high)
         low = np.where(searching & ~enough, middle + 1, low)
@@ -258,13 +257,16 @@ def _highest(
 
 
 def _fewest_gone(
-    asked: Counts, beside: Counts, holds: Counts, free: Counts, victims: _Victims, lacking: Counts
+    rooms: _Rooms, victims: _Victims, beside: Counts, free: Counts, lacking: Counts
 ) -> tuple[Counts, Counts]:
     """`int64[rows]` twice: how many pods go at least if all places that the domain lacks cost what this row's do.
 
+    `int64[columns, rows]` `beside`: what is free with nobody gone, `free` the places in it; `lacking`: `int64[rows]`,
+    those that the row's domain lacks.
     And the least sum of their priorities.  The least over a domain's rows is a bound for the domain: no mixture of
     rows is cheaper by the place than the row where places are cheapest.
     """
+    asked, holds = rooms.asked, rooms.holds
     rows = beside.shape[1]
     order = np.lexsort((victims.priorities, victims.rows))
     counts = np.bincount(victims.rows, minlength=rows)

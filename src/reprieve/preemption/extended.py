@@ -8,11 +8,10 @@ may not be evicted is a failure of the plugin.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from reprieve.cluster.pods import PodRecord
 from reprieve.framework.extending import CandidatePlugin, VictimsOn
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import PluginError
+from reprieve.framework.status import PluginError, call_plugin
 from reprieve.preemption.outcome import Reason, Verdict
 
 NO_CANDIDATE = "no candidate node for preemption"
@@ -32,8 +31,11 @@ def judged(
     for judge in judges:
         asked = {row: _victims(verdicts, row) for row, verdicts in found.items()}
         if asked:
-            answer = judge.judge_candidates(state, asked)
-            found = {row: _changed(judge, state.pod, row, found[row], set(answer[row])) for row in sorted(answer)}
+            answer = call_plugin(judge.name, "PostFilter", judge.judge_candidates, state, asked)
+            found = {
+                row: _changed(found[row], set(answer[row]), Reason(state.pod, row, judge.name, ASKED_FOR))
+                for row in sorted(answer)
+            }
     return found
 
 
@@ -43,9 +45,7 @@ def _victims(verdicts: tuple[Verdict, ...], row: int) -> VictimsOn:
     return VictimsOn(tuple(pods), sum(1 for verdict in evicted if verdict.violates_pdb))
 
 
-def _changed(
-    judge: CandidatePlugin, pod: PodRecord, row: int, verdicts: tuple[Verdict, ...], uids: set[str]
-) -> tuple[Verdict, ...]:
+def _changed(verdicts: tuple[Verdict, ...], uids: set[str], asked_for: Reason) -> tuple[Verdict, ...]:
     left = set(uids)
     found = []
     for verdict in verdicts:
@@ -53,9 +53,9 @@ def _changed(
         left -= named
         reason = None
         if named:
-            reason = verdict.reason or Reason(pod=pod, row=row, plugin=judge.name, text=ASKED_FOR)
+            reason = verdict.reason or asked_for
         found.append(replace(verdict, reason=reason))
     if left:
         text = f"claims to preempt pod (UID: {min(left)}), which is not of lower priority"
-        raise PluginError(judge.name, "PostFilter", ValueError(text))
+        raise PluginError(asked_for.plugin, "PostFilter", ValueError(text))
     return tuple(found)

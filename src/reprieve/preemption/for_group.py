@@ -5,10 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.state import ClusterState
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
-from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, CRITERIA, Cost, cost_of
 from reprieve.preemption.domain_bounds import bounds_of
@@ -70,17 +68,25 @@ class _Candidate:
         return tuple(gone.get(index, kept) for index, kept in enumerate(verdicts_of(self.ranking, self.reasons)))
 
 
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """How room is made for groups.
+
+    `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
+    MinimizeVictims: the cheapest eviction that makes room anywhere is looked for (`_Search.cheaper_elsewhere`); budgets
+    are counted over those who would go, so that candidates are compared by one yardstick.
+    """
+
+    group_policy: bool = True
+    """The gate PodGroupPreemptionPolicy."""
+    victim_search: str = REPRIEVE
+    placement: str = COMPATIBLE
+    plain: bool = False
+    """The reference path, for property tests."""
+
+
 def preempt_for_group(
-    attempt: PodGroupAttempt,
-    cluster: ClusterState,
-    profile: Profile,
-    evaluator: Evaluator,
-    *,
-    plugin: str,
-    group_policy: bool,
-    victim_search: str = REPRIEVE,
-    placement: str = COMPATIBLE,
-    plain: bool = False,
+    running: RunningProfile, attempt: PodGroupAttempt, plugin: str, options: GroupOptions
 ) -> PostFilterResult:
     """Find the victims that make room for the group, or say why there are none. Leaves the cluster as it was.
 
@@ -88,16 +94,12 @@ def preempt_for_group(
     are spared.  It must place more members than without preemption, else nothing is touched.  Under a topology
     constraint this is done for each placement; the cheapest eviction wins, then the placement the group scores best
     beside those who stay, then the first in order (preemption.md 4.6).
-
-    `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
-    MinimizeVictims: the cheapest eviction that makes room anywhere is looked for (`_Search.cheaper_elsewhere`); budgets
-    are counted over those who would go, so that candidates are compared by one yardstick.
     """
-    group = attempt.group
+    cluster, group = running.cluster, attempt.group
     spec = group.spec
     if spec is None:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, NO_VICTIMS_GROUP, plugin))
-    never = group_never_preempts(group, group_policy=group_policy)
+    never = group_never_preempts(group, group_policy=options.group_policy)
     why = ineligible(cluster, spec.priority, never, attempt.nominated_rows, under_way=attempt.preemption_under_way)
     if why is not None:
         in_vain = PreemptionInVain(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
@@ -110,14 +112,14 @@ def preempt_for_group(
         return PostFilterResult(status, clear_nomination=True, in_vain=in_vain)
     with cluster.trial():
         cluster.displace_all([pod for unit in units for pod in unit.pods])
-        search = _Search(attempt, cluster, profile, evaluator, Ranking(cluster, units), spec.priority, plain, placement)
-        find = search.candidate if victim_search == REPRIEVE else search.above_floor
+        search = _Search(running, attempt, Ranking(cluster, units), spec.priority, options)
+        find = search.candidate if options.victim_search == REPRIEVE else search.above_floor
         if attempt.placements is None:
             found, passed_over = [candidate for candidate in (find(None),) if candidate is not None], 0
         else:
             found, passed_over = search.cheapest(attempt.hopeful(), find)
         by_score = None
-        if found and placement == MINIMIZE_VICTIMS:
+        if found and options.placement == MINIMIZE_VICTIMS:
             by_score = min(found, key=_price)
             found = [search.cheaper_elsewhere(candidate) for candidate in found]
         if not found:
@@ -142,14 +144,11 @@ def preempt_for_group(
 class _Search:
     """One preemption in a view where all potential victims are displaced."""
 
+    running: RunningProfile
     attempt: PodGroupAttempt
-    cluster: ClusterState
-    profile: Profile
-    evaluator: Evaluator
     ranking: Ranking
     priority: int
-    plain: bool
-    placement: str
+    options: GroupOptions
 
     def candidate(self, placement: Placement | None) -> _Candidate | None:
         """What placing the group there costs; None if it does not fit or nothing is gained.
@@ -162,9 +161,7 @@ class _Search:
         if not self._helps(assignment):
             return None
         found = self._judged(placement, assignment)
-        ties = victim_sparing_tie_breaker(
-            self.cluster, self.profile, self.evaluator, attempt.pods, self.priority, self.ranking, placement
-        )
+        ties = victim_sparing_tie_breaker(self.running, attempt.pods, self.priority, self.ranking, placement)
         if ties is None:
             return found
         other = attempt.run(ties, placement)
@@ -182,16 +179,8 @@ class _Search:
         nor be liked better at the price of the best.
         """
         bounds = None
-        if not self.plain and len(domains) > _ALL_LOOKED_AT:
-            bounds = bounds_of(
-                self.attempt,
-                self.cluster,
-                self.profile,
-                self.evaluator,
-                self.ranking.ordered,
-                self.priority,
-                domains,
-            )
+        if not self.options.plain and len(domains) > _ALL_LOOKED_AT:
+            bounds = bounds_of(self.running, self.attempt, self.ranking.ordered, self.priority, domains)
         if bounds is None:
             return [candidate for domain in domains if (candidate := find(domain)) is not None], 0
         found: dict[int, _Candidate] = {}
@@ -260,9 +249,7 @@ class _Search:
         pods = [pod for pod, _ in found.assignment.placed]
         everything = range(len(found.ranking.ordered))
         with self._of(found.ranking, set(everything)):
-            numbers = numbers_of(
-                self.cluster, self.profile, self.evaluator, pods, self.priority, found.ranking, found.placement
-            )
+            numbers = numbers_of(self.running, pods, self.priority, found.ranking, found.placement)
         cheaper = cheapest_eviction(numbers, sorted(found.reasons)) if numbers is not None else None
         if numbers is not None and cheaper is not None:
             own = PodGroupAssignment(cheaper.assigned(numbers), True, {}) if numbers.exact else None
@@ -304,7 +291,7 @@ class _Search:
         for index, unit in enumerate(ranking.ordered):
             for row in set(unit.rows):
                 on_node.setdefault(row, []).append(index)
-        rank = self.cluster.nodes.rank
+        rank = self.running.cluster.nodes.rank
 
         def price(row: int) -> tuple[Cost, int]:
             there = on_node[row]
@@ -328,26 +315,21 @@ class _Search:
         left = [ranking.ordered[index] for index in sorted(gone)]
         names = {unit.pods[0].uid for unit in left}
         back = [(pod, row) for unit in every if unit.pods[0].uid not in names for pod, row in _seats(unit)]
-        with self.cluster.trial():
-            self.cluster.place_all([pod for pod, _ in back], [row for _, row in back])
+        cluster = self.running.cluster
+        with cluster.trial():
+            cluster.place_all([pod for pod, _ in back], [row for _, row in back])
             yield replace(self, ranking=ranking.only(gone))
 
     def _helps(self, assignment: PodGroupAssignment) -> bool:
         return assignment.feasible and len(assignment.placed) > self.attempt.placed_without_help
 
     def _judged(self, placement: Placement | None, assignment: PodGroupAssignment) -> _Candidate:
-        with self.cluster.trial():
+        with self.running.cluster.trial():
             reasons = reasons_to_go(
-                self.cluster,
-                self.profile,
-                self.evaluator,
-                self.ranking,
-                assignment.placed,
-                self.priority,
-                plain=self.plain,
+                self.running, self.ranking, assignment.placed, self.priority, plain=self.options.plain
             )
         candidate = _Candidate(placement, self.ranking, assignment, reasons, None)
-        if self.placement == MINIMIZE_VICTIMS:
+        if self.options.placement == MINIMIZE_VICTIMS:
             return replace(candidate, cost=cost_of(candidate.evicted()))
         ranking = self.ranking
         evicted = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]

@@ -14,9 +14,8 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis, fit_error
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Mask, PostFilterResult
-from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, CRITERIA, cost_of
 from reprieve.preemption.eligibility import ineligible
@@ -143,19 +142,9 @@ class _Choice:
 class PodPreemption:
     """Finds the cheapest node to preempt on. `plain` and `share` select the reference path (property tests)."""
 
-    def __init__(
-        self,
-        cluster: ClusterState,
-        profile: Profile,
-        evaluator: Evaluator,
-        *,
-        plugin: str,
-        plain: bool = False,
-        share: bool = True,
-    ) -> None:
-        self._cluster = cluster
-        self._profile = profile
-        self._evaluator = evaluator
+    def __init__(self, running: RunningProfile, *, plugin: str, plain: bool = False, share: bool = True) -> None:
+        self._running = running
+        self._cluster, self._profile, self._evaluator = running.cluster, running.profile, running.evaluator
         self._plugin = plugin
         self._plain = plain
         self._share = share
@@ -285,9 +274,7 @@ class PodPreemption:
                     cluster.displace(victim)
             if not self._evaluator.fits_row(state, row):
                 return self._evaluator.why_not(state, row)[1], spans
-            verdicts = judge(
-                cluster, self._profile, self._evaluator, units, [(pod, row)], pod.priority, plain=self._plain
-            )
+            verdicts = judge(self._running, units, [(pod, row)], pod.priority, plain=self._plain)
         return _candidate(row, verdicts), spans
 
     def _by_numbers(self, pod: PodRecord, row: int, units: list[PreemptionUnit]) -> Candidate | Misfit:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnoser import any_concerned
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import Code
+from reprieve.framework.status import Code, call_plugin
 
 RESOURCES_PLUGIN = "NodeResourcesFit"
 
@@ -30,12 +31,12 @@ def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
     others = [plugin for plugin in profile.node_filters if plugin.name != RESOURCES_PLUGIN]
     seen: set[int] = set()
     for state in states:
-        if any(plugin.concerns(state) for plugin in profile.cluster_filters):
+        if any_concerned(profile.cluster_filters, state):
             return False
         if state.signature.id in seen:
             continue
         seen.add(state.signature.id)
-        if any(plugin.pre_filter(state).code is not Code.SKIP for plugin in others):
+        if any(call_plugin(p.name, "PreFilter", p.pre_filter, state).code is not Code.SKIP for p in others):
             return False
     return True
 

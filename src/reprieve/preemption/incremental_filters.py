@@ -14,8 +14,8 @@ from collections.abc import Collection, Sequence
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_pods
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, FilterPlugin, IncrementalFilter
+from reprieve.framework.running import RunningProfile
 from reprieve.preemption.units import PreemptionUnit
 
 
@@ -85,16 +85,16 @@ class IncrementalFilters:
     @classmethod
     def counted(
         cls,
-        cluster: ClusterState,
-        evaluator: Evaluator,
-        states: Sequence[CycleState],
-        assigned: Sequence[tuple[PodRecord, int]],
+        running: RunningProfile,
+        assigned: Sequence[tuple[CycleState, int]],
     ) -> "IncrementalFilters | None":
         """Count for all assigned pods, in the present view; None if some filter cannot follow step by step."""
+        cluster = running.cluster
         kinds: dict[object, _Kind] = {}
         with cluster.trial():
-            for index, (state, (pod, row)) in enumerate(zip(states, assigned, strict=True)):
-                active = evaluator.rules(state)
+            for index, (state, row) in enumerate(assigned):
+                pod = state.pod
+                active = running.evaluator.rules(state)
                 if any(not plugin.incremental for plugin in active):
                     return None
                 if active:

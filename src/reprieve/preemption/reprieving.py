@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.diagnoser import any_concerned
 from reprieve.framework.plugin import CycleState, FilterPlugin
-from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
+from reprieve.framework.status import call_plugin
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, FreeResources, only_resources
 from reprieve.preemption.incremental_filters import IncrementalFilters
 from reprieve.preemption.order import Ranking, by_importance
@@ -23,9 +24,7 @@ from reprieve.preemption.units import PreemptionUnit
 
 
 def reasons_to_go(
-    cluster: ClusterState,
-    profile: Profile,
-    evaluator: Evaluator,
+    running: RunningProfile,
     ranking: Ranking,
     assigned: Sequence[tuple[PodRecord, int]],
     priority: int,
@@ -37,27 +36,28 @@ def reasons_to_go(
     `plain` forces the path that asks the filters, which is also taken whenever more than resources is in play.
     Afterwards the spared units' room is taken in the trial on the plain path only; callers leave the trial anyway.
     """
-    states = [CycleState(cluster, pod) for pod, _ in assigned]
-    ordered, order = ranking.ordered, ranking.order
-    if not plain and only_resources(profile, states):
+    cluster, order = running.cluster, ranking.order
+    seats = [(CycleState(cluster, pod), row) for pod, row in assigned]
+    if not plain and only_resources(running.profile, [state for state, _ in seats]):
         # A unit with no pod on an assigned row takes nobody's room.
         room = FreeResources.after(cluster, assigned, priority=priority)
         order = ranking.on(room.left)
-        reasons = _by_numbers(cluster, ordered, order, assigned, room)
+        reasons = _by_numbers(cluster, ranking.ordered, order, assigned, room)
     else:
-        rules = None if plain else IncrementalFilters.counted(cluster, evaluator, states, assigned)
+        rules = None if plain else IncrementalFilters.counted(running, seats)
         if rules is not None:
-            reasons = _by_rules(cluster, evaluator, ordered, order, states, assigned, rules)
+            reasons = _by_rules(running, ranking, seats, rules)
         else:
-            filters = profile.cluster_filters
-            everywhere = bool(filters) if plain else any(_reaches_far(filters, state) for state in states)
-            reasons = _by_filters(cluster, evaluator, ordered, order, states, assigned, everywhere=everywhere)
+            filters = running.profile.cluster_filters
+            everywhere = bool(filters) if plain else any(_reaches_far(filters, state) for state, _ in seats)
+            reasons = _by_filters(running, ranking, seats, everywhere=everywhere)
     return {index: reason for index in order if (reason := reasons[index]) is not None}
 
 
 def _reaches_far(filters: Sequence[FilterPlugin], state: CycleState) -> bool:
     """Whether who runs on one row may matter to the pod on another."""
-    return any(plugin.concerns(state) and not plugin.local(state) for plugin in filters)
+    far = (p for p in filters if any_concerned([p], state))
+    return any(not call_plugin(plugin.name, "PreFilter", plugin.local, state) for plugin in far)
 
 
 def verdicts_of(ranking: Ranking, reasons: Mapping[int, Reason]) -> tuple[Verdict, ...]:
@@ -69,9 +69,7 @@ def verdicts_of(ranking: Ranking, reasons: Mapping[int, Reason]) -> tuple[Verdic
 
 
 def judge(
-    cluster: ClusterState,
-    profile: Profile,
-    evaluator: Evaluator,
+    running: RunningProfile,
     units: Sequence[PreemptionUnit],
     assigned: Sequence[tuple[PodRecord, int]],
     priority: int,
@@ -79,8 +77,8 @@ def judge(
     plain: bool = False,
 ) -> tuple[Verdict, ...]:
     """Decide every unit; the verdicts come back in importance order. See `reasons_to_go`."""
-    ranking = Ranking(cluster, units)
-    return verdicts_of(ranking, reasons_to_go(cluster, profile, evaluator, ranking, assigned, priority, plain=plain))
+    ranking = Ranking(running.cluster, units)
+    return verdicts_of(ranking, reasons_to_go(running, ranking, assigned, priority, plain=plain))
 
 
 def judge_by_numbers(
@@ -160,22 +158,21 @@ def _last_asking(assigned: Sequence[tuple[PodRecord, int]]) -> dict[tuple[int, i
     return last
 
 
+_Seat = tuple[CycleState, int]
+"""An assigned pod, and the row it is assigned to."""
+
+
 def _by_rules(
-    cluster: ClusterState,
-    evaluator: Evaluator,
-    units: Sequence[PreemptionUnit],
-    order: Sequence[int],
-    states: Sequence[CycleState],
-    assigned: Sequence[tuple[PodRecord, int]],
-    rules: IncrementalFilters,
+    running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], rules: IncrementalFilters
 ) -> list[Reason | None]:
     """Asks only about rows the unit is on and about pods whose rules it may break."""
-    reasons: list[Reason | None] = [None] * len(units)
+    cluster = running.cluster
+    reasons: list[Reason | None] = [None] * len(ranking.ordered)
     by_row: dict[int, list[int]] = {}
     for index, (_, row) in enumerate(assigned):
         by_row.setdefault(row, []).append(index)
-    for index in order:
-        unit = units[index]
+    for index in ranking.order:
+        unit = ranking.ordered[index]
         for pod, row in zip(unit.pods, unit.rows, strict=True):
             cluster.place(pod, row)
         suspects = rules.add(unit)
@@ -183,12 +180,13 @@ def _by_rules(
         with cluster.trial():
             for i in sorted(suspects | affected):
                 active = rules.of(i) if i in suspects else ()
-                reason = _misfit(cluster, evaluator, states[i], *assigned[i], active, on_row=i in affected)
+                state, row = assigned[i]
+                reason = _misfit(running, (state, row), active, on_row=i in affected)
                 if reason is not None:
                     reasons[index] = reason
                     break
                 if i in affected:
-                    cluster.place(*assigned[i])
+                    cluster.place(state.pod, row)
         if reasons[index] is not None:
             rules.remove(unit)
             for pod in reversed(unit.pods):
@@ -196,42 +194,30 @@ def _by_rules(
     return reasons
 
 
-def _misfit(
-    cluster: ClusterState,
-    evaluator: Evaluator,
-    state: CycleState,
-    pod: PodRecord,
-    row: int,
-    active: Sequence[FilterPlugin],
-    *,
-    on_row: bool,
-) -> Reason | None:
+def _misfit(running: RunningProfile, seat: _Seat, active: Sequence[FilterPlugin], *, on_row: bool) -> Reason | None:
     """Why one assigned pod no longer passes, with its rules counted beforehand; `on_row`: its row has changed."""
+    evaluator = running.evaluator
+    state, row = seat
+    pod = state.pod
     if on_row and not evaluator.fits_node(state, row):
         plugin, texts = evaluator.broken_by_node(state, row)
-        return Reason(pod, row, plugin, ", ".join(texts), _missing(cluster, plugin, pod, row))
+        return Reason(pod, row, plugin, ", ".join(texts), _missing(running.cluster, plugin, pod, row))
     broken = evaluator.broken_rule(state, row, active) if active else None
     return None if broken is None else Reason(pod, row, broken[0], ", ".join(broken[1]))
 
 
 def _by_filters(
-    cluster: ClusterState,
-    evaluator: Evaluator,
-    units: Sequence[PreemptionUnit],
-    order: Sequence[int],
-    states: Sequence[CycleState],
-    assigned: Sequence[tuple[PodRecord, int]],
-    *,
-    everywhere: bool,
+    running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], *, everywhere: bool
 ) -> list[Reason | None]:
     """The reference: every filter of every assigned pod is asked anew for every unit."""
-    reasons: list[Reason | None] = [None] * len(units)
-    for index in order:
-        unit = units[index]
+    cluster = running.cluster
+    reasons: list[Reason | None] = [None] * len(ranking.ordered)
+    for index in ranking.order:
+        unit = ranking.ordered[index]
         for pod, row in zip(unit.pods, unit.rows, strict=True):
             cluster.place(pod, row)
         affected = None if everywhere else set(unit.rows)
-        reason = _first_misfit(cluster, evaluator, states, assigned, affected)
+        reason = _first_misfit(running, assigned, affected)
         if reason is not None:
             reasons[index] = reason
             for pod in reversed(unit.pods):
@@ -239,18 +225,14 @@ def _by_filters(
     return reasons
 
 
-def _first_misfit(
-    cluster: ClusterState,
-    evaluator: Evaluator,
-    states: Sequence[CycleState],
-    assigned: Sequence[tuple[PodRecord, int]],
-    affected: set[int] | None,
-) -> Reason | None:
+def _first_misfit(running: RunningProfile, assigned: Sequence[_Seat], affected: set[int] | None) -> Reason | None:
     """The first assigned pod, in scheduling order, that no longer passes; only rows in `affected` if given."""
+    cluster, evaluator = running.cluster, running.evaluator
     with cluster.trial():
-        for state, (pod, row) in zip(states, assigned, strict=True):
+        for state, row in assigned:
             if affected is not None and row not in affected:
                 continue
+            pod = state.pod
             if not evaluator.fits_row(state, row):
                 plugin, texts = evaluator.why_not(state, row)
                 return Reason(pod, row, plugin, ", ".join(texts), _missing(cluster, plugin, pod, row))

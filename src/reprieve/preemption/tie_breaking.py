@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Mask, Placement, TieBreaker
-from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
 from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.units import PreemptionUnit
@@ -43,9 +42,7 @@ class VictimSparingTieBreaker(TieBreaker):
 
 
 def victim_sparing_tie_breaker(
-    cluster: ClusterState,
-    profile: Profile,
-    evaluator: Evaluator,
+    running: RunningProfile,
     pods: Sequence[PodRecord],
     priority: int,
     ranking: Ranking,
@@ -55,7 +52,7 @@ def victim_sparing_tie_breaker(
 
     `within`: the only nodes the group may use.
     """
-    usable = usable_by_like_pods(cluster, profile, evaluator, pods)
+    usable = usable_by_like_pods(running, pods)
     if usable is None:
         return None
     wanted = [(column, amount) for column, amount in pods[0].signature.requests]
@@ -63,7 +60,7 @@ def victim_sparing_tie_breaker(
         inside = np.zeros(len(usable), dtype=np.bool_)
         inside[within.rows] = True
         usable = usable & inside
-    left = free_for(cluster, usable, [column for column, _ in wanted], priority)
+    left = free_for(running.cluster, usable, [column for column, _ in wanted], priority)
     room = [column.tolist() for column in left]
     holds = np.min([column // amount for column, (_, amount) in zip(left, wanted, strict=True)], axis=0)
     spare = holds.tolist()
@@ -75,15 +72,14 @@ def victim_sparing_tie_breaker(
     return VictimSparingTieBreaker(np.array(spare, dtype=np.int64))
 
 
-def usable_by_like_pods(
-    cluster: ClusterState, profile: Profile, evaluator: Evaluator, pods: Sequence[PodRecord]
-) -> Mask | None:
+def usable_by_like_pods(running: RunningProfile, pods: Sequence[PodRecord]) -> Mask | None:
     """`bool[rows]`: where like pods may go by the nodes alone; None if they differ or there is more than resources."""
+    cluster, evaluator = running.cluster, running.evaluator
     first = evaluator.identity(pods[0])
     if first is None or any(evaluator.identity(pod) != first for pod in pods):
         return None
     state = CycleState(cluster, pods[0])
-    if not only_resources(profile, [state, *(CycleState(cluster, pod) for pod in pods[1:])]):
+    if not only_resources(running.profile, [state, *(CycleState(cluster, pod) for pod in pods[1:])]):
         return None
     return evaluator.view(state).static_mask
 

@@ -86,7 +86,7 @@ class Engine:
             self.running[name] = RunningProfile(self.cluster, profile, evaluator, self.gates)
             for plugin in map(unguarded, profile.plugins):
                 if isinstance(plugin, DefaultPreemption):
-                    plugin.attach(self.cluster, profile, evaluator)
+                    plugin.attach(self.running[name])
         self.reach = RoomBound(self.cluster, self.running) if share else None
         self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach)
         self._preemptions = PreemptionsInFlight()

@@ -4,17 +4,33 @@ Members are tried one after another, each seeing those before it; a member that 
 walk goes on while minCount can still be reached.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord, queue_order
-from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Placement, TieBreaker
 from reprieve.framework.profile import Profile
-from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.framework.running import RunningProfile
+from reprieve.framework.status import SUCCESS, Code, Status, call_plugin
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCycle:
+    """Who is to be placed in one pod-group cycle, and by which profile. `pods` are in scheduling order."""
+
+    running: RunningProfile
+    group: GroupState
+    pods: Sequence[PodRecord]
+    nominated: Mapping[str, int] = field(default_factory=dict)
+    """Rows that members were nominated to, by UID."""
+    placements: Sequence[Placement] | None = None
+    """The sets of nodes of which the group goes to one; None: any node will do."""
+
+    def ordered(self, pods: Sequence[PodRecord]) -> "GroupCycle":
+        """The same members in another order."""
+        return self if pods is self.pods else replace(self, pods=pods)
 
 
 @dataclass(slots=True)
@@ -46,23 +62,16 @@ def scheduling_order(pods: Sequence[PodRecord]) -> list[PodRecord]:
 
 
 def place_group(
-    cluster: ClusterState,
-    profile: Profile,
-    evaluator: Evaluator,
-    group: GroupState,
-    pods: Sequence[PodRecord],
-    nominated: dict[str, int],
-    *,
-    diagnose: bool = True,
-    ties: TieBreaker | None = None,
-    within: Placement | None = None,
+    cycle: GroupCycle, *, diagnose: bool = True, ties: TieBreaker | None = None, within: Placement | None = None
 ) -> GroupAssignment:
     """Find a place for every pod of the group, in the cluster's present view, which is left as it was.
 
-    `nominated` gives the rows members were nominated to, by UID.  Nominations that still stand in this view hold their
-    room against the other members too; each is lifted for the member itself alone.
-    Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may be used.
+    Nominations that still stand in this view hold their room against the other members too; each is lifted for the
+    member itself alone.  Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may
+    be used; the cycle's `placements` are not looked at.
     """
+    cluster, evaluator, profile = cycle.running.cluster, cycle.running.evaluator, cycle.running.profile
+    group, pods, nominated = cycle.group, cycle.pods, cycle.nominated
     result = GroupAssignment()
     rows = within.rows if within is not None else None
     before = group.scheduled
@@ -98,7 +107,7 @@ def place_group(
                     cluster.nominate(pod, held)
             status = progress(profile, group, before + len(result.placed), remaining)
             if status.code is Code.UNSCHEDULABLE:
-                _fail_identical(cluster, evaluator, pods[len(pods) - remaining :], hopeless, result)
+                _fail_identical(cycle.running, pods[len(pods) - remaining :], hopeless, result)
                 break
     result.status = progress(profile, group, before + len(result.placed), 0)
     if not result.status.ok:
@@ -107,17 +116,16 @@ def place_group(
 
 
 def _fail_identical(
-    cluster: ClusterState,
-    evaluator: Evaluator,
+    running: RunningProfile,
     untried: Sequence[PodRecord],
     hopeless: dict[tuple[object, ...], Diagnosis | None],
     result: GroupAssignment,
 ) -> None:
     """Pods that were not tried any more but are identical to one that failed fail for the same reason."""
     for pod in untried:
-        identical = evaluator.identity(pod)
+        identical = running.evaluator.identity(pod)
         known = hopeless.get(identical) if identical is not None else None
-        if known is not None and evaluator.ruled(CycleState(cluster, pod)):
+        if known is not None and running.evaluator.ruled(CycleState(running.cluster, pod)):
             continue
         if known is not None:
             result.failed[pod.uid] = known
@@ -127,7 +135,9 @@ def progress(profile: Profile, group: GroupState, scheduled: int, remaining: int
     """What the PlacementFeasible plugins say: the first UNSCHEDULABLE, else the last that is not a SUCCESS."""
     status = SUCCESS
     for plugin in profile.placement_feasible:
-        answer = plugin.feasible(group, scheduled=scheduled, remaining=remaining)
+        answer = call_plugin(
+            plugin.name, "PlacementFeasible", plugin.feasible, group, scheduled=scheduled, remaining=remaining
+        )
         if answer.code is Code.UNSCHEDULABLE:
             return answer
         if not answer.ok:

@@ -1,6 +1,6 @@
 """The pod-group cycle: all or nothing, in one consistent view (scheduling.md 3, preemption.md 4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from reprieve.cluster.groups import GroupState
@@ -8,7 +8,6 @@ from reprieve.cluster.pods import PodRecord, queue_order
 from reprieve.framework.plugin import (
     Assigned,
     Placement,
-    PlacementError,
     PodGroupAssignment,
     PodGroupAttempt,
     PostFilterResult,
@@ -16,7 +15,7 @@ from reprieve.framework.plugin import (
 )
 from reprieve.framework.profile import Profile
 from reprieve.framework.running import RunningProfile
-from reprieve.framework.status import PluginError, call_plugin
+from reprieve.framework.status import PlacementError, PluginError, call_plugin
 from reprieve.plugins.dynamic_resources import NO_CLAIMS, NOT_SCHEDULABLE, DynamicResources
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eligibility import ineligible
@@ -33,7 +32,7 @@ from reprieve.scheduling.decision import (
     Rejection,
     Result,
 )
-from reprieve.scheduling.group_algorithm import GroupAssignment, place_group, scheduling_order
+from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group, scheduling_order
 from reprieve.scheduling.group_orders import in_another_order, order_matters, retries
 from reprieve.scheduling.group_placements import first_of, hopeful, place_in_one, placement_scores, proposed
 from reprieve.scheduling.shared_device_placement import within_reach
@@ -42,52 +41,32 @@ from reprieve.scheduling.shared_device_placement import within_reach
 class _Attempt(PodGroupAttempt):
     """The handle a PodGroupPostFilter gets (KEP-5710, "Pod Group Post Filter")."""
 
-    def __init__(
-        self,
-        running: RunningProfile,
-        group: GroupState,
-        pods: Sequence[PodRecord],
-        nominated: dict[str, int],
-        placements: Sequence[Placement] | None,
-        placed: int,
-        under_way: bool,
-    ) -> None:
-        self.cluster = running.cluster
-        self.group = group
-        self.pods = pods
-        self.placements = placements
+    def __init__(self, cycle: GroupCycle, placed: int, *, under_way: bool) -> None:
+        self.cluster = cycle.running.cluster
+        self.group = cycle.group
+        self.pods = cycle.pods
+        self.placements = cycle.placements
         self.preemption_under_way = under_way
-        self._running = running
-        self._nominated = nominated
+        self._cycle = cycle
         self._placed = placed
 
     def run(
         self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False
     ) -> PodGroupAssignment:
         """See `PodGroupAttempt.run`. With placements and none given, the one that scores best."""
-        running, nominated = self._running, self._nominated
 
         def assign(
             order: Sequence[PodRecord], inside: Placement | None = None, *, diagnose: bool = False
         ) -> GroupAssignment:
+            cycle = self._cycle.ordered(order)
             if within is None and self.placements is not None:
-                return place_in_one(running, self.group, order, nominated, self.placements)
-            return place_group(
-                self.cluster,
-                running.profile,
-                running.evaluator,
-                self.group,
-                order,
-                nominated,
-                diagnose=diagnose,
-                ties=ties,
-                within=within or inside,
-            )
+                return place_in_one(cycle, self.placements)
+            return place_group(cycle, diagnose=diagnose, ties=ties, within=within or inside)
 
         found = assign(self.pods, diagnose=diagnose)
-        if not found.feasible and retries(running):
+        if not found.feasible and retries(self._cycle.running):
             anywhere = within is None and self.placements is None
-            found = in_another_order(running, self.group, self.pods, found, assign, anywhere=anywhere) or found
+            found = in_another_order(self._cycle, found, assign, anywhere=anywhere) or found
         if not diagnose:
             return PodGroupAssignment(tuple(found.placed), found.feasible, {})
         texts = {id(diagnosis): diagnosis.message() for diagnosis in found.failed.values()}
@@ -97,11 +76,11 @@ class _Attempt(PodGroupAttempt):
 
     def hopeful(self) -> Sequence[Placement]:
         """See `PodGroupAttempt.hopeful`."""
-        return hopeful(self._running, self.group, self.pods, self.placements or ())
+        return hopeful(self._cycle, self.placements or ())
 
     def placement_scores(self, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
         """See `PodGroupAttempt.placement_scores`."""
-        return placement_scores(self._running, self.group, found)
+        return placement_scores(self._cycle.running, self.group, found)
 
     @property
     def placed_without_help(self) -> int:
@@ -111,7 +90,7 @@ class _Attempt(PodGroupAttempt):
     @property
     def nominated_rows(self) -> Sequence[int]:
         """See `PodGroupAttempt.nominated_rows`."""
-        return list(self._nominated.values())
+        return list(self._cycle.nominated.values())
 
 
 def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
@@ -177,23 +156,19 @@ def schedule_group(
     except PlacementError as error:
         names = frozenset(plugin.name for plugin in running.profile.placement_generators)
         return replace(failed_group(key, group, pods, str(error)), rejected_by=names)
-    nominated = {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}
+    cycle = GroupCycle(running, group, pods, {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}, placements)
     first_attempt = group.scheduled == 0
     with cluster.trial():
-        if not _makes_room(running, group, nominated, under_way=under_way):
+        if not _makes_room(cycle, under_way=under_way):
             for pod in pods:
                 cluster.clear_nomination(pod)
         matters = None
-        found = _assigned(running, group, pods, nominated, placements)
+        found = _assigned(cycle)
         if not found.feasible:
             other = in_another_order(
-                running,
-                group,
-                pods,
+                cycle,
                 found,
-                lambda order, inside: _assigned(
-                    running, group, order, nominated, placements, diagnose=False, inside=inside
-                ),
+                lambda order, inside: _assigned(cycle.ordered(order), diagnose=False, inside=inside),
                 anywhere=placements is None,
             )
             if other is not None and retries(running):
@@ -201,12 +176,12 @@ def schedule_group(
                 why = {uid: diagnosis for uid, diagnosis in found.failed.items() if uid not in placed}
                 found = replace(other, failed=why, rejected_by=found.rejected_by | other.rejected_by)
             else:
-                matters = order_matters(running, group, pods, placements, other)
+                matters = order_matters(cycle, other)
         complete = len(found.placed) == len(pods)
         bind_first = first_attempt or not group.is_gang
         if found.feasible and (complete or bind_first):
-            return _bind(running, key, group, pods, found, retry_now=not complete)
-        attempt = _Attempt(running, group, pods, nominated, placements, len(found.placed), under_way)
+            return _bind(cycle, key, found, retry_now=not complete)
+        attempt = _Attempt(cycle, len(found.placed), under_way=under_way)
         try:
             outcome, texts, in_vain = _post_filters(running, attempt, feasible=found.feasible)
         except PluginError as trouble:
@@ -215,41 +190,33 @@ def schedule_group(
             # Trouble, not lack of room: it is tried again after backoff.
             return replace(failed, rejected_by=frozenset(), in_vain=PreemptionInVain(group, NoRoom.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
-        return replace(_wait(running, key, group, pods, found, outcome.proposal), order_matters=matters)
+        return replace(_wait(cycle, key, found, outcome.proposal), order_matters=matters)
     if found.feasible:
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
-        return replace(_bind(running, key, group, pods, found, retry_now=True), in_vain=in_vain)
+        return replace(_bind(cycle, key, found, retry_now=True), in_vain=in_vain)
     clear = outcome is None or outcome.clear_nomination
     return replace(
-        _reject(running, key, group, pods, found, texts, clear=clear),
+        _reject(cycle, key, found, texts, clear=clear),
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
         in_vain=in_vain,
         order_matters=matters,
     )
 
 
-def _makes_room(running: RunningProfile, group: GroupState, nominated: Mapping[str, int], *, under_way: bool) -> bool:
+def _makes_room(cycle: GroupCycle, *, under_way: bool) -> bool:
     """Whether victims are still leaving for a member: its room is not for the others of the group to take."""
-    priority = group.spec.priority if group.spec is not None else 0
-    return ineligible(running.cluster, priority, False, nominated.values(), under_way=under_way) is not None
+    spec = cycle.group.spec
+    priority = spec.priority if spec is not None else 0
+    rows = cycle.nominated.values()
+    return ineligible(cycle.running.cluster, priority, False, rows, under_way=under_way) is not None
 
 
-def _assigned(
-    running: RunningProfile,
-    group: GroupState,
-    pods: Sequence[PodRecord],
-    nominated: dict[str, int],
-    placements: Sequence[Placement] | None,
-    *,
-    diagnose: bool = True,
-    inside: Placement | None = None,
-) -> GroupAssignment:
+def _assigned(cycle: GroupCycle, *, diagnose: bool = True, inside: Placement | None = None) -> GroupAssignment:
     """Run the group's algorithm on its pods in that order, in the present view; `inside`: only on these nodes."""
-    if placements is not None:
-        return place_in_one(running, group, pods, nominated, placements)
-    cluster, profile, evaluator = running.cluster, running.profile, running.evaluator
-    found = place_group(cluster, profile, evaluator, group, pods, nominated, diagnose=diagnose, within=inside)
-    return found if found.feasible or inside is not None else within_reach(running, group, pods, nominated) or found
+    if cycle.placements is not None:
+        return place_in_one(cycle, cycle.placements)
+    found = place_group(cycle, diagnose=diagnose, within=inside)
+    return found if found.feasible or inside is not None else within_reach(cycle) or found
 
 
 def _post_filters(
@@ -274,37 +241,22 @@ def _post_filters(
     return last, texts, in_vain
 
 
-def _bind(
-    running: RunningProfile,
-    key: str,
-    group: GroupState,
-    pods: Sequence[PodRecord],
-    found: GroupAssignment,
-    *,
-    retry_now: bool,
-) -> Decision:
-    names = running.cluster.nodes.names
+def _bind(cycle: GroupCycle, key: str, found: GroupAssignment, *, retry_now: bool) -> Decision:
+    names = cycle.running.cluster.nodes.names
     return Decision(
         key=key,
         result=Result.SCHEDULED,
         bindings=tuple(Binding(pod, names[row], row) for pod, row in found.placed),
-        rejections=_rejections(running.profile, pods, found, group_failed=False),
-        condition=GroupCondition(group.key, True, "Scheduled", ""),
+        rejections=_rejections(cycle, found, group_failed=False),
+        condition=GroupCondition(cycle.group.key, True, "Scheduled", ""),
         diagnosis=next(iter(found.failed.values()), None),
         rejected_by=frozenset(found.rejected_by),
         retry_now=retry_now,
     )
 
 
-def _wait(
-    running: RunningProfile,
-    key: str,
-    group: GroupState,
-    pods: Sequence[PodRecord],
-    found: GroupAssignment,
-    preemption: Preemption,
-) -> Decision:
-    names = running.cluster.nodes.names
+def _wait(cycle: GroupCycle, key: str, found: GroupAssignment, preemption: Preemption) -> Decision:
+    names = cycle.running.cluster.nodes.names
     nominated = {pod.uid for pod, _ in preemption.nominations}
     return Decision(
         key=key,
@@ -313,38 +265,30 @@ def _wait(
             Rejection(pod, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION)
             if pod.uid in nominated
             else Rejection(pod, UNSCHEDULABLE, GROUP_UNSCHEDULABLE)
-            for pod in pods
+            for pod in cycle.pods
         ),
-        condition=GroupCondition(group.key, False, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION),
+        condition=GroupCondition(cycle.group.key, False, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION),
         preemption=preemption,
         nominations=tuple((pod, names[row]) for pod, row in preemption.nominations),
-        cleared=tuple(pod for pod in pods if pod.nominated >= 0 and pod.uid not in nominated),
+        cleared=tuple(pod for pod in cycle.pods if pod.nominated >= 0 and pod.uid not in nominated),
         diagnosis=next(iter(found.failed.values()), None),
         rejected_by=frozenset(found.rejected_by),
         retry_now=not preemption.victims,
     )
 
 
-def _reject(
-    running: RunningProfile,
-    key: str,
-    group: GroupState,
-    pods: Sequence[PodRecord],
-    found: GroupAssignment,
-    texts: Sequence[str],
-    *,
-    clear: bool,
-) -> Decision:
+def _reject(cycle: GroupCycle, key: str, found: GroupAssignment, texts: Sequence[str], *, clear: bool) -> Decision:
     # Tried again while its victims still leave, a group is still waiting for them (observability.md, "Conditions").
     waits = texts and texts[-1] == TERMINATING
-    why = found.why or (first_of(1) if running.gates.topology_aware_workload_scheduling else GROUP_UNSCHEDULABLE)
+    by_topology = cycle.running.gates.topology_aware_workload_scheduling
+    why = found.why or (first_of(1) if by_topology else GROUP_UNSCHEDULABLE)
     message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([why, *texts])
     return Decision(
         key=key,
         result=Result.UNSCHEDULABLE,
-        rejections=_rejections(running.profile, pods, found, group_failed=True),
-        condition=GroupCondition(group.key, False, UNSCHEDULABLE, message),
-        cleared=tuple(pod for pod in pods if pod.nominated >= 0) if clear else (),
+        rejections=_rejections(cycle, found, group_failed=True),
+        condition=GroupCondition(cycle.group.key, False, UNSCHEDULABLE, message),
+        cleared=tuple(pod for pod in cycle.pods if pod.nominated >= 0) if clear else (),
         diagnosis=next(iter(found.failed.values()), None),
         rejected_by=frozenset(found.rejected_by),
     )
@@ -362,13 +306,12 @@ def failed_group(key: str, group: GroupState, pods: Sequence[PodRecord], error: 
     )
 
 
-def _rejections(
-    profile: Profile, pods: Sequence[PodRecord], found: GroupAssignment, *, group_failed: bool
-) -> tuple[Rejection, ...]:
+def _rejections(cycle: GroupCycle, found: GroupAssignment, *, group_failed: bool) -> tuple[Rejection, ...]:
+    profile = cycle.running.profile
     placed = {pod.uid for pod, _ in found.placed}
     messages: dict[int, str] = {}
     rejections = []
-    for pod in pods:
+    for pod in cycle.pods:
         diagnosis = found.failed.get(pod.uid)
         if diagnosis is not None:
             message = messages.get(id(diagnosis))

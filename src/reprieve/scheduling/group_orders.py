@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from reprieve.cluster.affinity_terms import TermKind
-from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState, Placement
 from reprieve.framework.running import RunningProfile
 from reprieve.scheduling.decision import OrderMatters
-from reprieve.scheduling.group_algorithm import GroupAssignment
+from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle
 from reprieve.scheduling.group_placements import holds_at_most, hopeful
 
 _ROUNDS = 3
@@ -40,25 +39,19 @@ def retries(running: RunningProfile) -> bool:
 
 
 def in_another_order(
-    running: RunningProfile,
-    group: GroupState,
-    pods: Sequence[PodRecord],
-    failed: GroupAssignment,
-    assign: Assign,
-    *,
-    anywhere: bool,
+    cycle: GroupCycle, failed: GroupAssignment, assign: Assign, *, anywhere: bool
 ) -> GroupAssignment | None:
     """The first other order in which the gang can be placed, in the present view; None if none of those tried works.
 
     `anywhere`: no topology constraint says where; then domains of pod affinity are tried too.
     """
-    if not group.is_gang:
+    if not cycle.group.is_gang:
         return None
-    found = _other_order(running, pods, failed, assign)
+    found = _other_order(cycle.running, cycle.pods, failed, assign)
     if found is not None or not anywhere:
         return found
-    for domain in hopeful(running, group, pods, _domains(running, pods))[:_DOMAINS]:
-        found = assign(pods, domain)
+    for domain in hopeful(cycle, _domains(cycle.running, cycle.pods))[:_DOMAINS]:
+        found = assign(cycle.pods, domain)
         if found.feasible:
             return found
     return None
@@ -88,13 +81,7 @@ def _other_order(
     return None
 
 
-def order_matters(
-    running: RunningProfile,
-    group: GroupState,
-    pods: Sequence[PodRecord],
-    placements: Sequence[Placement] | None,
-    other: GroupAssignment | None,
-) -> OrderMatters | None:
+def order_matters(cycle: GroupCycle, other: GroupAssignment | None) -> OrderMatters | None:
     """What to say of a gang that has failed in the usual order; None where no order would have helped.
 
     `other`: how it can be placed in another order, if one is known.  Without one it is said only if the pods are of
@@ -102,13 +89,16 @@ def order_matters(
     """
     if other is not None:
         return OrderMatters(placed=len(other.placed))
+    running, group, pods = cycle.running, cycle.group, cycle.pods
     if not group.is_gang or len({_kind(running, pod) for pod in pods}) == 1:
         return None
     nodes = running.cluster.nodes
-    everywhere = Placement("", np.flatnonzero(nodes.alive[: len(nodes)]))
-    domains = [domain for domain in ([everywhere] if placements is None else placements) if len(domain.rows)]
+    places = cycle.placements
+    if places is None:
+        places = [Placement("", np.flatnonzero(nodes.alive[: len(nodes)]))]
+    domains = [domain for domain in places if len(domain.rows)]
     need = max(1, group.min_count - group.scheduled)
-    most = holds_at_most(running.cluster, running.profile, running.evaluator, pods, domains)
+    most = holds_at_most(running, pods, domains)
     if any(
         count >= need and _has_the_sum(running, pods, need, domain) for count, domain in zip(most, domains, strict=True)
     ):

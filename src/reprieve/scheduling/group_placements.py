@@ -16,16 +16,14 @@ import numpy.typing as npt
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord
-from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import nominated_pods
+from reprieve.framework.diagnoser import any_concerned, nominated_pods
 from reprieve.framework.evaluation import Evaluator
-from reprieve.framework.plugin import Assigned, CycleState, Placement, PlacementError
-from reprieve.framework.profile import Profile
+from reprieve.framework.plugin import Assigned, CycleState, Placement
 from reprieve.framework.running import RunningProfile
-from reprieve.framework.status import Code, PluginError, Status, call_plugin
+from reprieve.framework.status import Code, Status, call_plugin
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, only_resources
 from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
-from reprieve.scheduling.group_algorithm import GroupAssignment, place_group, progress
+from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group, progress
 
 Counts = npt.NDArray[np.int64]
 
@@ -39,12 +37,7 @@ def proposed(running: RunningProfile, group: GroupState) -> list[Placement] | No
         return None
     found: list[Placement] | None = None
     for plugin in running.profile.placement_generators:
-        try:
-            more = plugin.generate(running.cluster, group)
-        except PlacementError:
-            raise
-        except Exception as error:
-            raise PluginError(plugin.name, "PlacementGenerate", error) from error
+        more = call_plugin(plugin.name, "PlacementGenerate", plugin.generate, running.cluster, group)
         if more is not None:
             found = list(more) if found is None else _intersected(found, more)
     return found
@@ -60,52 +53,42 @@ def _intersected(these: Sequence[Placement], those: Sequence[Placement]) -> list
     return found
 
 
-def place_in_one(
-    running: RunningProfile,
-    group: GroupState,
-    pods: Sequence[PodRecord],
-    nominated: dict[str, int],
-    placements: Sequence[Placement],
-) -> GroupAssignment:
+def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAssignment:
     """Find a place for the group within one of the placements, in the present view, which is left as it was.
 
     Where none works, the answer is that of the first one tried, with a `why` that counts them.
     """
-    cluster, profile, evaluator = running.cluster, running.profile, running.evaluator
-
-    def tried(placement: Placement, *, diagnose: bool) -> GroupAssignment:
-        return place_group(cluster, profile, evaluator, group, pods, nominated, diagnose=diagnose, within=placement)
-
+    running, pods = cycle.running, cycle.pods
     if not placements:
         return GroupAssignment(
             status=Status(Code.UNSCHEDULABLE),
-            rejected_by={plugin.name for plugin in profile.placement_generators},
+            rejected_by={plugin.name for plugin in running.profile.placement_generators},
             why="0/0 placements are available",
         )
-    first = nominated_placement(placements, nominated)
+    first = nominated_placement(placements, cycle.nominated)
     reported = None
     if first is not None:
-        reported = tried(first, diagnose=True)
+        reported = place_group(cycle, within=first)
         if reported.feasible:
             return reported
-    exact = evaluator.shares and _counts_are_exact(running, pods)
+    exact = running.evaluator.shares and _counts_are_exact(running, pods)
     works: list[tuple[Placement, Assigned]] = []
-    for placement, count in _hopeful(running, group, pods, placements):
+    for placement, count in _hopeful(cycle, placements):
         if placement is first:
             continue
         if exact:
             works.append((placement, [(pod, NO_ROW) for pod in pods[:count]]))
         else:
-            found = tried(placement, diagnose=False)
+            found = place_group(cycle, diagnose=False, within=placement)
             if found.feasible:
                 works.append((placement, found.placed))
     if not works:
-        return _nowhere(running, pods, reported or tried(placements[0], diagnose=True), len(placements))
+        return _nowhere(running, pods, reported or place_group(cycle, within=placements[0]), len(placements))
     best = works[0][0]
     if len(works) > 1:
-        scores = placement_scores(running, group, [(placement, assigned, ()) for placement, assigned in works])
+        scores = placement_scores(running, cycle.group, [(placement, assigned, ()) for placement, assigned in works])
         best = works[scores.index(max(scores))][0]
-    return tried(best, diagnose=True)
+    return place_group(cycle, within=best)
 
 
 def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str, int]) -> Placement | None:
@@ -118,20 +101,17 @@ def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str,
     return placements[counts.index(most)] if most else None
 
 
-def hopeful(
-    running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], placements: Sequence[Placement]
-) -> list[Placement]:
+def hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[Placement]:
     """Those of the placements that may hold enough of the pods in the present view; the others certainly do not."""
-    return [placement for placement, _ in _hopeful(running, group, pods, placements)]
+    return [placement for placement, _ in _hopeful(cycle, placements)]
 
 
-def _hopeful(
-    running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], placements: Sequence[Placement]
-) -> list[tuple[Placement, int]]:
+def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[Placement, int]]:
     """The same with the most pods each holds."""
+    running, group, pods = cycle.running, cycle.group, cycle.pods
     if not running.evaluator.shares:
         return [(placement, len(pods)) for placement in placements]
-    most = holds_at_most(running.cluster, running.profile, running.evaluator, pods, placements)
+    most = holds_at_most(running, pods, placements)
     enough: dict[int, bool] = {}
     found = []
     for placement, count in zip(placements, most.tolist(), strict=True):
@@ -149,18 +129,12 @@ def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> boo
         return False
     if not all(weighted.plugin.by_count for weighted in running.profile.placement_scores):
         return False
-    if any(p.concerns(CycleState(running.cluster, pods[0])) for p in running.profile.outside_filters):
+    if any_concerned(running.profile.outside_filters, CycleState(running.cluster, pods[0])):
         return False
     return only_resources(running.profile, [CycleState(running.cluster, pod) for pod in pods])
 
 
-def holds_at_most(
-    cluster: ClusterState,
-    profile: Profile,
-    evaluator: Evaluator,
-    pods: Sequence[PodRecord],
-    placements: Sequence[Placement],
-) -> Counts:
+def holds_at_most(running: RunningProfile, pods: Sequence[PodRecord], placements: Sequence[Placement]) -> Counts:
     """`int64[placements]`: no placement holds more of the pods than this.
 
     Each kind of pod is counted as if it had the nodes for itself, by its requests and by what the nodes' own objects
@@ -168,11 +142,12 @@ def holds_at_most(
     """
     if not placements:
         return np.zeros(0, dtype=np.int64)
+    cluster, evaluator = running.cluster, running.evaluator
     nodes = cluster.nodes
     rows = np.concatenate([placement.rows for placement in placements])
     sizes = [len(placement.rows) for placement in placements]
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    fit = next((plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
+    fit = next((plugin for plugin in running.profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
     counted = fit is not None and fit.checks_everything
     total = np.zeros(len(placements), dtype=np.int64)
     for kind in _kinds(evaluator, pods):

@@ -8,30 +8,22 @@ holds the group is taken.
 Invariant: the view is left as it was; at most `MOST_TRIED` sets are tried.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from reprieve.cluster.device_allocation import DeviceError
-from reprieve.cluster.groups import GroupState
-from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement
-from reprieve.framework.running import RunningProfile
-from reprieve.scheduling.group_algorithm import GroupAssignment, place_group
+from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group
 from reprieve.scheduling.group_placements import hopeful
 
 MOST_TRIED = 64
 
 
-def within_reach(
-    running: RunningProfile, group: GroupState, pods: Sequence[PodRecord], nominated: dict[str, int]
-) -> GroupAssignment | None:
+def within_reach(cycle: GroupCycle) -> GroupAssignment | None:
     """A place for the group in the reach of one allocation of what its members share; None if there is none."""
-    cluster = running.cluster
+    pods, book = cycle.pods, cycle.running.cluster.devices
     shared = set.intersection(*(set(pod.claim_keys) for pod in pods))
     if len(pods) < 2 or not shared:
         return None
-    book = cluster.devices
     claims = book.lacking(claim for claim in book.of(pods[0]) if claim.key in shared)
     if not claims:
         return None
@@ -39,10 +31,8 @@ def within_reach(
         sets = [Placement("", np.array(rows, dtype=np.int64)) for rows in book.reaches(claims)]
     except DeviceError:
         return None
-    for one in hopeful(running, group, pods, sets)[:MOST_TRIED]:
-        found = place_group(
-            cluster, running.profile, running.evaluator, group, pods, nominated, diagnose=False, within=one
-        )
+    for one in hopeful(cycle, sets)[:MOST_TRIED]:
+        found = place_group(cycle, diagnose=False, within=one)
         if found.feasible:
             return found
     return None

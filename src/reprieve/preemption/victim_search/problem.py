@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import nominated_pods
+from reprieve.framework.diagnoser import any_concerned, nominated_pods
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Placement
-from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
 from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.units import PreemptionUnit
@@ -62,9 +61,7 @@ class Numbers:
 
 
 def numbers_of(
-    cluster: ClusterState,
-    profile: Profile,
-    evaluator: Evaluator,
+    running: RunningProfile,
     pods: Sequence[PodRecord],
     priority: int,
     ranking: Ranking,
@@ -74,11 +71,12 @@ def numbers_of(
 
     `within`: the only nodes they may use.
     """
+    cluster, profile, evaluator = running.cluster, running.profile, running.evaluator
     states = [CycleState(cluster, pod) for pod in pods]
     exact = (
         all(evaluator.identity(pod) is not None for pod in pods)
         and only_resources(profile, states)
-        and not any(plugin.concerns(state) for plugin in profile.outside_filters for state in states)
+        and not any(any_concerned(profile.outside_filters, state) for state in states)
     )
     names = cluster.resources.names
     columns = sorted({column for pod in pods for column, _ in pod.signature.requests}, key=names.__getitem__)
