@@ -9,10 +9,11 @@ from reprieve.cli.outcome import CommandError, Exit, note, show
 from reprieve.cli.sections import Section, Tone
 
 if TYPE_CHECKING:
+    from reprieve.api.json import Json
     from reprieve.client.transport import ApiClient
     from reprieve.live.demo_cluster import DemoCluster
     from reprieve.observability.records import Unit
-    from reprieve.simulation.demo import Act, Json
+    from reprieve.simulation.demo import Act
     from reprieve.simulation.report import PreemptionAccount
 
 _GPU = "nvidia.com/gpu"

@@ -16,13 +16,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from yarl import URL
 
 from reprieve.api import objects
 from reprieve.api.errors import InputError
+from reprieve.api.json import Json
 from reprieve.api.loading import Manifests
 from reprieve.api.versions import pod_group_name
 from reprieve.cli.whatif import Answered, ask
@@ -47,7 +48,6 @@ _QUICK: Final = Limits(attempts=2, deadline=5.0, connect=3.0, qps=0.0)
 _SHOWN: Final = Limits(attempts=4, qps=0.0)
 _PODS: Final = Resource("", "v1", "pods", "Pod", True)
 
-Json = dict[str, Any]
 T = TypeVar("T", bound=objects.KubernetesObject)
 
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from reprieve.api import objects as o
 from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from reprieve.api.json import Json
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
 from reprieve.api.versions import SCHEDULING_GROUP
 from reprieve.client.pseudonyms import ADDRESS, GROUP, IMAGE, NAMESPACE, NODE, UID, Names
 
-Json = dict[str, Any]
 Leaf = Callable[[Any, Names], Any]
 Shape = Mapping[str, Any] | Leaf
 """Field name to shape, or what to make of a value."""

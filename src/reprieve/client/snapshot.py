@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from reprieve.api import objects as o
+from reprieve.api.json import Json
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.plainyaml import yaml_of
@@ -23,7 +24,6 @@ from reprieve.client.shapes import (
     METADATA,
     POD,
     SHAPES,
-    Json,
     domain_of,
     named,
     priority_class,

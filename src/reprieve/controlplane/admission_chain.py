@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from reprieve.api.json import Json
 from reprieve.controlplane.kinds import Kind
 
 if TYPE_CHECKING:
     from reprieve.controlplane.registry import Registry
 
-Json = dict[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 

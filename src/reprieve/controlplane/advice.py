@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.kinds import Kind
-
-Json = dict[str, Any]
 
 _NODE_LABELS: Mapping[str, str] = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import Request, Step, User
 from reprieve.controlplane.errors import StatusError, forbidden
 from reprieve.controlplane.kinds import Kind
@@ -18,7 +19,6 @@ from reprieve.controlplane.kinds import Kind
 if TYPE_CHECKING:
     from reprieve.controlplane.registry import Registry
 
-Json = dict[str, Any]
 
 MASTERS = "system:masters"
 READERS = "reprieve:readers"

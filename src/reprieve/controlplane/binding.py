@@ -7,13 +7,10 @@ bound, gated or terminating.
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
-
-Json = dict[str, Any]
 
 _DONE: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 

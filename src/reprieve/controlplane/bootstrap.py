@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.errors import Cause
 from reprieve.controlplane.registry import Registry, WriteOptions
-
-Json = dict[str, Any]
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 IMMORTAL = frozenset(("default", "kube-system", "kube-public"))

@@ -12,10 +12,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.api.versions import from_internal, to_internal
 from reprieve.controlplane.kinds import Kind
-
-Json = dict[str, Any]
 
 _TO_CORE: Mapping[str, str] = {
     "regarding": "involvedObject",

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.deleting import CRD_CLEANUP, DeleteOptions
@@ -19,8 +20,6 @@ from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import CUSTOM_VERBS, Kind
 from reprieve.controlplane.registry import Registry, WriteOptions
 from reprieve.controlplane.storage import StorageError
-
-Json = dict[str, Any]
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _STATUS = WriteOptions(manager="kube-apiserver")

@@ -7,10 +7,11 @@ on a patch under Strict validation or with a wrong type.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.conversion import complete_event
 from reprieve.controlplane.defaulting import apply_defaults
@@ -19,7 +20,6 @@ from reprieve.controlplane.kinds import Kind, KindTable
 from reprieve.controlplane.schema import Schema, schema_for
 from reprieve.controlplane.schema.structural import DefaultsTooLargeError
 
-Json = dict[str, Any]
 Validation = Literal["Ignore", "Warn", "Strict"]
 _WANTED = {("scheduling.k8s.io", "PriorityClass"): ("value",)}
 """Fields that the API demands and takes as zero all the same where they are missing: clients in typed languages always

@@ -12,8 +12,9 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import SYSTEM, User
 from reprieve.controlplane.clock import parse_stamp, stamp
@@ -27,7 +28,6 @@ from reprieve.controlplane.writing import Outcome, WriteOptions
 if TYPE_CHECKING:
     from reprieve.controlplane.registry import Registry
 
-Json = dict[str, Any]
 Propagation = Literal["Orphan", "Background", "Foreground"]
 
 ORPHAN = "orphan"

@@ -17,9 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reprieve.api.errors import excerpt
-
-Json = dict[str, Any]
-
+from reprieve.api.json import Json
 
 LONGEST_MESSAGE: Final = 4096
 LONGEST_CAUSE: Final = 1024

@@ -15,13 +15,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.authorization import MASTERS, Attributes, Authorizer
-
-Json = dict[str, Any]
 
 MOST_ATOMS = 5000
 _MOST_NAMED = 500

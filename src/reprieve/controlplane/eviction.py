@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
+from reprieve.api.json import Json
 from reprieve.api.objects import LabelSelector
 from reprieve.api.selectors import compile_label_selector
 from reprieve.controlplane import errors
@@ -20,8 +20,6 @@ from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.deleting import options_from
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions, internal_options
-
-Json = dict[str, Any]
 
 _RETRY_SECONDS = 10
 _MOST_DISRUPTED = 2000

@@ -31,6 +31,11 @@ class Subresource:
     version: str
     kind: str
 
+    @property
+    def api_version(self) -> str:
+        """Group and version of its body, where that is no object of the resource."""
+        return f"{self.group}/{self.version}" if self.group else "v1"
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -86,11 +91,6 @@ class Kind:
     def resource(self) -> str:
         """The plural with its group, as error messages name it: ``podgroups.scheduling.k8s.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def qualified_kind(self) -> str:
-        """The kind with its group, as validation errors name it: ``PodGroup.scheduling.k8s.io``."""
-        return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
 def _row(

@@ -8,12 +8,10 @@ Objects are in the version of the request; all functions change ``new`` in place
 from __future__ import annotations
 
 import copy
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.defaulting import prepare_create
 from reprieve.controlplane.kinds import Kind
-
-Json = dict[str, Any]
 
 _IDENTITY = ("kind", "apiVersion", "metadata")
 

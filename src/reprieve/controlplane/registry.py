@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from reprieve.api.errors import FieldError
+from reprieve.api.json import Json
 from reprieve.controlplane import errors, patching, rules
 from reprieve.controlplane.admission_chain import Chain, Operation, Request
 from reprieve.controlplane.advice import warnings_about
@@ -40,7 +41,6 @@ from reprieve.controlplane.writing import Outcome, PatchType, WriteOptions, inte
 
 __all__ = ["Outcome", "PatchType", "Registry", "WriteOptions", "internal_options"]
 
-Json = dict[str, Any]
 _NAME_ATTEMPTS = 8
 _MOST_CONFLICTS = 500
 _MOST_FINDINGS = 500

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import Attributes, Authorizer
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.security import AUDIENCE, TokenError, Tokens
-
-Json = dict[str, Any]
 
 
 def _info(user: User) -> Json:

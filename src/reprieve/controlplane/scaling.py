@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
+from reprieve.api.json import Json
 from reprieve.api.objects import LabelSelector
 from reprieve.api.selectors import compile_label_selector
 from reprieve.controlplane import errors
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
-
-Json = dict[str, Any]
 
 _BUILTIN: Mapping[str, str] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.clock import stamp
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import AUDIENCE, Bound, Tokens
 from reprieve.controlplane.storage import Store
-
-Json = dict[str, Any]
 
 _DEFAULT_SECONDS = 3600
 _SHORTEST = 600

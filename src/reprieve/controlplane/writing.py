@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
+from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import SYSTEM, User
 from reprieve.controlplane.aside import INLINE, Aside
 from reprieve.controlplane.storage.model import Stored
 from reprieve.controlplane.storage.store import DURABLE, Ticket
 
-Json = dict[str, Any]
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
 

@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from reprieve.api import objects as o
+from reprieve.api.json import Json
 from reprieve.api.versions import pod_group_name
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.informer import Change, ChangeKind, Informer
 from reprieve.client.transport import ApiClient
 
-Json = dict[str, Any]
 RUNNING: Final = "Running"
 _UNSCHEDULABLE: Final = "Unschedulable"
 _PREEMPTED: Final = "PreemptionByScheduler"

@@ -37,8 +37,6 @@ _BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,ap
 _REREADS: Final = 10
 _encode: Final = msgspec.json.Encoder().encode
 
-Json = dict[str, Any]
-
 
 class UnservedError(ClientError):
     """The server does not have the kind that is to be written."""

@@ -19,12 +19,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
+from reprieve.api.json import Json
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 
-Json = dict[str, Any]
 Sink = Callable[[Json], None]
 """Takes one body and returns at once; sending is somebody else's business and may fail unseen."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
-from tests.controlplane.recorded.shapes import shape
+from tests.controlplane.recorded.shapes import custom_kind, shape
 
 from reprieve.controlplane import openapi
-from reprieve.controlplane.kinds import BUILTIN
+from reprieve.controlplane.kinds import BUILTIN, Kind
 from reprieve.controlplane.openapi import operations
 from reprieve.controlplane.protobuf import wire
 
@@ -19,22 +19,21 @@ GROUP_VERSIONS = sorted({kind.api_version for kind in BUILTIN})
 V2 = openapi.v2_document(BUILTIN)
 
 
-class Custom:
-    """A custom resource as the table of kinds has it."""
-
-    group, version, kind, plural, list_kind = "wire.example.com", "v1", "Gang", "gangs", "GangList"
-    namespaced, custom, api_version = True, True, "wire.example.com/v1"
-    verbs = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-    subresources = frozenset({"status", "scale"})
-    definition: ClassVar[Json] = {
-        "schema": {
-            "openAPIV3Schema": {
-                "type": "object",
-                "properties": {"spec": {"type": "object", "nullable": True, "properties": {"ios": {
-                    "x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}}}},
-            }
+GANG: Json = {
+    "schema": {
+        "openAPIV3Schema": {
+            "type": "object",
+            "properties": {"spec": {"type": "object", "nullable": True, "properties": {"ios": {
+                "x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}}}},
         }
-    }  # fmt: skip
+    }
+}  # fmt: skip
+
+
+def custom(definition: Json = GANG) -> Kind:
+    """A custom resource as the table of kinds has it."""
+    subresources = frozenset({"status", "scale"})
+    return custom_kind("wire.example.com", "v1", "Gang", subresources=subresources, definition=definition)
 
 
 def references(value: Any) -> Iterator[str]:
@@ -81,18 +80,16 @@ def test_the_index_has_the_recorded_form() -> None:
 
 
 def test_the_hash_in_the_index_follows_the_content() -> None:
-    first = openapi.v3_index([*BUILTIN, Custom()])["paths"]["apis/wire.example.com/v1"]
+    first = openapi.v3_index([*BUILTIN, custom()])["paths"]["apis/wire.example.com/v1"]
 
-    class Changed(Custom):
-        definition: ClassVar[Json] = {"schema": {"openAPIV3Schema": {"type": "object"}}}
-
-    assert openapi.v3_index([*BUILTIN, Custom()])["paths"]["apis/wire.example.com/v1"] == first
-    assert openapi.v3_index([*BUILTIN, Changed()])["paths"]["apis/wire.example.com/v1"] != first
+    changed = custom({"schema": {"openAPIV3Schema": {"type": "object"}}})
+    assert openapi.v3_index([*BUILTIN, custom()])["paths"]["apis/wire.example.com/v1"] == first
+    assert openapi.v3_index([*BUILTIN, changed])["paths"]["apis/wire.example.com/v1"] != first
 
 
 @pytest.mark.parametrize("group_version", [*GROUP_VERSIONS, "wire.example.com/v1"])
 def test_every_reference_of_version_3_leads_somewhere(group_version: str) -> None:
-    document = openapi.v3_document(group_version, [*BUILTIN, Custom()])
+    document = openapi.v3_document(group_version, [*BUILTIN, custom()])
     schemas = document["components"]["schemas"]
     for reference in references(document):
         assert reference.removeprefix("#/components/schemas/") in schemas, reference
@@ -100,7 +97,7 @@ def test_every_reference_of_version_3_leads_somewhere(group_version: str) -> Non
 
 
 def test_every_reference_of_version_2_leads_somewhere() -> None:
-    document = openapi.v2_document([*BUILTIN, Custom()])
+    document = openapi.v2_document([*BUILTIN, custom()])
     for reference in references(document):
         assert reference.removeprefix("#/definitions/") in document["definitions"], reference
 
@@ -139,15 +136,15 @@ def test_merge_keys_and_list_types_are_there() -> None:
 
 
 def test_a_custom_resource_is_described_by_its_own_schema() -> None:
-    schemas = openapi.v3_document("wire.example.com/v1", [Custom()])["components"]["schemas"]
+    schemas = openapi.v3_document("wire.example.com/v1", [custom()])["components"]["schemas"]
     gang = schemas["com.example.wire.v1.Gang"]
     assert gang["properties"]["spec"]["nullable"] is True
     assert set(gang["properties"]) == {"spec", "apiVersion", "kind", "metadata"}
     assert "com.example.wire.v1.GangList" in schemas
-    plain = openapi.v2_document([Custom()])["definitions"]["com.example.wire.v1.Gang"]
+    plain = openapi.v2_document([custom()])["definitions"]["com.example.wire.v1.Gang"]
     assert "nullable" not in plain["properties"]["spec"]
     assert "anyOf" not in plain["properties"]["spec"]["properties"]["ios"]
-    patch = openapi.v3_document("wire.example.com/v1", [Custom()])["paths"]
+    patch = openapi.v3_document("wire.example.com/v1", [custom()])["paths"]
     item = patch["/apis/wire.example.com/v1/namespaces/{namespace}/gangs/{name}"]
     assert not any("strategic" in media for media in item["patch"]["requestBody"]["content"])
 

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.controlplane.server.live import live
 
 from reprieve.controlplane.kinds import BUILTIN
-from reprieve.controlplane.openapi.served import group_version_path
+from reprieve.controlplane.openapi.operations import group_version_path
 from reprieve.controlplane.server.serving import ServeOptions
 
 EXAMPLES = int(os.environ.get("REPRIEVE_EXAMPLES", "3"))

@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from typing import Any
 
 from reprieve.controlplane.defaulting import apply_defaults, prepare_create
+from reprieve.controlplane.kinds import Kind, KindTable
 from reprieve.controlplane.schema import schema_for
 
 Json = dict[str, Any]
 NOW = "2026-01-01T00:00:00Z"
-_CLUSTER = {
-    "Node",
-    "Namespace",
-    "PriorityClass",
-    "CustomResourceDefinition",
-    "PersistentVolume",
-    "StorageClass",
-    "DeviceClass",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "SelfSubjectAccessReview",
-    "SelfSubjectReview",
-}
+_KINDS = KindTable()
 
 
-@dataclass(frozen=True)
-class Shape:
-    """As much of a kind as the pure functions look at."""
-
-    group: str
-    version: str
-    kind: str
-    namespaced: bool = True
-    custom: bool = False
-    definition: Json | None = field(default=None, hash=False)
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-
-def shape(api_version: str, kind: str) -> Shape:
-    """The shape of a built-in kind."""
+def shape(api_version: str, kind: str) -> Kind:
+    """The row of a built-in kind; of one that is not served, as it would be."""
     group, _, version = api_version.rpartition("/")
-    return Shape(group, version, kind, kind not in _CLUSTER)
+    found = _KINDS.of(api_version, kind)
+    return found if found is not None else custom_kind(group, version, kind, custom=False)
+
+
+def custom_kind(group: str, version: str, kind: str, **more: Any) -> Kind:
+    """The row of a namespaced custom resource."""
+    return Kind(group, version, kind, f"{kind.lower()}s", kind.lower(), f"{kind}List", True, **{"custom": True, **more})
 
 
 def stored(body: Json, namespace: str = "w1") -> Json:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import Transcript, every, needs_transcripts, transcript
-from tests.controlplane.recorded.shapes import Shape, pod, shape, stored
+from tests.controlplane.recorded.shapes import custom_kind, pod, shape, stored
 
 from reprieve.controlplane import kinds
+from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.tables import ages, columns_of, jsonpaths, table
 
 Json = dict[str, Any]
@@ -20,7 +21,7 @@ NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 _PLURALS = {kind.plural: shape(kind.api_version, kind.kind) for kind in reversed(kinds.BUILTIN)}
 
 
-def cells(kind: Shape, obj: Json, now: datetime = NOW) -> Json:
+def cells(kind: Kind, obj: Json, now: datetime = NOW) -> Json:
     """Heading -> cell."""
     made = table(kind, [obj], include_object="None", now=now, list_meta={})
     headings = [column["name"] for column in made["columnDefinitions"]]
@@ -33,7 +34,7 @@ def _tables() -> list[Transcript]:
     ]
 
 
-def _shape_of(one: Transcript) -> Shape:
+def _shape_of(one: Transcript) -> Kind:
     steps = one.path.partition("?")[0].strip("/").split("/")
     return next(_PLURALS[step] for step in reversed(steps) if step in _PLURALS and step != "namespaces")
 
@@ -201,9 +202,9 @@ def test_what_goes_with_a_row_and_whether_there_are_headings() -> None:
     assert bare["columnDefinitions"] == []
 
 
-def _custom(columns: list[Json] | None) -> Shape:
+def _custom(columns: list[Json] | None) -> Kind:
     definition: Json = {"additionalPrinterColumns": columns} if columns else {}
-    return Shape("wire.example.com", "v1", "Gang", custom=True, definition=definition)
+    return custom_kind("wire.example.com", "v1", "Gang", definition=definition)
 
 
 @needs_transcripts

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from reprieve.api.json import Json
 from reprieve.api.quantity import DECIMAL_SI, format_quantity, parse
 from reprieve.api.requests import is_pod_level_resource
 
-Json = dict[str, Any]
 Which = Literal["requests", "limits"]
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission.amounts import Amount, amounts, of_container, of_pod
 from reprieve.controlplane.admission_chain import Request, Step
-
-Json = dict[str, Any]
 
 _RANGES = "limitranges"
 _ANNOTATION = "kubernetes.io/limit-ranger"

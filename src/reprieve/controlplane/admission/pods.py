@@ -6,12 +6,9 @@ answers 115 and 538.
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
-
-Json = dict[str, Any]
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

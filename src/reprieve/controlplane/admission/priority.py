@@ -10,7 +10,7 @@ PodGroup: its annotation is the value of the class it names, resolved when that 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,11 +20,10 @@ from reprieve.api.admission import (
     PREEMPTION_PRIORITY,
     PREEMPTION_PRIORITY_CLASS,
 )
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.registry import Registry
-
-Json = dict[str, Any]
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 GROUPS = "podgroups.scheduling.k8s.io"

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission.amounts import Amount, Amounts, added, amounts, printed, subtracted
 from reprieve.controlplane.admission.usage import in_scope, unspecified, usage_of
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.storage import Store, Stored
-
-Json = dict[str, Any]
 
 _QUOTAS = "resourcequotas"
 _GROWS = frozenset(("services", "persistentvolumeclaims"))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.api.requests import is_extended_resource
 from reprieve.controlplane.admission.amounts import (
     ONE,
@@ -23,8 +24,6 @@ from reprieve.controlplane.admission.amounts import (
 )
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.kinds import Kind
-
-Json = dict[str, Any]
 
 _LEGACY = frozenset(
     ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Seen
-
-Json = dict[str, Any]
 
 DEFAULT_ACCOUNT = "default"
 ROOT_CA = "kube-root-ca.crt"

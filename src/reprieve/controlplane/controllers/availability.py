@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.controllers.views import PodSeen
-
-Json = dict[str, Any]
 
 
 def available(pods: Iterable[PodSeen], min_ready_seconds: int, now: datetime) -> tuple[int, float | None]:

@@ -16,8 +16,9 @@ Rules (upstream's resource claim controller):
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal
+from typing import Literal
 
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.owning import owner_reference
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import ClaimSeen, Key, PodSeen, Seen
@@ -25,7 +26,6 @@ from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
 
-Json = dict[str, Any]
 Task = tuple[Literal["pod", "group", "claim"], str, str]
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
 
 import msgspec
 
 from reprieve.api.caching import remembered
+from reprieve.api.json import Json
 from reprieve.api.objects import NodeSelector
 from reprieve.api.selectors import CompiledNodeSelector, compile_node_selector
 from reprieve.controlplane.controllers.availability import available, scaled
@@ -23,8 +23,6 @@ from reprieve.controlplane.controllers.revisions import HASH_LABEL, Revisions
 from reprieve.controlplane.controllers.taints import tolerates
 from reprieve.controlplane.controllers.views import Key, NodeSeen, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
-
-Json = dict[str, Any]
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _TOLERATED = (

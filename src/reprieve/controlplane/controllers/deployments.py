@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import copy
 from datetime import timedelta
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.controllers.availability import condition_of, drop_condition, put_condition, scaled
 from reprieve.controlplane.controllers.owning import index_pods, owner_reference, selects
@@ -19,8 +19,6 @@ from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.revisions import template_hash
 from reprieve.controlplane.controllers.views import Key, PodSeen, SelectingSeen
 from reprieve.controlplane.errors import StatusError
-
-Json = dict[str, Any]
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

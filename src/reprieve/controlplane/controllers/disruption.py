@@ -10,8 +10,9 @@ from __future__ import annotations
 import copy
 import time
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from reprieve.api.json import Json
 from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.controllers.availability import put_condition, scaled
@@ -19,7 +20,6 @@ from reprieve.controlplane.controllers.owning import selector_of
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import PodSeen, SelectingSeen
 
-Json = dict[str, Any]
 Task = tuple[Literal["budget", "pod"], str, str]
 
 _SCALED = (

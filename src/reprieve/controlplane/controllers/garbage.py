@@ -12,13 +12,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.sources import VIEWS, HasMeta
 from reprieve.controlplane.controllers.views import Meta, Owner, Seen
 from reprieve.controlplane.deleting import FOREGROUND, ORPHAN, DeleteOptions, Propagation
 from reprieve.controlplane.kinds import Kind
-
-Json = dict[str, Any]
 
 
 class Item(NamedTuple):

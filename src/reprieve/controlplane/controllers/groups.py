@@ -5,13 +5,10 @@ Rule: api.md ("it is not removed while a pod that references it is neither Succe
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane.admission.groups import PROTECTION
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Key, PodSeen, Seen
-
-Json = dict[str, Any]
 
 
 class PodGroups(Controller):

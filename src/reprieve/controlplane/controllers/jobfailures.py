@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
+from reprieve.api.json import Json
 from reprieve.controlplane.clock import parse_stamp
 
-Json = dict[str, Any]
 Action = Literal["Count", "Ignore", "FailJob"]
 
 FIRST_WAIT = 10.0

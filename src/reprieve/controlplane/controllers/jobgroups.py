@@ -9,12 +9,9 @@ its pods must agree on them (preemption.md 8). ``reprieve.dev/disruption-mode: a
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.owning import owner_reference
 from reprieve.controlplane.controllers.reconciling import Context
-
-Json = dict[str, Any]
 
 POD_GROUP = "reprieve.dev/pod-group"
 DISRUPTION_MODE = "reprieve.dev/disruption-mode"

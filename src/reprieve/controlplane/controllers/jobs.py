@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import copy
 from datetime import datetime, timedelta
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.controllers.availability import condition_of, put_condition
 from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
@@ -21,8 +21,6 @@ from reprieve.controlplane.controllers.jobgroups import ensure_group, wants_grou
 from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
 from reprieve.controlplane.controllers.views import Key, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
-
-Json = dict[str, Any]
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -5,15 +5,12 @@ Rule: upstream's namespace controller (deletion of all namespaced content, then 
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.availability import put_condition
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Seen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.storage import Stored
-
-Json = dict[str, Any]
 
 _AT_ONCE = 500
 _LOOK_AGAIN = 0.2

@@ -9,15 +9,13 @@ owns: not-ready and unreachable (NoSchedule and NoExecute), the pressure taints,
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.controllers.podgc import index_nodes
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import LeaseSeen, NodeSeen
-
-Json = dict[str, Any]
 
 LEASES = "kube-node-lease"
 NOT_READY = "node.kubernetes.io/not-ready"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from reprieve.api.caching import remembered
+from reprieve.api.json import Json
 from reprieve.api.objects import LabelSelector
 from reprieve.api.selectors import Selector, compile_label_selector
 from reprieve.controlplane.controllers.reconciling import Context, Controller
@@ -21,8 +22,6 @@ from reprieve.controlplane.controllers.views import Key, PodSeen, SelectingSeen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
-
-Json = dict[str, Any]
 
 CREATES_AT_ONCE = 100
 """Pods one look creates; the rest follows in the next turn, so that a large owner does not hold up the server."""

@@ -13,7 +13,6 @@ from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import NodeSeen, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
 
-Json = dict[str, Any]
 Task = tuple[Literal["node", "pod", "finished"], str, str]
 
 _FINISHED: Task = ("finished", "", "")

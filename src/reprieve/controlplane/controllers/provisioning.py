@@ -14,6 +14,7 @@ import copy
 from functools import partial
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Key, PodSeen, StorageSeen
 from reprieve.controlplane.controllers.volumes import (
@@ -25,8 +26,6 @@ from reprieve.controlplane.controllers.volumes import (
     class_of,
 )
 from reprieve.controlplane.errors import StatusError
-
-Json = dict[str, Any]
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"

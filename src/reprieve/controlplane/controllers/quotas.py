@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.admission.amounts import ZERO, Amounts, added, printed
 from reprieve.controlplane.admission.usage import in_scope, usage_of
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.sources import VIEWS, HasMeta
 from reprieve.controlplane.controllers.views import Key, PodSeen, Seen, SelectingSeen
 from reprieve.controlplane.kinds import Kind
-
-Json = dict[str, Any]
 
 _PLAIN = ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
 _REST = 20

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
+from reprieve.api.json import Json
 from reprieve.controlplane.clock import Clock, stamp
 from reprieve.controlplane.controllers.sources import Sources
 from reprieve.controlplane.controllers.timing import Timers
@@ -26,7 +27,6 @@ from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Registry, WriteOptions
 from reprieve.controlplane.storage import Stored, Ticket
 
-Json = dict[str, Any]
 log = logging.getLogger("reprieve.controllers")
 
 _TURN_SECONDS = 0.005

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.availability import available, drop_condition, put_condition
 from reprieve.controlplane.controllers.owning import PodOwner, pod_of_template
 from reprieve.controlplane.controllers.views import Key, PodSeen
-
-Json = dict[str, Any]
 
 
 class ReplicaSets(PodOwner):

@@ -9,12 +9,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.owning import owner_reference
 from reprieve.controlplane.controllers.reconciling import Context
-
-Json = dict[str, Any]
 
 HASH_LABEL = "controller-revision-hash"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

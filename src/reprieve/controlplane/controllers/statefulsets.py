@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.controllers.availability import available
 from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
 from reprieve.controlplane.controllers.revisions import HASH_LABEL, Revisions
 from reprieve.controlplane.controllers.views import Key, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
-
-Json = dict[str, Any]
 
 _NAME = "statefulset.kubernetes.io/pod-name"
 _INDEX = "apps.kubernetes.io/pod-index"

@@ -7,16 +7,14 @@ runs from when the taint was added. The pod gets the condition DisruptionTarget 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.controllers.podgc import index_nodes
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Key, NodeSeen, PodSeen, Taint
 from reprieve.controlplane.deleting import DeleteOptions
-
-Json = dict[str, Any]
 
 
 def tolerates(toleration: Json, taint: Taint) -> bool:

@@ -10,18 +10,17 @@ names the volume, too.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from reprieve.api.errors import FieldError
+from reprieve.api.json import Json
 from reprieve.api.meta import LabelSelector
 from reprieve.api.quantity import QuantityError, value_of
 from reprieve.api.selectors import SelectorError, compile_label_selector
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Key, StorageSeen
-
-Json = dict[str, Any]
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"

@@ -14,31 +14,15 @@ Custom resources take their defaults from their schema (`Schema.structural.defau
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
 
+from reprieve.api.json import Json
 from reprieve.controlplane.defaulting import plain as plain_kinds
 from reprieve.controlplane.defaulting import pods, workloads
+from reprieve.controlplane.kinds import Kind
 
 __all__ = ["apply_defaults", "apply_identity", "prepare_create", "qos_class"]
 
-Json = dict[str, Any]
 qos_class = pods.qos_class
-
-
-class GroupKind(Protocol):
-    """The part of a `Kind` that defaulting looks at."""
-
-    @property
-    def group(self) -> str:
-        """API group, "" for core."""
-
-    @property
-    def version(self) -> str:
-        """API version."""
-
-    @property
-    def kind(self) -> str:
-        """Name of the kind."""
 
 
 _DEFAULTS: Mapping[tuple[str, str], Callable[[Json], None]] = {
@@ -103,7 +87,7 @@ _STATUS_SHOWN = frozenset(
 )
 
 
-def apply_defaults(kind: GroupKind, obj: Json) -> None:
+def apply_defaults(kind: Kind, obj: Json) -> None:
     """Fill in, in place, the defaults of a decoded object. Kinds without defaults are left alone."""
     fill = _DEFAULTS.get((kind.group, kind.kind))
     if fill is not None:
@@ -112,7 +96,7 @@ def apply_defaults(kind: GroupKind, obj: Json) -> None:
         plain_kinds.event(obj)
 
 
-def prepare_create(kind: GroupKind, obj: Json, *, now: str) -> None:
+def prepare_create(kind: Kind, obj: Json, *, now: str) -> None:
     """Give a new object, in place, the status it starts with; what a client sent as status is replaced.
 
     `now` is the time of the request in RFC 3339 form. Call it where the kind has a status that a create
@@ -129,7 +113,7 @@ def prepare_create(kind: GroupKind, obj: Json, *, now: str) -> None:
             condition["lastTransitionTime"] = now
 
 
-def apply_identity(kind: GroupKind, obj: Json) -> None:
+def apply_identity(kind: Kind, obj: Json) -> None:
     """Derive, in place, what needs `metadata.uid` and `metadata.name` to be set; only on create."""
     if (kind.group, kind.kind) == ("batch", "Job"):
         workloads.job_identity(obj)

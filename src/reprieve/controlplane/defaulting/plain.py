@@ -5,9 +5,8 @@ policies.
 from __future__ import annotations
 
 import base64
-from typing import Any
 
-Json = dict[str, Any]
+from reprieve.api.json import Json
 
 
 def spec_only(obj: Json) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from reprieve.api.json import Json
 
-Json = dict[str, Any]
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _QOS_RESOURCES = ("cpu", "memory")
 

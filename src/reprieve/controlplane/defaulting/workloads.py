@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from reprieve.api.json import Json
 from reprieve.controlplane.defaulting.plain import persistent_volume_claim
 from reprieve.controlplane.defaulting.pods import pod_template
 
-Json = dict[str, Any]
 _MAX_INT32 = 2**31 - 1
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.controllers.nodes import LEASES
 from reprieve.controlplane.controllers.reconciling import Context
@@ -22,7 +23,6 @@ from reprieve.controlplane.controllers.views import NodeSeen
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kubelet.settings import KUBELET, KubeletOptions
 
-Json = dict[str, Any]
 log = logging.getLogger("reprieve.kubelets")
 
 MANAGER = "kubelet"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.controllers.podgc import index_nodes
 from reprieve.controlplane.controllers.reconciling import Context
@@ -26,8 +26,6 @@ from reprieve.controlplane.kubelet.settings import (
     seconds_of,
 )
 from reprieve.controlplane.storage import Stored
-
-Json = dict[str, Any]
 
 _FIRST_BACKOFF = 10.0
 _LONGEST_BACKOFF = 300.0

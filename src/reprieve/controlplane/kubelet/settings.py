@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-Json = dict[str, Any]
+from reprieve.api.json import Json
 
 RUN_SECONDS = "reprieve.dev/run-seconds"
 EXIT_CODE = "reprieve.dev/exit-code"

@@ -6,11 +6,9 @@ Field for field what a kubelet 1.36 writes for containers that do nothing; times
 from __future__ import annotations
 
 import zlib
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.binding import set_condition
-
-Json = dict[str, Any]
 
 KILLED = 137
 STOPPED = 143

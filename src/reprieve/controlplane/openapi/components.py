@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from reprieve.controlplane.openapi.served import ServedKind
+from reprieve.api.json import Json
+from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.schema import definitions as d
 
-Json = dict[str, Any]
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 DELETE_OPTIONS = _META + "DeleteOptions"
 STATUS = _META + "Status"
@@ -35,8 +35,8 @@ class Dialect:
     """How a version of OpenAPI writes schemas."""
 
     prefix: str
-    wraps_references: bool
     exact: bool
+    """Alternatives, null, and words beside a reference can be said (version 3)."""
 
     def reference(self, name: str) -> Json:
         """A reference to a schema by its full name."""
@@ -44,13 +44,13 @@ class Dialect:
 
     def described(self, name: str, description: str) -> Json:
         """A reference with a description beside it."""
-        if self.wraps_references:
+        if self.exact:
             return {"description": description, "allOf": [self.reference(name)]}
         return {"description": description, **self.reference(name)}
 
 
-V3 = Dialect("#/components/schemas/", wraps_references=True, exact=True)
-V2 = Dialect("#/definitions/", wraps_references=False, exact=False)
+V3 = Dialect("#/components/schemas/", exact=True)
+V2 = Dialect("#/definitions/", exact=False)
 
 
 def _special(dialect: Dialect) -> dict[str, Json]:
@@ -97,7 +97,7 @@ def _placed(spec: Json, description: str, dialect: Dialect) -> Json:
     """The schema of a field."""
     if "$ref" in spec:
         out = dialect.described(spec["$ref"], description)
-        if dialect.wraps_references:
+        if dialect.exact:
             out |= {word: value for word, value in spec.items() if word != "$ref"}
         return out
     out = {"description": description} if description else {}
@@ -140,7 +140,7 @@ def closure(roots: Iterable[str]) -> set[str]:
     return found
 
 
-def name_of(kind: ServedKind) -> str:
+def name_of(kind: Kind) -> str:
     """Full schema name of a kind: packed, or the reversed group for custom resources."""
     packed = d.definition_names().get((kind.api_version, kind.kind))
     if packed is not None:
@@ -148,7 +148,7 @@ def name_of(kind: ServedKind) -> str:
     return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
 
 
-def list_name_of(kind: ServedKind) -> str:
+def list_name_of(kind: Kind) -> str:
     """Full schema name of the list of a kind."""
     packed = d.definition_names().get((kind.api_version, kind.list_kind))
     if packed is not None:
@@ -156,12 +156,12 @@ def list_name_of(kind: ServedKind) -> str:
     return name_of(kind).removesuffix(kind.kind) + kind.list_kind
 
 
-def gvk(kind: ServedKind, name: str | None = None) -> Json:
+def gvk(kind: Kind, name: str | None = None) -> Json:
     """Group, version and kind, as extensions carry them."""
     return {"group": kind.group, "kind": name or kind.kind, "version": kind.version}
 
 
-def custom(kind: ServedKind, dialect: Dialect) -> dict[str, Json]:
+def custom(kind: Kind, dialect: Dialect) -> dict[str, Json]:
     """Schemas of a custom resource and its list."""
     given = ((kind.definition or {}).get("schema") or {}).get("openAPIV3Schema") or {}
     schema = dict(given) if dialect.exact else _reduced(given)
@@ -211,9 +211,9 @@ def _reduced(schema: Json) -> Json:
     return out
 
 
-def schemas(kinds: Iterable[ServedKind], extra: Iterable[str], dialect: Dialect) -> dict[str, Json]:
-    """All schemas that documents about these kinds refer to, by full name."""
-    roots = {*SHARED, *extra, d.OBJECT_META, d.LIST_META}
+def schemas(kinds: Iterable[Kind], extra: Iterable[str], dialect: Dialect) -> dict[str, Json]:
+    """All schemas that documents about these kinds refer to, by full name; `extra` are those of operations."""
+    roots = {*SHARED, *(name for name in extra if name in d.structure()), d.OBJECT_META, d.LIST_META}
     made: dict[str, Json] = {}
     for kind in kinds:
         if kind.custom:

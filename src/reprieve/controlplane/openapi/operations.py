@@ -6,19 +6,17 @@ upstream (`readSchedulingV1alpha2NamespacedPodGroupStatus`), for generated clien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
+from reprieve.api.json import Json
+from reprieve.controlplane.kinds import Kind, subresource
 from reprieve.controlplane.openapi import components
-from reprieve.controlplane.openapi.served import ServedKind, group_version_path
 from reprieve.controlplane.schema import definitions
 
-Json = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One query parameter."""
 
     name: str
@@ -40,26 +38,29 @@ class Operation:
     tag: str
     gvk: Json
     parameters: tuple[Parameter, ...]
-    codes: tuple[int, ...]
     answers: tuple[str, ...]
-    body: str | None = None
-    body_required: bool = True
-    patch: bool = False
-    namespaced: bool = False
-    named: bool = False
+    body: str | None
 
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Codes of answers that are no refusals."""
+        return _CODES.get(self.action, (200,))
 
-VERSION = "1.37"
-"""Of Kubernetes, in every document."""
-SECURITY: Json = {
-    "BearerToken": {
-        "type": "apiKey",
-        "description": "Bearer Token authentication",
-        "name": "authorization",
-        "in": "header",
-    }
-}
-MEANINGS = {200: "OK", 201: "Created", 202: "Accepted"}
+    @property
+    def body_required(self) -> bool:
+        """Whether a request without a body is refused."""
+        return self.method != "delete"
+
+    @property
+    def patch(self) -> bool:
+        """Whether the body is a patch."""
+        return self.method == "patch"
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """Full names of all schemas it refers to."""
+        return (*self.answers, *([self.body] if self.body is not None else ()))
+
 
 _P = {
     p.name: p
@@ -102,17 +103,51 @@ _DELETE_MANY = _some(
     "pretty continue dryRun fieldSelector gracePeriodSeconds labelSelector limit orphanDependents propagationPolicy "
     "resourceVersion resourceVersionMatch sendInitialEvents timeoutSeconds"
 )
-# Subresource -> (its kind as (apiVersion, kind) or None for the object's own, its methods).
-_SUBRESOURCES: dict[str, tuple[tuple[str, str] | None, tuple[str, ...]]] = {
-    "status": (None, ("get", "put", "patch")),
-    "finalize": (None, ("put",)),
-    "scale": (("autoscaling/v1", "Scale"), ("get", "put", "patch")),
-    "binding": (("v1", "Binding"), ("post",)),
-    "eviction": (("policy/v1", "Eviction"), ("post",)),
-    "token": (("authentication.k8s.io/v1", "TokenRequest"), ("post",)),
-}
-_VERB = {"get": "read", "put": "replace", "patch": "patch", "post": "create", "delete": "delete"}
-_CODES = {"get": (200,), "put": (200, 201), "patch": (200, 201), "post": (200, 201, 202), "delete": (200, 202)}
+_CODES = {"put": (200, 201), "patch": (200, 201), "post": (200, 201, 202), "delete": (200, 202)}
+"""Action -> codes, where there are more than 200."""
+
+
+class _Row(NamedTuple):
+    """An operation of every kind that has the verb.
+
+    `path`: "many" (the collection), "all" (that of all namespaces) or "one" (an object). In texts `{id}` stands for
+    group, scope and kind. `answers` and `body` name schemas: "own", "list", or one of `components`.
+    """
+
+    verb: str
+    path: str
+    action: str
+    operation_id: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    answers: tuple[str, ...]
+    body: str | None = None
+
+
+_STATUS, _OPTIONS, _PATCH_BODY = components.STATUS, components.DELETE_OPTIONS, components.PATCH
+_OWN, _LISTED, _DELETED, _MANY = ("own",), ("list",), (_STATUS, "list"), "deletecollection"
+_ROWS = (
+    _Row("list", "many", "list", "list{id}", "list or watch objects of kind {kind}", _LIST, _LISTED),
+    _Row("list", "all", "list", "list{all}ForAllNamespaces", "list or watch objects of kind {kind}", _LIST, _LISTED),
+    _Row("create", "many", "post", "create{id}", "create a {kind}", _WRITE, _OWN, "own"),
+    _Row(
+        _MANY, "many", _MANY, "delete{many}", "delete collection of {kind}", _DELETE_MANY, (_STATUS, "list"), _OPTIONS
+    ),
+    _Row("get", "one", "get", "read{id}", "read the specified {kind}", _READ, _OWN),
+    _Row("update", "one", "put", "replace{id}", "replace the specified {kind}", _WRITE, _OWN, "own"),
+    _Row("patch", "one", "patch", "patch{id}", "patch the specified {kind}", _PATCH, _OWN, _PATCH_BODY),
+    _Row("delete", "one", "delete", "delete{id}", "delete the specified {kind}", _DELETE, (_STATUS, "own"), _OPTIONS),
+)
+_METHODS = {"list": "get", _MANY: "delete"}
+"""Action -> method, where they differ."""
+_SUBRESOURCE_ROWS = (
+    ("get", "get", "read", _READ, None),
+    ("update", "put", "replace", _WRITE, "own"),
+    ("patch", "patch", "patch", _PATCH, _PATCH_BODY),
+    ("create", "post", "create", _WRITE, "own"),
+)
+"""Verb, method, word of the id, parameters, body."""
+_ANSWERED_WITH_STATUS = ("binding", "eviction")
 
 
 def _capital(word: str) -> str:
@@ -125,166 +160,62 @@ def _group_word(group: str) -> str:
     return "".join(_capital(part) for part in short.replace("-", ".").split("."))
 
 
-def tag(kind: ServedKind) -> str:
+def tag(kind: Kind) -> str:
     """`scheduling_v1alpha2`."""
     word = _group_word(kind.group)
     return f"{word[:1].lower()}{word[1:]}_{kind.version}"
 
 
-def operations(kind: ServedKind) -> Iterator[Operation]:
+def group_version_path(kind: Kind) -> str:
+    """Path prefix of a group version: `api/v1` or `apis/GROUP/VERSION`."""
+    return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
+
+
+def operations(kind: Kind) -> Iterator[Operation]:
     """All operations on a kind."""
-    prefix = "/" + group_version_path(kind)
-    words = _group_word(kind.group) + _capital(kind.version)
+    everywhere = f"/{group_version_path(kind)}/{kind.plural}"
+    many = f"/{group_version_path(kind)}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else everywhere
+    places = {"many": many, "one": f"{many}/{{name}}"} | ({"all": everywhere} if kind.namespaced else {})
     scope = "Namespaced" if kind.namespaced else ""
-    many = f"{prefix}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"{prefix}/{kind.plural}"
-    one = f"{many}/{{name}}"
-    own, listed = components.name_of(kind), components.list_name_of(kind)
-    shared: Json = {"tag": tag(kind), "gvk": components.gvk(kind), "namespaced": kind.namespaced}
-    verbs = set(kind.verbs)
-
-    def made(method: str, path: str, *, listing: bool = False, **more: Any) -> Operation:
-        return Operation(path=path, method=method, named=not listing, **{**shared, **more})
-
-    if "list" in verbs:
-        yield made(
-            "get",
-            many,
-            listing=True,
-            action="list",
-            operation_id=f"list{words}{scope}{kind.kind}",
-            description=f"list or watch objects of kind {kind.kind}",
-            parameters=_LIST,
-            codes=(200,),
-            answers=(listed,),
-        )
-        if kind.namespaced:
-            everywhere = made(
-                "get",
-                f"{prefix}/{kind.plural}",
-                listing=True,
-                action="list",
-                operation_id=f"list{words}{kind.kind}ForAllNamespaces",
-                description=f"list or watch objects of kind {kind.kind}",
-                parameters=_LIST,
-                codes=(200,),
-                answers=(listed,),
-            )
-            yield Operation(**{**everywhere.__dict__, "namespaced": False})
-    if "create" in verbs:
-        yield made(
-            "post",
-            many,
-            listing=True,
-            action="post",
-            operation_id=f"create{words}{scope}{kind.kind}",
-            description=f"create a {kind.kind}",
-            parameters=_WRITE,
-            codes=_CODES["post"],
-            answers=(own,),
-            body=own,
-        )
-    if "deletecollection" in verbs:
-        yield made(
-            "delete",
-            many,
-            listing=True,
-            action="deletecollection",
-            operation_id=f"delete{words}Collection{scope}{kind.kind}",
-            description=f"delete collection of {kind.kind}",
-            parameters=_DELETE_MANY,
-            codes=(200,),
-            answers=(components.STATUS, listed),
-            body=components.DELETE_OPTIONS,
-            body_required=False,
-        )
-    for verb, method, parameters in (
-        ("get", "get", _READ),
-        ("update", "put", _WRITE),
-        ("patch", "patch", _PATCH),
-        ("delete", "delete", _DELETE),
-    ):
-        if verb not in verbs:
-            continue
-        body = {"put": own, "patch": components.PATCH, "delete": components.DELETE_OPTIONS}.get(method)
-        yield made(
-            method,
-            one,
-            action=method,
-            operation_id=f"{_VERB[method]}{words}{scope}{kind.kind}",
-            description=f"{_VERB[method]} the specified {kind.kind}",
-            parameters=parameters,
-            codes=_CODES[method],
-            answers=(components.STATUS, own) if method == "delete" else (own,),
-            body=body,
-            body_required=method != "delete",
-            patch=method == "patch",
-        )
-    yield from _subresources(kind, one, words + scope, shared)
-
-
-def _subresources(kind: ServedKind, one: str, words: str, shared: Json) -> Iterator[Operation]:
-    for name in sorted(kind.subresources):
-        if name not in _SUBRESOURCES:
-            continue
-        other, methods = _SUBRESOURCES[name]
-        schema, gvk = components.name_of(kind), shared["gvk"]
-        if other is not None:
-            schema = definitions.definition_names()[other]
-            group, _, version = other[0].rpartition("/")
-            gvk = {"group": group, "kind": other[1], "version": version}
-        answers = (components.STATUS, schema) if name in ("binding", "eviction") else (schema,)
-        for method in methods:
-            body = {"put": schema, "post": schema, "patch": components.PATCH}.get(method)
+    group = _group_word(kind.group) + _capital(kind.version)
+    words = {
+        "id": f"{group}{scope}{kind.kind}",
+        "all": f"{group}{kind.kind}",
+        "many": f"{group}Collection{scope}{kind.kind}",
+        "kind": kind.kind,
+    }
+    schemas = {"own": components.name_of(kind), "list": components.list_name_of(kind)}
+    for row in _ROWS:
+        if row.verb in kind.verbs and row.path in places:
             yield Operation(
-                **{**shared, "gvk": gvk},
-                path=f"{one}/{name}",
-                method=method,
-                action=method,
-                operation_id=f"{_VERB[method]}{words}{kind.kind}{_capital(name)}",
-                description=f"{_VERB[method]} {name} of the specified {kind.kind}",
-                parameters={"get": _READ, "patch": _PATCH}.get(method, _WRITE),
-                codes=_CODES[method],
-                answers=answers,
-                body=body,
-                patch=method == "patch",
-                named=True,
+                path=places[row.path],
+                method=_METHODS.get(row.action, row.action),
+                action=row.action,
+                operation_id=row.operation_id.format_map(words),
+                description=row.description.format_map(words),
+                tag=tag(kind),
+                gvk=components.gvk(kind),
+                parameters=row.parameters,
+                answers=tuple(schemas.get(name, name) for name in row.answers),
+                body=schemas.get(row.body, row.body) if row.body is not None else None,
             )
-
-
-PATH_TEXTS = {
-    "namespace": "object name and auth scope, such as for teams and projects",
-    "name": "name of the object",
-}
-
-
-def path_parameters(operation: Operation) -> tuple[str, ...]:
-    """Names in the braces of its path."""
-    return tuple(name for name in ("name", "namespace") if f"{{{name}}}" in operation.path)
-
-
-def extensions(operation: Operation) -> Json:
-    """What Kubernetes tells of an operation beyond OpenAPI."""
-    return {"x-kubernetes-action": operation.action, "x-kubernetes-group-version-kind": operation.gvk}
-
-
-def extra_schemas(kind: ServedKind) -> set[str]:
-    """Schemas of other groups that a kind's subresources use."""
-    others = (_SUBRESOURCES[name][0] for name in kind.subresources if name in _SUBRESOURCES)
-    return {definitions.definition_names()[other] for other in others if other is not None}
-
-
-def paths(
-    kinds: Iterable[ServedKind], parameter: Callable[[str], Json], written: Callable[[Operation, ServedKind], Json]
-) -> tuple[Json, set[str]]:
-    """The `paths` of a document, sorted, and the schemas they need beside those of the kinds.
-
-    `parameter` writes the name of a path parameter out, `written` an operation.
-    """
-    found: Json = {}
-    extra: set[str] = set()
-    for kind in kinds:
-        extra |= extra_schemas(kind)
-        for operation in operations(kind):
-            item = found.setdefault(operation.path, {"parameters": [parameter(p) for p in path_parameters(operation)]})
-            item[operation.method] = written(operation, kind)
-    return dict(sorted(found.items())), extra
+    for name in sorted(kind.subresources):
+        side = subresource(kind, name)
+        own, gvk = schemas["own"], components.gvk(kind)
+        if side.kind != kind.kind:
+            own = definitions.definition_names()[side.api_version, side.kind]
+            gvk = {"group": side.group, "kind": side.kind, "version": side.version or "v1"}
+        for verb, method, word, parameters, body in _SUBRESOURCE_ROWS:
+            if verb in side.verbs:
+                yield Operation(
+                    path=f"{places['one']}/{name}",
+                    method=method,
+                    action=method,
+                    operation_id=f"{word}{words['id']}{_capital(name)}",
+                    description=f"{word} {name} of the specified {kind.kind}",
+                    tag=tag(kind),
+                    gvk=gvk,
+                    parameters=parameters,
+                    answers=(_STATUS, own) if name in _ANSWERED_WITH_STATUS else (own,),
+                    body=own if body == "own" else body,
+                )

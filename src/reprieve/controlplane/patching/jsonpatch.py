@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.patching.errors import PatchError
 from reprieve.controlplane.schema.strict_json import MAX_DEPTH, deeper
 
-Json = dict[str, Any]
 _MAX_OPERATIONS = 10_000
 _MAX_COPIED = 3 * 1024 * 1024
 

@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.patching import fieldsets, typed
 from reprieve.controlplane.patching.errors import ApplyConflict, Conflict, PatchError
 from reprieve.controlplane.patching.fieldsets import Trie
 from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.schema.decoding import Thorough
 
-Json = dict[str, Any]
 _MAX_UPDATE_ENTRIES = 10
 _ANCIENT = "ancient-changes"
 _BEFORE_APPLY = "before-first-apply"

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.patching.errors import PatchError
 from reprieve.controlplane.schema import Node, Schema, Type
 
-Json = dict[str, Any]
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_FROM = "$deleteFromPrimitiveList/"

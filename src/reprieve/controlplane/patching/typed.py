@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from reprieve.api.caching import LONGEST
+from reprieve.api.json import Json
 from reprieve.controlplane.patching.errors import PatchError
 from reprieve.controlplane.patching.fieldsets import DOT, Trie, is_member
 from reprieve.controlplane.schema import Node, Type
 
-Json = dict[str, Any]
 _LEAF: Trie = {}
 _quoted = json.encoder.encode_basestring
 _LOOKS = Node(Type.ANY, "any")

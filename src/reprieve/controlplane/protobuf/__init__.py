@@ -19,6 +19,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
+from reprieve.api.json import Json
 from reprieve.controlplane.protobuf import wire
 from reprieve.controlplane.schema import definitions, nodes
 from reprieve.controlplane.schema.nodes import Node, Type
@@ -26,7 +27,6 @@ from reprieve.controlplane.schema.strict_json import MAX_VALUES
 
 __all__ = ["UnsupportedProtobuf", "decode"]
 
-Json = dict[str, Any]
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_DEPTH = 100

@@ -9,8 +9,10 @@ here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
+from reprieve.api.json import Json
+from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.rules import (
     config,
     definitions,
@@ -31,25 +33,8 @@ from reprieve.controlplane.schema.field_errors import FieldError
 
 __all__ = ["FieldError", "validate_create", "validate_update"]
 
-Json = dict[str, Any]
 Create = Callable[[Json], Iterator[FieldError]]
 Update = Callable[[Json, Json], Iterator[FieldError]]
-
-
-class ValidatedKind(Protocol):
-    """The part of a `Kind` that validation looks at."""
-
-    @property
-    def group(self) -> str:
-        """API group, "" for core."""
-
-    @property
-    def kind(self) -> str:
-        """Name of the kind."""
-
-    @property
-    def namespaced(self) -> bool:
-        """Whether objects live in namespaces."""
 
 
 class Rules(NamedTuple):
@@ -112,7 +97,7 @@ RULES: dict[tuple[str, str], Rules] = {
 }
 
 
-def validate_create(kind: ValidatedKind, obj: Json) -> list[FieldError]:
+def validate_create(kind: Kind, obj: Json) -> list[FieldError]:
     """Everything wrong with a new object, metadata first; its name is set by now.
 
     Custom resources: their metadata only; what their schema says is `Schema.structural.validate`.
@@ -124,7 +109,7 @@ def validate_create(kind: ValidatedKind, obj: Json) -> list[FieldError]:
     return found
 
 
-def validate_update(kind: ValidatedKind, new: Json, old: Json, subresource: str | None) -> list[FieldError]:
+def validate_update(kind: Kind, new: Json, old: Json, subresource: str | None) -> list[FieldError]:
     """Everything wrong with a change through the main resource (None or "") or a subresource such as
     "status".
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.rules import names, resources
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
-Json = dict[str, Any]
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _TERMINATION_POLICIES = ("FallbackToLogsOnError", "File")

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reprieve.api import device_expressions
+from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
-
-Json = dict[str, Any]
 
 _IMMUTABLE = "field is immutable"
 _MOST_CONSUMERS = 256

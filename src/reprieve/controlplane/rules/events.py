@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
-Json = dict[str, Any]
 _NEW_GROUP = "events.k8s.io/v1"
 _HOME = ("default", "kube-system")
 _TEXT_LIMIT = 128

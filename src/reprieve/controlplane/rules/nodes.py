@@ -5,13 +5,12 @@ does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.rules import names, resources, selectors
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
-Json = dict[str, Any]
 _ONCE = 'node updates may not change {} except from "" to valid'
 
 

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.rules import containers, names, resources, selectors
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
-Json = dict[str, Any]
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION = ("PreemptLowerPriority", "Never")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from reprieve.api import quantity
 from reprieve.api.caching import remembered
+from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
-Json = dict[str, Any]
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _NATIVE_PREFIX = "kubernetes.io/"
 _NEGATIVE = "must be greater than or equal to 0"

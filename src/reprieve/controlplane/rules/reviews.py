@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.schema.field_errors import FieldError, invalid
-
-Json = dict[str, Any]
 
 
 def _self_access(obj: Json) -> list[FieldError]:

@@ -7,13 +7,12 @@ v1beta1 and v1alpha3 let `minCount` change and write it as an object, where `all
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.rules import conditions, devices, names
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
-Json = dict[str, Any]
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _PREEMPTION = ("PreemptLowerPriority", "Never")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
 
-Json = dict[str, Any]
 _DONE = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _SHARED_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

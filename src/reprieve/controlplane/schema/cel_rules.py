@@ -22,11 +22,10 @@ from functools import lru_cache
 from typing import Any
 
 from reprieve.api import cel
+from reprieve.api.json import Json
 from reprieve.controlplane.schema import field_errors
 from reprieve.controlplane.schema.effort import Effort
 from reprieve.controlplane.schema.field_errors import FieldError
-
-Json = dict[str, Any]
 
 RULE_LIMIT = 10_000_000
 """Estimated cost of one rule, for as many objects in a resource as there can be (StaticEstimatedCostLimit)."""

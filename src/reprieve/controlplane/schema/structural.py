@@ -16,13 +16,13 @@ from contextlib import suppress
 from typing import Any
 
 from reprieve.api import patterns
+from reprieve.api.json import Json
 from reprieve.controlplane.schema import cel_rules, definitions, field_errors, nodes, scalars
 from reprieve.controlplane.schema.decoding import Thorough, TypeProblem, UnknownField
 from reprieve.controlplane.schema.effort import Effort, TooMuchError
 from reprieve.controlplane.schema.field_errors import FieldError
 from reprieve.controlplane.schema.nodes import Node, Type
 
-Json = dict[str, Any]
 MOST_ERRORS = 500
 """Findings against one object; after these no more are looked for."""
 DEFAULTS_LIMIT = 3 * 1024 * 1024

@@ -33,7 +33,6 @@ from reprieve.controlplane.server.target import Target, read_target
 from reprieve.controlplane.server.watching import WatchStream, WatchTimes
 from reprieve.controlplane.storage import StorageError
 
-Json = dict[str, Any]
 Scope = MutableMapping[str, Any]
 
 log = logging.getLogger("reprieve.apiserver")

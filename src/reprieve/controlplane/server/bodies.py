@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from reprieve.api.errors import excerpt
+from reprieve.api.json import Json
 from reprieve.api.yamltext import RepeatedKey, YamlError, read_document
 from reprieve.controlplane import errors, protobuf
 from reprieve.controlplane.errors import StatusError
@@ -20,7 +21,6 @@ from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.schema import parse_json_strict
 from reprieve.controlplane.schema.strict_json import MAX_DEPTH, MAX_VALUES, deeper, more_values
 
-Json = dict[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 LIMIT = 3 * 1024 * 1024

@@ -8,12 +8,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import platform
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.kinds import Kind, KindTable, subresource
 from reprieve.controlplane.server.negotiation import parse_accept
-
-Json = dict[str, Any]
 
 VERSION_INFO: Json = {
     "major": "1",

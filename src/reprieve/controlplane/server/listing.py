@@ -5,8 +5,8 @@ kube-apiserver 1.36.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind
@@ -14,8 +14,6 @@ from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.selectors import Selection, select
 from reprieve.controlplane.server.query import ContinueToken, ListOptions
 from reprieve.controlplane.storage import CompactedError, Page
-
-Json = dict[str, Any]
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "

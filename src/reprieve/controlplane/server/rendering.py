@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from reprieve.api.json import Json
 from reprieve.controlplane import errors, tables
 from reprieve.controlplane.conversion import differs
 from reprieve.controlplane.errors import StatusError
@@ -23,7 +24,6 @@ from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.server.negotiation import PLAIN, Answer
 from reprieve.controlplane.storage import Stored
 
-Json = dict[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 encode = msgspec.json.Encoder().encode

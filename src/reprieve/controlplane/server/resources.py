@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from reprieve.api.json import Json
 from reprieve.controlplane import errors, patching
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.aside import Aside, TooManyTurnsError, off_loop, repeated
@@ -36,8 +37,6 @@ from reprieve.controlplane.server.query import list_options, parse_revision, wri
 from reprieve.controlplane.server.rendering import Renderer, Reply
 from reprieve.controlplane.server.target import Target
 from reprieve.controlplane.tokens import issue_now
-
-Json = dict[str, Any]
 
 
 class PlainNotFound(Exception):  # noqa: N818 - an answer, not a failure

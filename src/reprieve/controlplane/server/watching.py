@@ -11,8 +11,8 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.errors import expired
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Registry
@@ -21,8 +21,6 @@ from reprieve.controlplane.server.negotiation import Answer
 from reprieve.controlplane.server.query import WatchOptions
 from reprieve.controlplane.server.rendering import Renderer, Send, encode
 from reprieve.controlplane.storage import CompactedError, Stored, Subscription, WatchEvent
-
-Json = dict[str, Any]
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _CHUNK = 128 * 1024

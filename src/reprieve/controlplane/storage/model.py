@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-Json = dict[str, Any]
+from reprieve.api.json import Json
+
 Key = tuple[str, str]
 """(namespace, name); cluster-scoped objects have the namespace ``""``."""
 

@@ -16,13 +16,14 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from reprieve.api.json import Json
 from reprieve.controlplane.storage.hub import Matcher, Subscription
 from reprieve.controlplane.storage.log import Log, Row, StorageError, VolatileLog
-from reprieve.controlplane.storage.model import Change, ChangeType, Json, Key, Stored
+from reprieve.controlplane.storage.model import Change, ChangeType, Key, Stored
 
 log = logging.getLogger("reprieve.apiserver")
 
@@ -518,12 +519,6 @@ class Store:
             for subscription in tuple(self._subscriptions.get(name, ())):
                 self.unsubscribe(subscription)
 
-    def drop_table(self, resource: str) -> None:
-        """Forget an empty resource's table (its CRD is gone)."""
-        table = self._tables.get(resource)
-        if table is not None and not table.items:
-            del self._tables[resource]
-
     async def aclose(self) -> None:
         """Commit what is staged, end all watches, close the log."""
         self.flush()
@@ -553,6 +548,6 @@ def _row(change: Change) -> Row:
 
 def as_object(kind: str, api_version: str, state: Stored) -> Json:
     """Return the decoded object with its kind and apiVersion in front."""
-    out: dict[str, Any] = {"kind": kind, "apiVersion": api_version}
+    out: Json = {"kind": kind, "apiVersion": api_version}
     out.update(state.decode())
     return out

@@ -6,38 +6,18 @@ else shows its name and when it was created.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
+from reprieve.api.json import Json
+from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.tables import ages, jsonpaths
 from reprieve.controlplane.tables.columns import AGE, NAME, Cell, Column
 from reprieve.controlplane.tables.kinds import COLUMNS, DEFAULT
 
 __all__ = ["columns_of", "partial_object", "table"]
 
-Json = dict[str, Any]
 _META_VERSION = "meta.k8s.io/v1"
-
-
-class ShownKind(Protocol):
-    """The part of a `Kind` that printing looks at."""
-
-    @property
-    def group(self) -> str:
-        """API group, "" for core."""
-
-    @property
-    def kind(self) -> str:
-        """Name of the kind."""
-
-    @property
-    def custom(self) -> bool:
-        """Whether it is a custom resource."""
-
-    @property
-    def definition(self) -> Mapping[str, Any] | None:
-        """For a custom resource: the entry of its definition's `spec.versions`."""
 
 
 def _custom_cell(path: str, kind: str) -> Cell:
@@ -69,7 +49,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def columns_of(kind: ShownKind) -> tuple[Column, ...]:
+def columns_of(kind: Kind) -> tuple[Column, ...]:
     """The columns of a kind."""
     if not kind.custom:
         return COLUMNS.get((kind.group, kind.kind), DEFAULT)
@@ -99,7 +79,7 @@ def partial_object(obj: Json) -> Json:
 
 
 def table(
-    kind: ShownKind,
+    kind: Kind,
     items: list[Json],
     *,
     include_object: str,

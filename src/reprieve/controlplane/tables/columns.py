@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from reprieve.api.json import Json
 from reprieve.controlplane.schema import definitions
 from reprieve.controlplane.tables import ages
 
-Json = dict[str, Any]
 Cell = Callable[[Json, datetime], Any]
 NONE = "<none>"
 UNSET = "<unset>"

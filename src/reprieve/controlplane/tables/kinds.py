@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.tables import ages, pods
 from reprieve.controlplane.tables.columns import (
     AGE,
@@ -25,7 +26,6 @@ from reprieve.controlplane.tables.columns import (
     text,
 )
 
-Json = dict[str, Any]
 _CORE = "io.k8s.api.core.v1."
 _APPS = "io.k8s.api.apps.v1."
 _BATCH = "io.k8s.api.batch.v1."

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
+from reprieve.api.json import Json
 from reprieve.controlplane.tables import ages
 from reprieve.controlplane.tables.columns import AGE, NAME, NONE, Column, text
 
-Json = dict[str, Any]
 _STATUS = "io.k8s.api.core.v1.PodStatus"
 _SPEC = "io.k8s.api.core.v1.PodSpec"
 

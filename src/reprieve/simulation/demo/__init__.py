@@ -7,16 +7,15 @@ live cluster. Each act says what must come out.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from reprieve.api.json import Json
 from reprieve.api.yamltext import read_documents
 from reprieve.simulation.report import Plan
 
 DIRECTORY = Path(__file__).parent
 CLUSTER = "cluster.yaml"
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
