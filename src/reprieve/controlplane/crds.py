@@ -234,7 +234,7 @@ class CustomResources(Step):
             ]
 
         try:
-            await registry.modify(kind, "", name, release, options=WriteOptions(manager=""))
+            await registry.modify_now(kind, "", name, release, WriteOptions(manager="")).ticket.settled()
         except StatusError as error:
             if error.reason != "NotFound":
                 raise

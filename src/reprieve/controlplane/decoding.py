@@ -6,7 +6,8 @@ on a patch under Strict validation or with a wrong type.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -59,15 +60,30 @@ class Decoder:
     ) -> Json:
         """Return ``obj`` as a defaulted object of ``kind``; raises 400. ``repeated`` words what the body said twice."""
         self._check_identity(kind, obj)
+        return self._fitted(kind, obj, validation, warnings, repeated, partial(self._unfit, kind))
+
+    def patched(self, kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> Json:
+        """Return the result of a patch as a defaulted object; raises 422 as upstream does for patches."""
+        return self._fitted(kind, obj, validation, warnings, (), partial(self._unfit_patch, obj))
+
+    def _fitted(
+        self,
+        kind: Kind,
+        obj: Json,
+        validation: Validation,
+        warnings: list[str],
+        repeated: Sequence[str],
+        refused: Callable[[str], StatusError],
+    ) -> Json:
         schema = self.schema(kind)
         pruned, unknown, problems = schema.check(obj, collect_unknown=validation != "Ignore")
         if problems:
-            raise self.unfit(kind, kind.kind, problems[0].message)
+            raise refused(problems[0].message)
         if validation != "Ignore" and (unknown or repeated):
-            texts = [*repeated, *(field.message for field in unknown)]
+            texts = [*repeated, *(field.message for field in unknown)][:_MOST_TOLD]
             if validation == "Strict":
-                raise self.unfit(kind, kind.kind, f"strict decoding error: {', '.join(texts[:_MOST_TOLD])}")
-            warnings.extend(texts[:_MOST_TOLD])
+                raise refused(f"strict decoding error: {', '.join(texts)}")
+            warnings.extend(texts)
         if pruned is obj:
             pruned = dict(obj)
         self._check_wanted(kind, pruned, validation, warnings)
@@ -97,23 +113,6 @@ class Decoder:
             raise errors.bad_request(
                 f'{kind} in version "{version}" cannot be handled as a {kind}: {problems[0].message}'
             )
-        return pruned
-
-    def patched(self, kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> Json:
-        """Return the result of a patch as a defaulted object; raises 422 as upstream does for patches."""
-        schema = self.schema(kind)
-        pruned, unknown, problems = schema.check(obj, collect_unknown=validation != "Ignore")
-        if problems:
-            raise self._unfit_patch(obj, problems[0].message)
-        if unknown and validation != "Ignore":
-            texts = [field.message for field in unknown]
-            if validation == "Strict":
-                raise self._unfit_patch(obj, f"strict decoding error: {', '.join(texts[:_MOST_TOLD])}")
-            warnings.extend(texts[:_MOST_TOLD])
-        if pruned is obj:
-            pruned = dict(obj)
-        self._check_wanted(kind, pruned, validation, warnings)
-        self._default(kind, schema, pruned)
         return pruned
 
     @staticmethod
@@ -162,9 +161,9 @@ class Decoder:
         )
 
     @staticmethod
-    def unfit(kind: Kind, name: str, why: str) -> StatusError:
+    def _unfit(kind: Kind, why: str) -> StatusError:
         """400: the body cannot be decoded into the kind."""
-        return errors.bad_request(f'{name} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+        return errors.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 
     @staticmethod
     def _unfit_patch(obj: Json, why: str) -> StatusError:

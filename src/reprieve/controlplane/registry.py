@@ -2,18 +2,15 @@
 
 The walk of a write: decode (types, unknown fields) -> default -> field ownership -> mutating admission ->
 the server's bookkeeping (``preparing``) -> validation -> validating admission -> staged in the store. All
-of it is synchronous, so no other write can come in between and no lock or retry is needed; the ``async``
-methods then wait for the ticket of the write. Invariant: nothing is answered that is not durable, nothing is
-stored that was not validated.
-
-In-process callers use the async methods with plain dicts (``get``, ``list``, ``create``, ``update``,
-``modify``, ``patch``, ``delete``, ``watch``); admission steps use the ``*_now`` forms, which only stage.
+of it is synchronous, so no other write can come in between and no lock or retry is needed: the ``*_now`` methods
+stage, and whoever answers waits for the ticket of their outcome. Invariant: nothing is answered that is not durable,
+nothing is stored that was not validated.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -34,8 +31,7 @@ from reprieve.controlplane.preparing import before_create, count_generation, dro
 from reprieve.controlplane.rules.reviews import validate_review
 from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.schema.effort import Effort, TooMuchAtOnceError
-from reprieve.controlplane.selectors import Selection, select
-from reprieve.controlplane.storage import CompactedError, Store, Stored
+from reprieve.controlplane.storage import Store, Stored
 from reprieve.controlplane.storage.store import as_object
 from reprieve.controlplane.writing import Outcome, PatchType, WriteOptions, internal_options
 
@@ -93,9 +89,7 @@ class Registry:
         return self.store.head(kind.storage_key, namespace if kind.namespaced else "", name)
 
     def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        """Return the newest state as an object or None (for admission and writes; readers use
-        :meth:`get`).
-        """
+        """Return the newest state, staged ones included, as an object or None."""
         state = self.head(kind, namespace, name)
         return None if state is None else self.view(kind, state)
 
@@ -108,110 +102,7 @@ class Registry:
             raise errors.not_found(kind.plural, kind.group, name)
         return state
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Json:
-        """Return one object; raises 404."""
-        return self.view(kind, self.get_state(kind, namespace, name))
-
-    async def list(
-        self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = ""
-    ) -> tuple[list[Json], int]:
-        """Return the selected objects in key order and the revision they show; raises 400 for bad
-        selectors.
-        """
-        page = self.store.page(kind.storage_key, namespace, match=select(kind, labels, fields).match)
-        return [self.view(kind, state) for state in page.states], page.revision
-
-    async def watch(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        labels: str = "",
-        fields: str = "",
-        since: int | None = None,
-        selection: Selection | None = None,
-    ) -> AsyncIterator[tuple[str, Json]]:
-        """Yield (type, object) for every change after ``since`` (None: from now on), until cancelled.
-
-        Raises 410 if ``since`` is too old or the caller fell too far behind: list again, then watch from
-        there.
-        """
-        chosen = selection if selection is not None else select(kind, labels, fields)
-        try:
-            subscription = self.store.subscribe(kind.storage_key, namespace, match=chosen.match, since=since)
-        except CompactedError as error:
-            raise errors.expired(str(error)) from error
-        try:
-            while not subscription.closed:
-                await subscription.wait()
-                for event in subscription.take():
-                    yield event.type, self.view(kind, event.state)
-                if subscription.overflowed:
-                    raise errors.expired("the watcher fell too far behind")
-        finally:
-            self.store.unsubscribe(subscription)
-
-    # -- writing: async forms ------------------------------------------------------------------------------
-
-    async def create(self, kind: Kind, obj: Json, *, namespace: str = "", options: WriteOptions | None = None) -> Json:
-        """Create ``obj`` (consumed) and return it as stored, once it is durable."""
-        outcome = self.create_now(kind, namespace, obj, options or WriteOptions())
-        await outcome.ticket.settled()
-        return outcome.object
-
-    async def update(
-        self, kind: Kind, obj: Json, *, subresource: str = "", options: WriteOptions | None = None
-    ) -> Json:
-        """Replace an object by ``obj`` (consumed; its resourceVersion is checked if set) and return the
-        result.
-        """
-        metadata = obj["metadata"]
-        outcome = self.update_now(
-            kind, metadata.get("namespace", ""), metadata["name"], obj, options or WriteOptions(), subresource
-        )
-        await outcome.ticket.settled()
-        return outcome.object
-
-    async def modify(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        change: Callable[[Json], None],
-        *,
-        subresource: str = "",
-        options: WriteOptions | None = None,
-    ) -> Json:
-        """Apply ``change`` to the newest state in place and write it: a read-modify-write that cannot
-        conflict.
-        """
-        outcome = self.modify_now(kind, namespace, name, change, options or WriteOptions(), subresource)
-        await outcome.ticket.settled()
-        return outcome.object
-
-    async def patch(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch_type: PatchType,
-        patch: Any,
-        *,
-        subresource: str = "",
-        options: WriteOptions | None = None,
-    ) -> Json:
-        """Patch an object and return the result."""
-        outcome = self.patch_now(kind, namespace, name, patch_type, patch, options or WriteOptions(), subresource)
-        await outcome.ticket.settled()
-        return outcome.object
-
-    async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions | None = None) -> Outcome:
-        """Delete an object; the outcome tells whether it is gone or waits for grace or finalizers."""
-        outcome = self.delete_now(kind, namespace, name, options or DeleteOptions())
-        await outcome.ticket.settled()
-        return outcome
-
-    # -- writing: staged -----------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------------------
 
     def create_now(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
         """Stage a create of a decoded object."""
@@ -464,15 +355,7 @@ class Registry:
         review.pop("status", None)
         self._refuse(kind, metadata.get("name", ""), validate_review(kind.kind, review))
         if options.manager and review.get("spec"):
-            review = patching.track_update(
-                self.schema(kind),
-                None,
-                review,
-                manager=options.manager,
-                subresource="",
-                now=self.clock.stamp(),
-                api_version=kind.api_version,
-            )
+            review = self._tracked(kind, None, review, options, "")
         if kind.kind == "SelfSubjectReview":
             review["metadata"]["creationTimestamp"] = self.clock.stamp()
         return self._headed(kind, review)

@@ -24,6 +24,7 @@ from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import AUTHENTICATED, MASTERS
 from reprieve.controlplane.features import Features
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
+from reprieve.controlplane.writing import WriteOptions
 
 from .comparing import Bindings, Comparison
 
@@ -84,7 +85,7 @@ class Replay:
     async def _touch(self, name: str) -> None:
         registry = self._server.control_plane.registry
         kind = registry.kind("v1", "ConfigMap")
-        await registry.create(kind, {"metadata": {"name": name}}, namespace="kube-system")
+        await registry.create_now(kind, "kube-system", {"metadata": {"name": name}}, WriteOptions()).ticket.settled()
 
     def _headers(self, request: dict[str, Any]) -> dict[str, str]:
         headers = dict(request.get("headers") or {})
