@@ -100,6 +100,8 @@ def pod(
     grace: int | None = None,
     nominated: str = "",
     phase: str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    priority_class: str = "",
 ) -> objects.Pod:
     """A pod with one container; `start` in seconds after START."""
     wanted = (("cpu", cpu), ("memory", memory), (GPU, gpu or None), *(more or {}).items())
@@ -113,6 +115,7 @@ def pod(
             namespace=namespace,
             uid=uid or f"uid-{name}",
             labels=dict(labels or {}),
+            annotations=dict(annotations or {}),
             deletion_timestamp=datetime.fromtimestamp(START, UTC) if terminating else None,
         ),
         spec=objects.PodSpec(
@@ -128,6 +131,7 @@ def pod(
             affinity=affinity,
             tolerations=tuple(tolerations),
             priority=priority,
+            priority_class_name=priority_class,
             preemption_policy="Never" if never else None,
             scheduler_name=scheduler,
             scheduling_gates=tuple(objects.PodSchedulingGate(name=g) for g in gates),
@@ -161,6 +165,7 @@ def group(
     namespace: str = "default",
     topology: str | None = None,
     uid: str | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> objects.PodGroup:
     """A PodGroup: a gang if it has a `min_count`, else `basic`; `whole`: disruptionMode all."""
     if min_count is None:
@@ -172,7 +177,9 @@ def group(
         topology=(objects.TopologyConstraint(key=topology),) if topology else ()
     )
     return objects.PodGroup(
-        metadata=objects.ObjectMeta(name=name, namespace=namespace, uid=uid or f"uid-group-{name}"),
+        metadata=objects.ObjectMeta(
+            name=name, namespace=namespace, uid=uid or f"uid-group-{name}", annotations=dict(annotations or {})
+        ),
         spec=objects.PodGroupSpec(
             scheduling_policy=chosen,
             scheduling_constraints=constraints,
@@ -181,6 +188,18 @@ def group(
             priority_class_name=priority_class,
             preemption_policy=policy,
         ),
+    )
+
+
+def said(**terms: str) -> dict[str, str]:
+    """Annotations about work (cost.md 2): `said(minimum_runtime="1h")`."""
+    return {f"scheduling.reprieve.dev/{name.replace('_', '-')}": text for name, text in terms.items()}
+
+
+def priority_class(name: str, value: int, annotations: Mapping[str, str] | None = None) -> objects.PriorityClass:
+    """A PriorityClass."""
+    return objects.PriorityClass(
+        metadata=objects.ObjectMeta(name=name, annotations=dict(annotations or {})), value=value
     )
 
 

@@ -50,12 +50,14 @@ class Stage:
         self.told: list[tuple[ChangeKind, str, str]] = []
         self.troubles: list[str] = []
         self.notes: list[str] = []
+        self.ignored: list[tuple[str, str, str]] = []
         self.feed = ClusterFeed(
             client,
             self.engine,
             listener=self._listen,
             trouble=lambda where, text: self.troubles.append(text),
             note=self.notes.append,
+            ignored=lambda item, why: self.ignored.append((item.KIND, item.name, why)),
             options=ClusterFeedOptions(rediscover=0.05),
         )
 
@@ -423,5 +425,36 @@ def test_pods_of_one_second_keep_the_order_of_their_arrival() -> None:
             pods = sorted(stage.engine.cluster.pods.values(), key=lambda pod: pod.created)
             assert [pod.name for pod in pods] == ["z", "a", "m"]
             assert all(0 < pod.created % 1 < 0.001 for pod in pods), "no pod is made a second older or younger"
+
+    play(act)
+
+
+def test_what_is_said_of_work_reaches_the_engine_and_wrong_values_their_owners() -> None:
+    """cost.md 2.2, 2.4: from classes, groups and pods, told once, and read anew when it changes."""
+
+    def said(**terms: str) -> Json:
+        return {"annotations": {f"{CRD}/{name.replace('_', '-')}": text for name, text in terms.items()}}
+
+    async def act(stage: Stage) -> None:
+        cluster = stage.engine.cluster
+        classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        await stage.create(classes, "long", value=7, metadata=said(minimum_runtime="1h", pdb_policy="respect"))
+        await stage.node("n1")
+        spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+        await stage.create(GROUPS, "g", spec=spec, metadata=said(last_checkpoint="today"))
+        await stage.pod("p", node="n1", group="g", **said(restart_cost="1m"))
+        async with stage.running():
+            stage.feed.apply(1000.0)
+            (record,) = cluster.pods.values()
+            assert cluster.terms_of(record).restart_cost == 60.0
+            assert cluster.classes["long"].work.minimum_runtime == 3600.0
+            assert [(kind, name) for kind, name, _ in stage.ignored] == [("PriorityClass", "long"), ("PodGroup", "g")]
+            assert 'last-checkpoint]: Invalid value: "today"' in stage.ignored[1][2]
+            later = {"metadata": said(last_checkpoint="1970-01-01T00:10:00Z")}
+            await stage.client.request("PATCH", f"{GROUPS}/g", body=later, content_type=MERGE_PATCH)
+            await stage.until(lambda: cluster.terms_of(record).last_checkpoint == 600.0)
+            await stage.client.request("DELETE", f"{classes}/long")
+            await stage.until(lambda: not cluster.classes)
+            assert len(stage.ignored) == 2
 
     play(act)

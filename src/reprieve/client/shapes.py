@@ -16,6 +16,7 @@ from reprieve.api.json import Json
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
 from reprieve.api.versions import SCHEDULING_GROUP
+from reprieve.api.work_annotations import WORK_ANNOTATIONS
 from reprieve.client.pseudonyms import ADDRESS, GROUP, IMAGE, NAMESPACE, NODE, UID, Names
 
 Leaf = Callable[[Any, Names], Any]
@@ -481,6 +482,7 @@ def domain_of(kind: str) -> str:
 _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     PREEMPTION_PRIORITY_CLASS: priority_class,
     PREEMPTION_PRIORITY: _keep,
+    **dict.fromkeys(WORK_ANNOTATIONS, _keep),
     SELECTED_NODE: named(NODE),
     CLASS_BETA: named(CLASS),
     BIND_COMPLETED: _keep,

@@ -10,10 +10,11 @@ minCount).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reprieve.api import objects
 from reprieve.api.admission import PREEMPTION_PRIORITY
+from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms
 from reprieve.cluster.pods import PodRecord
 
 _LOWEST = -(1 << 31)
@@ -32,12 +33,19 @@ class GroupSpec:
     preemption_policy: str | None
     topology_key: str | None = None
     has_priority: bool = True
-    names_class: bool = False
-    """It names a priority class."""
+    class_name: str = ""
+    """The priority class that it names."""
     victim_priority: int = 0
     """The priority that counts when the group's pods are potential victims; never below `priority`."""
     claims: frozenset[tuple[str, str | None, str | None]] = frozenset()
     """Device claims its pods share (KEP-5729): name, claim and template. A pod's own entry that is equal means it."""
+    terms: WorkTerms = field(default=NOTHING_SAID, compare=False)
+    """What its annotations say of the work of its pods; it changes often, and never who is a unit."""
+
+    @property
+    def names_class(self) -> bool:
+        """It names a priority class."""
+        return bool(self.class_name)
 
 
 class GroupState:
@@ -92,11 +100,12 @@ def spec_of(group: objects.PodGroup) -> GroupSpec:
         preemption_policy=spec.preemption_policy or None,
         topology_key=topology[0].key if topology else None,
         has_priority=spec.priority is not None,
-        names_class=bool(spec.priority_class_name),
+        class_name=spec.priority_class_name or "",
         victim_priority=max(spec.priority or 0, _preemption_priority(group.metadata.annotations)),
         claims=frozenset(
             (one.name, one.resource_claim_name, one.resource_claim_template_name) for one in spec.resource_claims
         ),
+        terms=work_terms(group.metadata.annotations),
     )
 
 

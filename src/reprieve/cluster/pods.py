@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from reprieve.api import objects
 from reprieve.api.versions import pod_group_name
+from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms
 from reprieve.cluster.label_classes import LabelClass
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 from reprieve.cluster.volumes import PodVolumes, volumes_of
@@ -50,6 +51,7 @@ class PodRecord:
     __slots__ = (
         "bound",
         "claims",
+        "class_name",
         "created",
         "gates",
         "generation",
@@ -59,7 +61,6 @@ class PodRecord:
         "label_class",
         "labels",
         "name",
-        "names_class",
         "namespace",
         "never_preempts",
         "nominated",
@@ -71,6 +72,7 @@ class PodRecord:
         "signature",
         "start",
         "terminating",
+        "terms",
         "uid",
         "volumes",
     )
@@ -97,7 +99,8 @@ class PodRecord:
         claims: tuple[PodClaim, ...] = (),
         volumes: PodVolumes | None = None,
         generation: int = 0,
-        names_class: bool = False,
+        class_name: str = "",
+        terms: WorkTerms = NOTHING_SAID,
     ) -> None:
         self.namespace = namespace
         self.name = name
@@ -120,8 +123,10 @@ class PodRecord:
         """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
         self.generation = generation
         """The API's, for conditions that name it; 0 where the API does not count."""
-        self.names_class = names_class
-        """It names a priority class."""
+        self.class_name = class_name
+        """The priority class that it names."""
+        self.terms = terms
+        """What its own annotations say of its work; see `ClusterState.terms_of`."""
         self.owner = owner
         self.claims = claims
         """The device claims it names; changed only by `ClusterState.set_claims`."""
@@ -136,6 +141,11 @@ class PodRecord:
 
     def __repr__(self) -> str:
         return f"<pod {self.key} priority={self.priority} row={self.row}>"
+
+    @property
+    def names_class(self) -> bool:
+        """It names a priority class."""
+        return bool(self.class_name)
 
     @property
     def claim_keys(self) -> list[str]:
@@ -183,7 +193,8 @@ def record_of(
         terminating=meta.deletion_timestamp is not None,
         preempted=was_preempted(pod),
         generation=meta.generation,
-        names_class=bool(spec.priority_class_name),
+        class_name=spec.priority_class_name or "",
+        terms=work_terms(meta.annotations),
         volumes=volumes_of(pod),
         claims=claims_of(pod),
         owner=next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None),

@@ -23,6 +23,13 @@ from typing import Final
 import numpy as np
 
 from reprieve.api import objects
+from reprieve.api.work_annotations import (
+    NO_CLASS_TERMS,
+    NOTHING_SAID,
+    ClassTerms,
+    WorkTerms,
+    class_terms,
+)
 from reprieve.cluster.budgets import Budget, budget_of
 from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.default_selectors import DefaultSelectors
@@ -55,6 +62,12 @@ class ClusterState:
         self.budgets_version = 0
         self.groups_version = 0
         """Grows when a group object changes: unit membership and priorities may differ."""
+        self.classes: dict[str, ClassTerms] = {}
+        """What PriorityClasses say of the work of their pods, by name; those that say nothing are not kept."""
+        self.terms_version = 0
+        """Grows when what is said about somebody's work changes."""
+        self.now = 0.0
+        """The time of the picture (seconds since the epoch): that of the step that reads it, given by the shell."""
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels of namespaces that are known."""
         self.default_selectors = DefaultSelectors()
@@ -196,6 +209,9 @@ class ClusterState:
             state.spec = spec
             self.groups_version += 1
             self._touch_members(state)
+        elif spec.terms != state.spec.terms:
+            state.spec = spec
+            self.terms_version += 1
         state.uid = group.metadata.uid or state.key
         state.created = created
         return state
@@ -211,6 +227,55 @@ class ClusterState:
         self._touch_members(state)
         self._forget_group_if_unused(state)
         return state
+
+    def set_class(self, found: objects.PriorityClass) -> bool:
+        """Learn of a PriorityClass; returns whether what it says of work has changed."""
+        return self._class(found.metadata.name, class_terms(found.metadata.annotations))
+
+    def remove_class(self, name: str) -> bool:
+        """A PriorityClass is gone, and what it said of work with it; returns whether it said anything."""
+        return self._class(name, NO_CLASS_TERMS)
+
+    def _class(self, name: str, terms: ClassTerms) -> bool:
+        if self.classes.get(name, NO_CLASS_TERMS) == terms:
+            return False
+        self.classes.pop(name, None)
+        if terms is not NO_CLASS_TERMS:
+            self.classes[name] = terms
+        self.terms_version += 1
+        return True
+
+    def set_terms(self, pod: PodRecord, terms: WorkTerms) -> None:
+        """What a pod says of its own work has changed."""
+        self._outside_trials()
+        pod.terms = terms
+        self.terms_version += 1
+
+    def terms_of(self, pod: PodRecord) -> WorkTerms:
+        """What is said of a pod's work: on the pod, else on its group, else on the class of the group or pod."""
+        group = self.groups.get(pod.group) if pod.group is not None else None
+        spec = group.spec if group is not None else None
+        if spec is None:
+            return pod.terms.over(self._default_terms(pod.class_name))
+        return pod.terms.over(spec.terms).over(self._default_terms(spec.class_name or pod.class_name))
+
+    def terms_of_group(self, group: GroupState) -> WorkTerms:
+        """What is said of the work of a group as a whole: on the group, else on its class."""
+        spec = group.spec
+        return spec.terms.over(self._default_terms(spec.class_name)) if spec is not None else NOTHING_SAID
+
+    def class_terms_of(self, preemptor: PodRecord | GroupState) -> ClassTerms:
+        """What the class of a preemptor says: of a pod of a group that of the group, if that names one."""
+        if isinstance(preemptor, PodRecord):
+            group = self.groups.get(preemptor.group) if preemptor.group is not None else None
+            of_group = group.spec.class_name if group is not None and group.spec is not None else ""
+            name = of_group or preemptor.class_name
+        else:
+            name = preemptor.spec.class_name if preemptor.spec is not None else ""
+        return self.classes.get(name, NO_CLASS_TERMS)
+
+    def _default_terms(self, class_name: str) -> WorkTerms:
+        return self.classes.get(class_name, NO_CLASS_TERMS).work if self.classes else NOTHING_SAID
 
     def set_namespace(self, namespace: objects.Namespace) -> bool:
         """Learn of a namespace or its change; returns whether its labels have changed."""

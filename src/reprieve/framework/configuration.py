@@ -5,13 +5,12 @@ are and what their args mean is the business of `reprieve.scheduling`.  Unknown 
 in the file.
 """
 
-import re
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from typing import Annotated, Any
 
 import msgspec
 
+from reprieve.api.durations import duration as duration
 from reprieve.api.unknown_fields import misnamed_in, path_text
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
@@ -21,18 +20,6 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 DEFAULT_EXTENDER_TIMEOUT = "5s"
-_UNITS = {
-    "ns": Fraction(1, 10**9),
-    "us": Fraction(1, 10**6),
-    "µs": Fraction(1, 10**6),
-    "μs": Fraction(1, 10**6),
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "m": Fraction(60),
-    "h": Fraction(3600),
-}
-_DURATION = re.compile(r"[-+]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 class ConfigurationError(ValueError):
@@ -205,14 +192,6 @@ class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
     profiles: tuple[ProfileConfiguration, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
-
-
-def duration(text: str) -> float:
-    """Seconds of a duration as Go writes it (`15s`, `1m30s`, `1.5h`, `500ms`, `0`). Raises ValueError."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r}: want a duration like 15s or 1m30s")
-    total = sum((Fraction(number.rstrip(".")) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
-    return float(-total if text.startswith("-") else total)
 
 
 def configuration_of(document: object) -> SchedulerConfiguration:

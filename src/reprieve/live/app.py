@@ -95,6 +95,7 @@ class Scheduler:
             note=observer.log.info,
             outages=self.outages,
             refused=lambda group, why: observer.refused(group, why, now=self.loop.time()),
+            ignored=lambda item, why: observer.ignored(item, why, now=self.loop.time()),
             options=settings.feed,
         )
         self.loop = SchedulingLoop(

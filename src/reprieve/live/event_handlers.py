@@ -42,6 +42,7 @@ from reprieve.client.transport import ApiClient
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.live.classes import VictimClasses
 from reprieve.live.outages import Outages
+from reprieve.live.remarks import AnnotationRemarks
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.engine import Engine
 
@@ -108,7 +109,8 @@ class _Telling:
 class ClusterFeed:
     """See the module docstring. `wake` is called when there is something to apply; `listener` hears of all of it.
 
-    `refused(group, reason)` hears of groups with an annotation that does not count.
+    `refused(group, reason)` hears of groups with a class as victims that does not count, `ignored(object, reason)` of
+    other annotations that cannot be read.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class ClusterFeed:
         note: Callable[[str], None] = log.info,
         outages: Outages | None = None,
         refused: Callable[[o.PodGroup, str], None] = lambda group, why: None,
+        ignored: Callable[[KubernetesObject, str], None] = lambda item, why: None,
         options: ClusterFeedOptions = ClusterFeedOptions(),
     ) -> None:
         self._client = client
@@ -141,6 +144,7 @@ class ClusterFeed:
         """PodGroups without a priority of their own, and the one they were given."""
         self._refused = refused
         self._victims = VictimClasses(self._refuse)
+        self._remarks = AnnotationRemarks(ignored)
         self._said: set[str] = set()
         self._absent: list[str] = []
         """Kinds that are not served."""
@@ -371,6 +375,7 @@ class ClusterFeed:
 
     def _there(self, item: KubernetesObject, now: float) -> None:
         engine = self._engine
+        self._remarks.look_at(item)
         if isinstance(item, o.Pod):
             record = engine.set_pod(item, now, created=self._arrival(item))
             if record is not None and record.group in self._open:
@@ -382,6 +387,7 @@ class ClusterFeed:
         elif isinstance(item, o.PodDisruptionBudget):
             engine.set_budget(item)
         elif isinstance(item, o.PriorityClass):
+            engine.set_class(item, now)
             for key in self._victims.set_class(item):
                 self._set_group_again(key, now)
         elif isinstance(item, o.Namespace):
@@ -400,6 +406,7 @@ class ClusterFeed:
 
     def _gone(self, item: KubernetesObject, now: float) -> None:
         engine = self._engine
+        self._remarks.forget(item)
         if isinstance(item, o.Pod):
             engine.pod_gone(item.metadata.uid, now)
         elif isinstance(item, o.Node):
@@ -408,6 +415,7 @@ class ClusterFeed:
             engine.remove_budget(item.key)
         elif isinstance(item, o.PriorityClass):
             self._victims.remove_class(item.name)
+            engine.remove_class(item.name, now)
         elif isinstance(item, o.Namespace):
             engine.remove_namespace(item.name, now)
         elif isinstance(item, SELECTOR_OWNER_KINDS):
@@ -433,6 +441,7 @@ class ClusterFeed:
             del self._groups[item.key]
             self._open.pop(item.key, None)
             self._victims.forget(item.key)
+            self._remarks.forget(item)
             self._engine.remove_group(item.key, now)
             self._listener(change, resource)
         elif best[0] is not counted:
@@ -441,6 +450,7 @@ class ClusterFeed:
                 self._listener(Change(ChangeKind.DELETED, counted, counted), resource)
                 counted = None
             kind = ChangeKind.ADDED if counted is None else ChangeKind.UPDATED
+            self._remarks.look_at(best[0])
             self._set_group(best[0], now)
             self._listener(Change(kind, best[0], counted), best[1])
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import PodGroup
 from reprieve.cluster.pods import PodRecord
 from reprieve.observability.events import (
@@ -203,6 +204,14 @@ class Observer:
         about = Reference(self.group_version, group.KIND, group.metadata.namespace, group.name, group.metadata.uid)
         self._events.record(
             about, None, kind=WARNING, reason="InvalidPreemptionPriority", action="Scheduling", note=why, now=now
+        )
+
+    def ignored(self, item: KubernetesObject, why: str, *, now: float) -> None:
+        """An annotation cannot be read and counts as not there: its owner reads it among the object's events."""
+        version = self.group_version if item.KIND == PodGroup.KIND else item.API_VERSION
+        about = Reference(version, item.KIND, item.metadata.namespace, item.name, item.metadata.uid)
+        self._events.record(
+            about, None, kind=WARNING, reason="InvalidAnnotation", action="Scheduling", note=why, now=now
         )
 
     # -- the rest ----------------------------------------------------------------------------------

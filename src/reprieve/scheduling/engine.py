@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
+from reprieve.api.work_annotations import WorkTerms, work_terms
 from reprieve.cluster.default_selectors import SelectorOwner
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.history import RecordedCluster
@@ -56,6 +57,8 @@ from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
 _ENDED = frozenset({"Succeeded", "Failed"})
+_LOWEST_PRIORITY = -(1 << 32)
+"""Below every priority."""
 
 
 class Engine:
@@ -192,17 +195,31 @@ class Engine:
         before = self.cluster.groups.get(key)
         old = before.spec if before is not None else None
         state = self.cluster.set_group(group, created=created)
+        spec = state.spec
+        assert spec is not None
         if old is None:
             self.queue.on_event(ClusterEvent(EventKind.GROUP_ADDED, group=key), now)
-        elif state.spec != old:
+        elif spec != old or _otherwise(old.terms, spec.terms):
             self.queue.on_event(ClusterEvent(EventKind.GROUP_CHANGED, group=key), now)
             self._give_up_if_gated(key, now)
-        if old is None and state.spec is not None and state.spec.claims:
+            if spec == old:
+                self._units_changed(state, now)
+        if old is None and spec.claims:
             for pod in state.pending():
                 if pod.claims:
                     self.queue.update_pod(pod, now)  # what its claims mean is known only now
-        if state.spec != old:
+        if spec != old:
             self._units_changed(state, now)
+
+    def set_class(self, found: objects.PriorityClass, now: float) -> None:
+        """A PriorityClass appeared or changed: what it says of the work of its pods counts from now on (cost.md 2)."""
+        if self.cluster.set_class(found):
+            self.queue.retry_above(_LOWEST_PRIORITY, now)
+
+    def remove_class(self, name: str, now: float) -> None:
+        """A PriorityClass is gone; the priorities of who had it stay."""
+        if self.cluster.remove_class(name):
+            self.queue.retry_above(_LOWEST_PRIORITY, now)
 
     def remove_group(self, key: str, now: float) -> None:
         """A PodGroup object is gone: pending members wait for it to appear again."""
@@ -272,6 +289,7 @@ class Engine:
         entity = self.queue.pop(now)
         if entity is None:
             return None
+        self.cluster.now = now
         self.attempts += 1
         if self.watch is None:
             decision = self._try(entity, now)
@@ -547,6 +565,7 @@ class Engine:
     def _changed_pod(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         known.preempted = was_preempted(pod)
         known.generation = pod.metadata.generation
+        self._changed_terms(known, work_terms(pod.metadata.annotations), now)
         claims = claims_of(pod)
         if claims != known.claims:
             self.cluster.set_claims(known, claims)
@@ -607,6 +626,19 @@ class Engine:
         else:
             self.queue.update_pod(known, now)
 
+    def _changed_terms(self, known: PodRecord, terms: WorkTerms, now: float) -> None:
+        """What the pod says of its work; when it was saved last changes what it costs, and not who may go."""
+        before = known.terms
+        if terms == before:
+            return
+        self.cluster.set_terms(known, terms)
+        if not _otherwise(before, terms):
+            return
+        if known.row >= 0:
+            self.queue.retry_above(effective_priority(self.cluster, known), now)
+        else:
+            self.queue.update_pod(known, now)
+
     def _terminating(self, pod: PodRecord, now: float) -> None:
         self.cluster.set_terminating(pod)
         if pod.row < 0:
@@ -636,3 +668,11 @@ class Engine:
     def _check(self) -> None:
         if self._validate:
             self.cluster.check()
+
+
+def _otherwise(before: WorkTerms, now: WorkTerms) -> bool:
+    """Whether what is said of somebody's work lets others be evicted than before, not only at another cost."""
+    return any(
+        getattr(before, field) != getattr(now, field)
+        for field in ("minimum_runtime", "preemption_delay", "below_minimum_whole")
+    )

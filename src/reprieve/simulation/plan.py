@@ -14,6 +14,7 @@ from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
+from reprieve.api.work_annotations import annotation_problems
 from reprieve.api.workloads import group_of
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE, readable, shortages_text
@@ -53,6 +54,7 @@ _NO_TREES = (
     "trees of groups are not planned yet: planned as a group of its own it would get another answer than in its tree"
 )
 
+_MOST_REMARKS = 20
 _LISTED_IN_ALL, _LISTED_OF_EACH = 5_000, 20
 """Spared units that are listed: all of them until there are so many in all, then so many of each decision."""
 
@@ -129,7 +131,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             _play(scenario, world, asked)
     else:
         world.settle()
-    warnings = [*left_aside(manifests), *options.warnings, *_troubles(engine)]
+    warnings = [*left_aside(manifests), *_remarks(everything), *options.warnings, *_troubles(engine)]
     return _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
 
 
@@ -185,6 +187,17 @@ def _start(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> float:
         if isinstance(item, objects.Pod) and item.status.start_time is not None:
             latest = max(latest, item.status.start_time.timestamp())
     return latest + 1.0
+
+
+def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """Annotations that cannot be read and count as not there; the first of them, and how many more."""
+    found = [
+        f"{entry.object.KIND} {entry.object.key}: {problem}"
+        for entry in loaded
+        for problem in annotation_problems(entry.object)
+    ]
+    more = len(found) - _MOST_REMARKS
+    return [*found[:_MOST_REMARKS], *([f"and {more} more annotations that cannot be read"] if more > 0 else [])]
 
 
 def left_aside(manifests: Manifests) -> list[str]:

@@ -112,6 +112,8 @@ class VirtualCluster:
                 self._budgets_stale = True
             else:
                 engine.set_budget(item)
+        elif isinstance(item, objects.PriorityClass):
+            engine.set_class(item, now)
         elif isinstance(item, objects.Namespace):
             engine.set_namespace(item, now)
         elif isinstance(item, SELECTOR_OWNER_KINDS):
@@ -172,6 +174,8 @@ class VirtualCluster:
         elif kind == "PodDisruptionBudget":
             self._budgets.pop(key, None)
             self.engine.remove_budget(key)
+        elif kind == "PriorityClass":
+            self.engine.remove_class(name, self.now)
         elif kind == "Namespace":
             self.engine.remove_namespace(name, self.now)
         elif kind in _SELECTING:

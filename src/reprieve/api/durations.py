@@ -1,0 +1,37 @@
+"""Durations as Go writes them: in configuration files and in annotations."""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+_UNITS: Final = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "μs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
+_DURATION: Final = re.compile(r"[-+]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
+_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+
+
+def duration(text: str) -> float:
+    """Seconds of a duration as Go writes it (`15s`, `1m30s`, `1.5h`, `500ms`, `0`). Raises ValueError."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r}: want a duration like 15s or 1m30s")
+    total = sum((Fraction(number.rstrip(".")) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
+    return float(-total if text.startswith("-") else total)
+
+
+def readable_duration(seconds: float) -> str:
+    """The same in whole seconds as people write it: `1h30m`, `45s`, `0s`."""
+    rest = round(seconds)
+    parts = []
+    for unit, size in (("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"

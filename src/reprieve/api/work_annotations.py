@@ -1,0 +1,217 @@
+"""What users say about their work: the annotations that tell what an eviction costs them (cost.md 2).
+
+They stand on a pod, on its PodGroup, or as defaults on a PriorityClass; the nearest counts, each by itself.  Times are
+RFC 3339, durations as Go writes them (`90s`, `1h30m`).
+
+Rule: a value that cannot be read counts as not there, and is told: nobody's pod is refused because of an annotation.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from reprieve.api.durations import duration
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.objects import Pod, PodGroup, PriorityClass
+from reprieve.api.unknown_fields import nearest
+
+DOMAIN: Final = "scheduling.reprieve.dev/"
+LAST_CHECKPOINT: Final = f"{DOMAIN}last-checkpoint"
+"""When the work was last saved: what was done before is not lost by an eviction."""
+CHECKPOINT_INTERVAL: Final = f"{DOMAIN}checkpoint-interval"
+"""How often it is saved, counted from the start; for work that does not say when it did."""
+MINIMUM_RUNTIME: Final = f"{DOMAIN}minimum-runtime"
+"""For so long after its start it is no victim."""
+PREEMPTION_DELAY: Final = f"{DOMAIN}preemption-delay"
+"""How long it waits pending, as a preemptor, before it may evict."""
+RESTART_COST: Final = f"{DOMAIN}restart-cost"
+"""How long it takes, once it runs again, until it is where it was."""
+BELOW_MINIMUM: Final = f"{DOMAIN}below-minimum"
+"""`Whole`: what would be left of a gang below its minCount goes as one."""
+PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
+"""Of a PriorityClass: `BestEffort`, or `Respect`: its preemptors never violate a PodDisruptionBudget."""
+MAY_BREAK_MINIMUM_RUNTIME: Final = f"{DOMAIN}may-break-minimum-runtime"
+"""Of a PriorityClass: `true`: the minimum runtime of others does not hold against its preemptors."""
+
+WHOLE: Final = "Whole"
+BEST_EFFORT, RESPECT = "BestEffort", "Respect"
+LONGEST: Final = 10 * 366 * 24 * 3600.0
+"""No duration is longer, in seconds (ten years)."""
+
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTerms:
+    """What is said about one piece of work; None: nothing. Times are seconds since the epoch, durations seconds."""
+
+    last_checkpoint: float | None = None
+    checkpoint_interval: float | None = None
+    minimum_runtime: float | None = None
+    preemption_delay: float | None = None
+    restart_cost: float | None = None
+    below_minimum_whole: bool | None = None
+
+    def over(self, other: "WorkTerms") -> "WorkTerms":
+        """These, and what they leave open as the other says."""
+        if self is NOTHING_SAID:
+            return other
+        if other is NOTHING_SAID:
+            return self
+        return WorkTerms(
+            *(
+                getattr(other, field) if getattr(self, field) is None else getattr(self, field)
+                for field in WorkTerms.__slots__
+            )
+        )
+
+
+NOTHING_SAID: Final = WorkTerms()
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTerms:
+    """What a PriorityClass says. `work`: defaults for its pods and groups; the others are about its preemptors."""
+
+    work: WorkTerms = NOTHING_SAID
+    respects_budgets: bool = False
+    may_break_minimum_runtime: bool = False
+
+
+NO_CLASS_TERMS: Final = ClassTerms()
+
+
+def _time(text: str) -> float:
+    try:
+        return msgspec.convert(text, _Time).timestamp()
+    except (msgspec.ValidationError, OverflowError, ValueError):
+        raise ValueError("want a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z") from None
+
+
+def _duration(text: str) -> float:
+    try:
+        found = duration(text) if len(text) <= _LONGEST_TEXT else LONGEST * 2
+    except ValueError:
+        raise ValueError("want a duration such as 90s or 1h30m") from None
+    if found < 0:
+        raise ValueError("a duration must not be negative")
+    if found > LONGEST:
+        raise ValueError("a duration is at most ten years")
+    return found
+
+
+_LONGEST_TEXT: Final = 64
+
+
+def _interval(text: str) -> float:
+    found = _duration(text)
+    if not found:
+        raise ValueError("an interval must be longer than 0")
+    return found
+
+
+def _one_of(*known: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"want {' or '.join(known)}")
+        return text
+
+    return read
+
+
+_WORK: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    LAST_CHECKPOINT: ("last_checkpoint", _time),
+    CHECKPOINT_INTERVAL: ("checkpoint_interval", _interval),
+    MINIMUM_RUNTIME: ("minimum_runtime", _duration),
+    PREEMPTION_DELAY: ("preemption_delay", _duration),
+    RESTART_COST: ("restart_cost", _duration),
+    BELOW_MINIMUM: ("below_minimum_whole", _one_of(WHOLE)),
+}
+_CLASS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    PDB_POLICY: ("respects_budgets", _one_of(BEST_EFFORT, RESPECT)),
+    MAY_BREAK_MINIMUM_RUNTIME: ("may_break_minimum_runtime", _one_of("true", "false")),
+}
+_ELSEWHERE: Final = frozenset({PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS})
+"""Annotations of the domain that are read in other places."""
+WORK_ANNOTATIONS: Final = (*_WORK, *_CLASS)
+"""All that are read here."""
+
+
+def work_terms(annotations: Mapping[str, str]) -> WorkTerms:
+    """What the annotations of a pod or PodGroup say; what cannot be read counts as not there."""
+    found = _read(annotations, _WORK, [])
+    return _terms(found)
+
+
+def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
+    """What the annotations of a PriorityClass say; what cannot be read counts as not there."""
+    work = _terms(_read(annotations, _WORK, []))
+    own = _read(annotations, _CLASS, [])
+    if work is NOTHING_SAID and not own:
+        return NO_CLASS_TERMS
+    return ClassTerms(
+        work=work,
+        respects_budgets=own.get("respects_budgets") == RESPECT,
+        may_break_minimum_runtime=own.get("may_break_minimum_runtime") == "true",
+    )
+
+
+def annotation_problems(item: KubernetesObject) -> list[str]:
+    """What is wrong with the annotations of our domain on a pod, PodGroup or PriorityClass, a sentence for each.
+
+    Each names the field and, where it is the value that is wrong, the value.
+    """
+    annotations = item.metadata.annotations
+    if not annotations or not isinstance(item, Pod | PodGroup | PriorityClass):
+        return []
+    problems: list[str] = []
+    _read(annotations, _WORK, problems)
+    of_class = isinstance(item, PriorityClass)
+    if of_class:
+        _read(annotations, _CLASS, problems)
+    for name in annotations:
+        if not name.startswith(DOMAIN) or name in _WORK or name in _ELSEWHERE or (of_class and name in _CLASS):
+            continue
+        if name in _CLASS:
+            problems.append(f"{_path(name)}: counts on a PriorityClass only")
+            continue
+        meant = nearest(name, (*_WORK, *_CLASS, *_ELSEWHERE))
+        problems.append(f"{_path(name)}: not known" + (f', did you mean "{meant}"?' if meant else ""))
+    return problems
+
+
+def _read(
+    annotations: Mapping[str, str], known: Mapping[str, tuple[str, Callable[[str], Any]]], problems: list[str]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if not annotations:
+        return found
+    for name, (field, read) in known.items():
+        text = annotations.get(name)
+        if text is None:
+            continue
+        try:
+            found[field] = read(text)
+        except ValueError as error:
+            problems.append(f'{_path(name)}: Invalid value: "{_short(text)}": {error}')
+    return found
+
+
+def _terms(found: dict[str, Any]) -> WorkTerms:
+    if not found:
+        return NOTHING_SAID
+    if "below_minimum_whole" in found:
+        found["below_minimum_whole"] = True
+    return WorkTerms(**found)
+
+
+def _path(name: str) -> str:
+    return f"metadata.annotations[{_short(name)}]"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 2 * _LONGEST_TEXT else f"{text[: 2 * _LONGEST_TEXT]}..."

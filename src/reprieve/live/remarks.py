@@ -1,0 +1,37 @@
+"""What is wrong with annotations that users wrote about their work: said once for every object (cost.md 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.work_annotations import annotation_problems
+
+
+class AnnotationRemarks:
+    """`tell(object, problem)` is called when a problem appears; again only after it was gone or said otherwise.
+
+    Kept: the problems of objects that have some.
+    """
+
+    def __init__(self, tell: Callable[[KubernetesObject, str], None]) -> None:
+        self._tell = tell
+        self._said: dict[tuple[str, str], list[str]] = {}
+
+    def look_at(self, item: KubernetesObject) -> None:
+        """An object appeared or changed."""
+        key = (item.KIND, item.key)
+        problems = annotation_problems(item)
+        said = self._said.get(key, [])
+        if problems == said:
+            return
+        self._said.pop(key, None)
+        if problems:
+            self._said[key] = problems
+        for problem in problems:
+            if problem not in said:
+                self._tell(item, problem)
+
+    def forget(self, item: KubernetesObject) -> None:
+        """An object is gone."""
+        self._said.pop((item.KIND, item.key), None)

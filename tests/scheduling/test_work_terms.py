@@ -1,0 +1,51 @@
+"""What is said about work reaches the picture: from pods, groups and classes, and when it changes (cost.md 2)."""
+
+from __future__ import annotations
+
+from reprieve.api.work_annotations import NO_CLASS_TERMS, WorkTerms
+from reprieve.queueing.entity import QueueState
+from tests.building import World, gang, group, node, pod, priority_class, said
+
+
+def test_the_pod_then_the_group_then_its_class() -> None:
+    """cost.md 2.1: each annotation by itself, the nearest first."""
+    long = priority_class("long", 10, said(minimum_runtime="1h", restart_cost="5m"))
+    world = World(
+        node("n1"),
+        long,
+        group("g", annotations=said(restart_cost="1m")),
+        pod("a", node="n1", group="g", priority_class="long", annotations=said(checkpoint_interval="10m")),
+        pod("b", node="n1", priority_class="long"),
+        pod("c", node="n1", priority_class="unheard-of"),
+    )
+    cluster = world.engine.cluster
+    terms = {name: cluster.terms_of(world.record(name)) for name in "abc"}
+    assert terms["a"] == WorkTerms(checkpoint_interval=600.0, minimum_runtime=3600.0, restart_cost=60.0)
+    assert terms["b"] == WorkTerms(minimum_runtime=3600.0, restart_cost=300.0)
+    assert terms["c"] == WorkTerms()
+    world.engine.remove_class("long", world.now)
+    assert cluster.terms_of(world.record("b")) == WorkTerms()
+    assert cluster.class_terms_of(world.record("b")) is NO_CLASS_TERMS
+
+
+def test_a_checkpoint_wakes_nobody_and_a_runtime_does() -> None:
+    """cost.md 2.4: when something was saved changes what it costs; for how long it must run, who may go."""
+    world = World(node("n1"), group("g"), pod("low", cpu=4, node="n1", group="g"), pod("p", cpu=5, priority=10))
+    world.drain()
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+    version = world.engine.cluster.groups_version
+    world.add(group("g", annotations=said(last_checkpoint="2026-01-01T00:00:00Z")))
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+    assert world.engine.cluster.terms_of(world.record("low")).last_checkpoint is not None
+    assert world.engine.cluster.groups_version == version
+    world.change_pod("low", lambda found: pod("low", cpu=4, node="n1", group="g", annotations=said(restart_cost="1m")))
+    assert world.engine.cluster.terms_of(world.record("low")).restart_cost == 60.0
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+
+
+def test_the_picture_has_the_time_of_the_step() -> None:
+    """cost.md 2.5: deciding reads no clock."""
+    world = World(node("n1"), gang("g", 2, cpu=1))
+    assert world.engine.cluster.now == 0.0
+    world.engine.step(1234.5)
+    assert world.engine.cluster.now == 1234.5
