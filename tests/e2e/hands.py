@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import kubernetes
 
 from tests.controlplane.clients.cluster import kubectls
-from tests.e2e.cluster import Json
+from tests.e2e.cluster import DEADLINE, Json
 
 client: Any = kubernetes.client
 config: Any = kubernetes.config
@@ -49,9 +49,7 @@ class Kubectl:
     def run(self, *arguments: str, text: str | None = None) -> str:
         """Run one command and return what it prints."""
         command = [*self._command, *arguments]
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=90, env=self._environment, check=False
-        )
+        done = subprocess.run(command, input=text, capture_output=True, text=True, env=self._environment, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -68,7 +66,9 @@ class Kubectl:
         self.run("cordon" if on else "uncordon", node)
 
     def drain(self, node: str) -> None:
-        self.run("drain", node, "--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
+        self.run(
+            "drain", node, "--force", "--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={DEADLINE:.0f}s"
+        )
 
     def describe(self, pod: str) -> str:
         return self.run("describe", "pod", pod)

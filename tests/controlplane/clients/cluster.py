@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -34,12 +35,17 @@ options = ServeOptions(
 )
 asyncio.run(serve(options, asyncio.Event()))
 """
-DEADLINE = 60.0
+DEADLINE = 180.0
+"""Seconds for what must come; long, as it is waited out only where something is wrong, and machines are slow."""
 _PLACES = ("/usr/bin", "/usr/local/bin", "/usr/lib/google-cloud-sdk/bin")
 
 
+@functools.cache
 def kubectls() -> list[str]:
-    """Return every kubectl on the machine, one per version."""
+    """Return every kubectl on the machine, one per version.
+
+    Tests are collected by it: what it finds must not depend on how busy the machine is.
+    """
     found: dict[str, str] = {}
     candidates = [Path(place) for place in _PLACES]
     default = shutil.which("kubectl")
@@ -49,8 +55,8 @@ def kubectls() -> list[str]:
     for path in paths:
         try:
             arguments = [str(path), "version", "--client"]
-            answer = subprocess.run(arguments, capture_output=True, text=True, timeout=20, check=True)
-        except (OSError, subprocess.SubprocessError):
+            answer = subprocess.run(arguments, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
             continue
         found.setdefault(answer.stdout.splitlines()[0], str(path))
     return sorted(found.values())
@@ -66,6 +72,11 @@ def eventually(check: Callable[[], Any], what: str = "", seconds: float = DEADLI
             return found
         assert time.monotonic() < ends, f"not within {seconds} s: {what or check}"
         pause.wait(0.05)
+
+
+def has_account(core: Any, namespace: str) -> bool:
+    """Whether pods of a namespace have an account to run as; it is made after the namespace."""
+    return any(one.metadata.name == "default" for one in core.list_namespaced_service_account(namespace).items)
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,7 @@ class Binder(threading.Thread):
     def stop(self) -> None:
         """Stop binding."""
         self._ended.set()
-        self.join(10)
+        self.join(DEADLINE)
 
 
 @contextmanager
@@ -144,14 +155,25 @@ def running(directory: Path, *, nodes: int = 3) -> Iterator[Cluster]:
     kubeconfig.unlink(missing_ok=True)
     arguments = [sys.executable, "-c", PROGRAM, str(directory / "data"), str(kubeconfig), str(nodes)]
     process = subprocess.Popen(arguments, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    cluster = Cluster(kubeconfig, process)
     try:
 
         def started() -> bool:
             assert process.poll() is None, "the server did not start"
             return kubeconfig.exists()
 
+        def complete() -> bool:
+            """Nodes are made ready, and namespaces given their account, after the server answers."""
+            core = client.CoreV1Api(cluster.api())
+            ready = [
+                one.type == "Ready" and one.status == "True"
+                for node in core.list_node().items
+                for one in node.status.conditions or ()
+            ]
+            return sum(ready) == nodes and has_account(core, "default")
+
         eventually(started, "the kubeconfig")
-        cluster = Cluster(kubeconfig, process)
+        eventually(complete, "the nodes ready")
         binder = Binder(cluster)
         binder.start()
         try:
@@ -160,4 +182,4 @@ def running(directory: Path, *, nodes: int = 3) -> Iterator[Cluster]:
             binder.stop()
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(DEADLINE)

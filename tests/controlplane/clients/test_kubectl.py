@@ -6,16 +6,19 @@ import json
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controlplane.clients.cluster import Cluster, eventually, kubectls, running
+from tests.controlplane.clients.cluster import DEADLINE, Cluster, client, eventually, has_account, kubectls, running
 
 Json = dict[str, Any]
 FOUND = kubectls()
+PATIENCE = f"--timeout={DEADLINE:.0f}s"
 pytestmark = pytest.mark.skipif(not FOUND, reason="no kubectl on this machine")
 
 
@@ -43,9 +46,7 @@ class Kubectl:
             command.insert(2, f"--namespace={self.namespace}")
         environment = {**os.environ, "HOME": str(self.home), "KUBECTL_EXTERNAL_DIFF": ""}
         del environment["KUBECTL_EXTERNAL_DIFF"]
-        return subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=90, env=environment, check=False
-        )
+        return subprocess.run(command, input=text, capture_output=True, text=True, env=environment, check=False)
 
     def __call__(self, *arguments: str, text: str | None = None) -> str:
         """Run a command that must succeed and return its output."""
@@ -58,6 +59,23 @@ class Kubectl:
         done = self.run(*arguments, text=text)
         assert done.returncode != 0, f"kubectl {' '.join(arguments)} did not fail\n{done.stdout}"
         return done.stdout + done.stderr
+
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[Iterator[str]]:
+        """Start a command that goes on; its lines, of both streams, as they come. It is killed at the end, or late."""
+        command = [self.binary, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *arguments]
+        environment = {**os.environ, "HOME": str(self.home)}
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        ) as process:
+            late = threading.Timer(2 * DEADLINE, process.kill)
+            late.start()
+            try:
+                assert process.stdout is not None
+                yield iter(process.stdout)
+            finally:
+                late.cancel()
+                process.kill()
 
     def json(self, *arguments: str) -> Json:
         """Return an object as JSON."""
@@ -82,6 +100,8 @@ def kubectl(
     name = "t-" + re.sub(r"[^a-z0-9]+", "-", Path(request.param).name)
     made = Kubectl(request.param, cluster, tmp_path_factory.mktemp("home"), name)
     made("create", "namespace", name)
+    core = client.CoreV1Api(cluster.api())
+    eventually(lambda: has_account(core, name), "the namespace's account")
     yield made
     made("delete", "namespace", name, "--wait=false")
 
@@ -133,7 +153,7 @@ def test_nodes(kubectl: Kubectl) -> None:
 def test_create_get_describe_delete(kubectl: Kubectl) -> None:
     assert "pod/one created" in kubectl("create", "-f", "-", text=json.dumps(pod("one", tier="x")))
     assert "AlreadyExists" in kubectl.fails("create", "-f", "-", text=json.dumps(pod("one")))
-    kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
+    kubectl("wait", "--for=condition=Ready", "pod/one", PATIENCE)
     row = kubectl("get", "pod", "one", "--no-headers").split()
     assert row[:4] == ["one", "1/1", "Running", "0"]
     wide = kubectl("get", "pods", "-o", "wide")
@@ -149,13 +169,13 @@ def test_create_get_describe_delete(kubectl: Kubectl) -> None:
     described = kubectl("describe", "pod", "one")
     assert "Status:           Running" in re.sub(r"Status: +", "Status:           ", described)
     assert "NotFound" in kubectl.fails("get", "pod", "none")
-    assert "deleted" in kubectl("delete", "pod", "one", "--timeout=60s")
+    assert "deleted" in kubectl("delete", "pod", "one", PATIENCE)
     assert "NotFound" in kubectl.fails("get", "pod", "one")
 
 
 def test_run_and_force_delete(kubectl: Kubectl) -> None:
     assert "pod/quick created" in kubectl("run", "quick", "--image=img:1", "--restart=Never")
-    kubectl("wait", "--for=condition=Ready", "pod/quick", "--timeout=60s")
+    kubectl("wait", "--for=condition=Ready", "pod/quick", PATIENCE)
     kubectl("delete", "pod", "quick", "--grace-period=0", "--force")
     assert "NotFound" in kubectl.fails("get", "pod", "quick")
 
@@ -223,20 +243,19 @@ def test_taint_cordon_drain(kubectl: Kubectl) -> None:
     )
     kubectl("uncordon", "node-3")
     kubectl.apply(deployment("drained", 6))
-    kubectl("rollout", "status", "deployment/drained", "--timeout=60s")
-    before = kubectl("get", "pods", "-l", "app=drained", "--field-selector=spec.nodeName=node-3", "-o", "name").split()
-    assert before
-    assert "drained" in kubectl("drain", "node-3", "--ignore-daemonsets", "--force", "--timeout=60s")
-    left = kubectl("get", "pods", "-l", "app=drained", "--field-selector=spec.nodeName=node-3", "-o", "name").split()
+    kubectl("rollout", "status", "deployment/drained", PATIENCE)
+    node = kubectl.json("get", "pods", "-l", "app=drained")["items"][0]["spec"]["nodeName"]
+    assert "drained" in kubectl("drain", node, "--ignore-daemonsets", "--force", PATIENCE)
+    left = kubectl("get", "pods", "-l", "app=drained", f"--field-selector=spec.nodeName={node}", "-o", "name").split()
     assert left == []
-    kubectl("rollout", "status", "deployment/drained", "--timeout=60s")
-    kubectl("uncordon", "node-3")
+    kubectl("rollout", "status", "deployment/drained", PATIENCE)
+    kubectl("uncordon", node)
     kubectl("delete", "deployment", "drained")
 
 
 def test_drain_respects_budgets(kubectl: Kubectl) -> None:
     kubectl.apply(deployment("guarded", 3))
-    kubectl("rollout", "status", "deployment/guarded", "--timeout=60s")
+    kubectl("rollout", "status", "deployment/guarded", PATIENCE)
     kubectl("create", "pdb", "guard", "--selector=app=guarded", "--min-available=3")
     eventually(
         lambda: kubectl("get", "pdb", "guard", "-o", "jsonpath={.status.currentHealthy}") == "3", "the budget's status"
@@ -244,8 +263,9 @@ def test_drain_respects_budgets(kubectl: Kubectl) -> None:
     row = kubectl("get", "pdb", "guard", "--no-headers").split()
     assert row[:4] == ["guard", "3", "N/A", "0"]
     node = kubectl.json("get", "pods", "-l", "app=guarded")["items"][0]["spec"]["nodeName"]
-    said = kubectl.fails("drain", node, "--ignore-daemonsets", "--force", "--timeout=3s")
-    assert "Cannot evict pod as it would violate the pod's disruption budget" in said
+    refusal = "Cannot evict pod as it would violate the pod's disruption budget"
+    with kubectl.started("drain", node, "--ignore-daemonsets", "--force") as lines:
+        assert any(refusal in line for line in lines), "the drain ended"
     kubectl("uncordon", node)
     kubectl("delete", "pdb", "guard")
     kubectl("delete", "deployment", "guarded")
@@ -253,24 +273,24 @@ def test_drain_respects_budgets(kubectl: Kubectl) -> None:
 
 def test_rollout(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=img:1", "--replicas=3")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", PATIENCE)
     row = kubectl("get", "deployment", "web", "--no-headers").split()
     assert row[:4] == ["web", "3/3", "3", "3"]
     kubectl("set", "image", "deployment/web", "img=img:2")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", PATIENCE)
     assert kubectl("rollout", "history", "deployment/web").split()[-4:] == ["1", "<none>", "2", "<none>"]
     assert "rolled back" in kubectl("rollout", "undo", "deployment/web")
-    kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    images = kubectl("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.containers[0].image}").split()
-    assert images == ["img:1"] * 3
+    kubectl("rollout", "status", "deployment/web", PATIENCE)
+    images = ("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.containers[0].image}")
+    eventually(lambda: kubectl(*images).split() == ["img:1"] * 3, "the old pods gone")
     kubectl("scale", "deployment/web", "--replicas=5")
-    kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    assert len(kubectl("get", "pods", "-l", "app=web", "-o", "name").split()) == 5
+    kubectl("rollout", "status", "deployment/web", PATIENCE)
+    assert kubectl(*images).split() == ["img:1"] * 5
     kubectl("rollout", "pause", "deployment/web")
     kubectl("rollout", "resume", "deployment/web")
     kubectl("rollout", "restart", "deployment/web")
-    kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    assert "ScalingReplicaSet" in kubectl("describe", "deployment", "web")
+    kubectl("rollout", "status", "deployment/web", PATIENCE)
+    eventually(lambda: "ScalingReplicaSet" in kubectl("describe", "deployment", "web"), "events")
     kubectl("delete", "deployment", "web")
     eventually(lambda: not kubectl("get", "pods", "-l", "app=web", "-o", "name"), "the pods to go with their owner")
 
@@ -282,8 +302,8 @@ def test_sets(kubectl: Kubectl) -> None:
         spec = {"selector": {"matchLabels": labels}, "template": template, **replicas}
         name = kind.lower()
         kubectl.apply({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
-        kubectl("rollout", "status", f"{kind}/{name}", "--timeout=60s")
-        kubectl("delete", kind, name, "--timeout=60s")
+        kubectl("rollout", "status", f"{kind}/{name}", PATIENCE)
+        kubectl("delete", kind, name, PATIENCE)
 
 
 def test_job(kubectl: Kubectl) -> None:
@@ -296,7 +316,7 @@ def test_job(kubectl: Kubectl) -> None:
         "spec": {"parallelism": 2, "completions": 2, "template": {"metadata": metadata, "spec": spec}},
     }
     kubectl.apply(job)
-    kubectl("wait", "--for=condition=complete", "job/work", "--timeout=60s")
+    kubectl("wait", "--for=condition=complete", "job/work", PATIENCE)
     row = kubectl("get", "job", "work", "--no-headers").split()
     assert "2/2" in row
     assert kubectl("get", "podgroups", "-o", "name").split() == ["podgroup.scheduling.k8s.io/work"]
@@ -329,39 +349,34 @@ def test_typed_creates(kubectl: Kubectl) -> None:
     assert kubectl("get", "secret", "s", "-o", "jsonpath={.data.k}") == "dg=="
     kubectl("create", "service", "clusterip", "svc", "--tcp=80:80")
     kubectl("delete", "quota,sa,secret,service", "q", "robot", "s", "svc", "--ignore-not-found")
-    assert "default" in kubectl("get", "sa", "-o", "name")
+    assert "serviceaccount/default" in kubectl("get", "sa", "-o", "name").split()
 
 
 def test_events(kubectl: Kubectl) -> None:
     kubectl.apply(deployment("noisy", 1))
     eventually(lambda: "ScalingReplicaSet" in kubectl("get", "events"), "events")
-    assert "SuccessfulCreate" in kubectl("events")
+    eventually(lambda: "SuccessfulCreate" in kubectl("events"), "the events of the replica set")
     kubectl("delete", "deployment", "noisy")
 
 
 def test_watch(kubectl: Kubectl) -> None:
-    command = [
-        kubectl.binary,
-        f"--kubeconfig={kubectl.cluster.kubeconfig}",
-        f"--namespace={kubectl.namespace}",
-        *("get", "pods", "-w", "-l", "app=watched", "--no-headers", "--output-watch-events"),
-    ]
-    environment = {**os.environ, "HOME": str(kubectl.home)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as watching:
-        try:
-            kubectl.apply(pod("watched"))
-            kubectl("wait", "--for=condition=Ready", "pod/watched", "--timeout=60s")
-            kubectl("delete", "pod", "watched", "--timeout=60s")
-            assert watching.stdout is not None
-            seen: list[list[str]] = []
-            for line in watching.stdout:
-                seen.append(line.split())
-                if seen[-1][0] == "DELETED":
+    kubectl.apply(pod("there", app="watched"))
+    follow = ("get", "pods", "-w", "-l", "app=watched", "--no-headers", "--output-watch-events")
+    with kubectl.started(*follow) as lines:
+        assert next(lines).split()[:2] == ["ADDED", "there"]  # from here on it is told what changes
+        kubectl.apply(pod("watched"))
+        kubectl("wait", "--for=condition=Ready", "pod/watched", PATIENCE)
+        kubectl("delete", "pod", "watched", PATIENCE)
+        seen: list[list[str]] = []
+        for line in lines:
+            words = line.split()
+            if words[1] == "watched":
+                seen.append(words)
+                if words[0] == "DELETED":
                     break
-        finally:
-            watching.kill()
     assert seen[0][:2] == ["ADDED", "watched"]
     assert any(words[3] == "Running" for words in seen)
+    assert seen[-1][0] == "DELETED"
 
 
 def test_strict_validation_and_bad_input(kubectl: Kubectl) -> None:
@@ -412,7 +427,7 @@ def test_custom_resources(kubectl: Kubectl) -> None:
         },
     }
     kubectl.apply(definition)
-    kubectl("wait", "--for=condition=established", f"crd/{plural}.{group}", "--timeout=30s")
+    kubectl("wait", "--for=condition=established", f"crd/{plural}.{group}", PATIENCE)
     owner = kubectl.json("create", "configmap", "owner")
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
     thing = {
@@ -425,7 +440,7 @@ def test_custom_resources(kubectl: Kubectl) -> None:
     assert kubectl("get", plural, "t", "-o", "jsonpath={.spec.size}") == "3"
     kubectl("delete", "configmap", "owner")
     eventually(lambda: not kubectl("get", plural, "-o", "name"), "a custom resource to go with its owner")
-    kubectl("delete", "crd", f"{plural}.{group}", "--timeout=30s")
+    kubectl("delete", "crd", f"{plural}.{group}", PATIENCE)
     said = kubectl.fails("get", plural)  # with its cached discovery, or after looking again
     assert "could not find the requested resource" in said or "doesn't have a resource type" in said
 
@@ -435,6 +450,6 @@ def test_namespace_goes_with_everything_in_it(kubectl: Kubectl) -> None:
     kubectl("create", "namespace", name)
     inside = Kubectl(kubectl.binary, kubectl.cluster, kubectl.home, name)
     inside.apply(deployment("d", 2))
-    inside("rollout", "status", "deployment/d", "--timeout=60s")
-    kubectl("delete", "namespace", name, "--timeout=60s")
+    inside("rollout", "status", "deployment/d", PATIENCE)
+    kubectl("delete", "namespace", name, PATIENCE)
     assert "NotFound" in kubectl.fails("get", "namespace", name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from kubernetes.leaderelection.electionconfig import Config
 from kubernetes.leaderelection.leaderelection import LeaderElection
 from kubernetes.leaderelection.resourcelock.configmaplock import ConfigMapLock
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
-from tests.controlplane.clients.cluster import Cluster, client, eventually, running
+from tests.controlplane.clients.cluster import DEADLINE, Cluster, client, eventually, has_account, running
 
 NAMESPACE = "py"
 ApiException = client.ApiException
@@ -27,6 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running(tmp_path_factory.mktemp("cluster")) as started:
         core = client.CoreV1Api(started.api())
         core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=NAMESPACE)))
+        eventually(lambda: has_account(core, NAMESPACE), "the namespace's account")
         yield started
 
 
@@ -163,7 +166,7 @@ def test_watch_sees_everything_once_in_order(cluster: Cluster, core: Any) -> Non
             NAMESPACE,
             resource_version=start,
             label_selector="seen=yes",
-            timeout_seconds=30,
+            timeout_seconds=int(DEADLINE),
         )
         for event in stream:
             seen.append((event["type"], (event["object"].data or {}).get("n", "")))
@@ -178,7 +181,7 @@ def test_watch_sees_everything_once_in_order(cluster: Cluster, core: Any) -> Non
     for number in range(1, 6):
         core.patch_namespaced_config_map("followed", NAMESPACE, {"data": {"n": str(number)}})
     core.delete_namespaced_config_map("followed", NAMESPACE)
-    thread.join(30)
+    thread.join(2 * DEADLINE)
     assert seen == [("ADDED", "0"), *(("MODIFIED", str(number)) for number in range(1, 6)), ("DELETED", "5")]
 
 
@@ -290,33 +293,56 @@ def test_service_account_token(cluster: Cluster, core: Any) -> None:
 
 @pytest.mark.parametrize("lock", [LeaseLock, ConfigMapLock])
 def test_leader_election(cluster: Cluster, lock: Any) -> None:
-    """Two candidates: one leads while it renews; the other takes over when it stops."""
-    name = f"leader-{lock.__name__.lower()}"
-    leaders: list[str] = []
-    stop = {"a": threading.Event(), "b": threading.Event()}
+    """One leads while it renews: who comes later tries in vain, and takes over when the lease has run out.
 
-    def candidate(identity: str) -> None:
+    The leader's terms are long, so that no pause of the machine ends them; how soon another may lead is its own lease.
+    """
+    name = f"leader-{lock.__name__.lower()}"
+    told: list[str] = []
+    stop = {identity: threading.Event() for identity in ("a", "b", "c")}
+    looks: Counter[str] = Counter()
+
+    def candidate(identity: str, lease: int) -> threading.Thread:
         held = lock(name, NAMESPACE, identity)
         held.api_instance = type(held.api_instance)(cluster.api())
+        look = held.get
+
+        def counted(*arguments: Any) -> Any:
+            looks[identity] += 1
+            if stop[identity].is_set() and identity not in told:
+                raise SystemExit  # one that never leads tries for ever
+            return look(*arguments)
+
+        held.get = counted
 
         def lead() -> None:
-            leaders.append(identity)
-            stop[identity].wait(60)
+            told.append(identity)
+            stop[identity].wait()
             raise RuntimeError("stops leading")
 
-        config = ElectionConfig(held, 4, 3, 1, lead, lambda: leaders.append(f"{identity} stopped"))
-        Election(config).run()
+        config = ElectionConfig(held, lease, lease - 1, 1, lead, lambda: told.append(f"{identity} stopped"))
 
-    first = threading.Thread(target=candidate, args=("a",), daemon=True)
-    first.start()
-    eventually(lambda: leaders == ["a"], "the first leader")
-    second = threading.Thread(target=candidate, args=("b",), daemon=True)
-    second.start()
-    second.join(5)  # longer than the lease lasts: the leader renews, so nothing changes hands
-    assert leaders == ["a"]
+        def stand() -> None:
+            with suppress(SystemExit):
+                Election(config).run()
+
+        thread = threading.Thread(target=stand, daemon=True)
+        thread.start()
+        return thread
+
+    first = candidate("a", 3600)
+    eventually(lambda: told == ["a"], "the first leader")
+    second = candidate("b", 3600)
+    seen = looks["a"]
+    eventually(lambda: looks["a"] > seen + 2 and looks["b"] > 2, "the leader renews, another one tries")
+    assert told == ["a"]
     stop["a"].set()
-    eventually(lambda: leaders == ["a", "a stopped", "b"], "the second leader")
+    first.join(DEADLINE)
     stop["b"].set()
-    eventually(lambda: leaders[-1] == "b stopped", "the end")
-    first.join(10)
-    second.join(10)
+    second.join(DEADLINE)
+    assert told == ["a", "a stopped"]
+    last = candidate("c", 3)
+    eventually(lambda: "c" in told, "the next leader")
+    stop["c"].set()
+    last.join(DEADLINE)
+    assert told == ["a", "a stopped", "c", "c stopped"]
