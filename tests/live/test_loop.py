@@ -22,6 +22,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.held_room import ReleasedRoom
 
 from ..building import node, pod, profile_with
 from ..client.clock import FakeClock, until
@@ -60,6 +61,7 @@ class Acts:
         self.void: list[PodRecord] = []
         self.looks = 0
         self.ran: list[Instruction] = []
+        self.released: list[ReleasedRoom] = []
         self.allowed: list[str] = []
         self.refused: list[tuple[str, str]] = []
         self.preempted: list[Preemption] = []
@@ -76,6 +78,9 @@ class Acts:
 
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         self.void += pods
+
+    def room_released(self, room: ReleasedRoom) -> None:
+        self.released.append(room)
 
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         self.allowed += [binding.pod.name for binding in allowed]

@@ -342,6 +342,7 @@ def _preemption(record: DecisionRecord) -> list[Section]:
     if cost.running_seconds_lost >= 1:
         notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
     notes += _comparison(made)
+    notes += _held(made)
     if record.order is not None:
         notes.append(order_sentence(record.order))
     rows = tuple(_unit_row(unit) for unit in made.evicted[:MOST_UNITS])
@@ -362,6 +363,17 @@ def _preemption(record: DecisionRecord) -> list[Section]:
             )
         )
     return sections
+
+
+def _held(made: PreemptionRecord) -> list[str]:
+    """For how long the room is kept, or how it was given back."""
+    if not made.released:
+        return [f"The room is held for it until {_when(made.held_until)[3:]} at the latest."] if made.held_until else []
+    told = []
+    for one in made.released:
+        more = f" and {one.nodes_total - len(one.nodes)} more" if one.nodes_total > len(one.nodes) else ""
+        told.append(f"The room held on {', '.join(one.nodes)}{more} was released {_when(one.time)}: {one.message}.")
+    return told
 
 
 def _comparison(made: PreemptionRecord) -> list[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from reprieve.api import objects
 from reprieve.api.admission import PREEMPTION_PRIORITY
 from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms
-from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.pods import Owner, PodRecord
 
 _LOWEST = -(1 << 31)
 
@@ -51,7 +51,7 @@ class GroupSpec:
 class GroupState:
     """One pod group. `members` are all pods that name it and have not ended, by UID."""
 
-    __slots__ = ("created", "existing", "key", "members", "name", "namespace", "scheduled", "spec", "uid")
+    __slots__ = ("created", "existing", "key", "members", "name", "namespace", "owner", "scheduled", "spec", "uid")
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -60,6 +60,8 @@ class GroupState:
         """None while no object of that name exists."""
         self.uid = ""
         self.created = 0.0
+        self.owner: Owner | None = None
+        """The controller of the object."""
         self.members: dict[str, PodRecord] = {}
         self.scheduled = 0
         self.existing = 0

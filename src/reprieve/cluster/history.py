@@ -90,20 +90,20 @@ class RecordedCluster(ClusterState):
         self.history.record(f"node {name} is removed", name)
         return there
 
-    def add_pod(self, pod: PodRecord, node: str | None = None) -> None:
+    def add_pod(self, pod: PodRecord, node: str | None = None, *, due: float | None = None) -> None:
         """See `ClusterState.add_pod`."""
         self._note(pod, f"is added, bound to {node}" if node else "is added, pending")
-        super().add_pod(pod, node)
+        super().add_pod(pod, node, due=due)
 
     def remove_pod(self, pod: PodRecord) -> None:
         """See `ClusterState.remove_pod`."""
         self._note(pod, "is removed", pod.row)
         super().remove_pod(pod)
 
-    def set_terminating(self, pod: PodRecord) -> None:
+    def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
         """See `ClusterState.set_terminating`."""
         self._note(pod, "is terminating", pod.row)
-        super().set_terminating(pod)
+        super().set_terminating(pod, due=due)
 
     def change_pod(
         self, pod: PodRecord, *, signature: PodSpecSignature, labels: Mapping[str, str], start: float | None

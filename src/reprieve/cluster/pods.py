@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from reprieve.api import objects
+from reprieve.api.meta import ObjectMeta
 from reprieve.api.versions import pod_group_name
 from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms
 from reprieve.cluster.label_classes import LabelClass
@@ -197,8 +198,13 @@ def record_of(
         terms=work_terms(meta.annotations),
         volumes=volumes_of(pod),
         claims=claims_of(pod),
-        owner=next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None),
+        owner=controller_of(meta),
     )
+
+
+def controller_of(meta: ObjectMeta) -> Owner | None:
+    """The owner reference that is marked as the controller's."""
+    return next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None)
 
 
 def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
@@ -226,3 +232,9 @@ def was_preempted(pod: objects.Pod) -> bool:
         c.type == "DisruptionTarget" and c.status == "True" and c.reason == PREEMPTION_BY_SCHEDULER
         for c in pod.status.conditions or ()
     )
+
+
+def gone_by(pod: objects.Pod) -> float | None:
+    """When a pod that is on its way out is to be gone (its deletionTimestamp), in seconds; None for one that stays."""
+    stamp = pod.metadata.deletion_timestamp
+    return stamp.timestamp() if stamp is not None else None

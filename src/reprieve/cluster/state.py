@@ -32,12 +32,13 @@ from reprieve.api.work_annotations import (
 )
 from reprieve.cluster.budgets import Budget, budget_of
 from reprieve.cluster.changes import ChangeReader, TouchLog
+from reprieve.cluster.controllers import Controllers
 from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.groups import GroupState, spec_of
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pod_affinity_index import NAMESPACE_NAME, PodAffinityIndex
-from reprieve.cluster.pods import NO_ROW, PodClaim, PodRecord
+from reprieve.cluster.pods import NO_ROW, PodClaim, PodRecord, controller_of
 from reprieve.cluster.resources import ResourceTable
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 from reprieve.cluster.undo import UndoLog
@@ -72,6 +73,11 @@ class ClusterState:
         """Labels of namespaces that are known."""
         self.default_selectors = DefaultSelectors()
         """Services, controllers: what default spread constraints take their selectors from."""
+        self.controllers = Controllers()
+        self.departures: dict[str, float | None] = {}
+        """Pods on their way out, by UID: when each is due to be gone (seconds), where that is known."""
+        self.overdue: set[str] = set()
+        """UIDs of pods that were to make room and have not, long after they should have: nobody counts on theirs."""
         self.volumes = VolumeObjects()
         self._undo = UndoLog()
         self.devices = DeviceBook(self.nodes, self.groups, self._undo)
@@ -104,13 +110,18 @@ class ClusterState:
         self._touch(row)
         return True
 
-    def add_pod(self, pod: PodRecord, node: str | None = None) -> None:
-        """Learn of a pod; with a node name it is bound there. A pod of the same UID must not be known."""
+    def add_pod(self, pod: PodRecord, node: str | None = None, *, due: float | None = None) -> None:
+        """Learn of a pod; with a node name it is bound there. A pod of the same UID must not be known.
+
+        `due`: when one that is on its way out is to be gone.
+        """
         self._outside_trials()
         if pod.uid in self.pods:
             raise ValueError(f"pod {pod.key} (uid {pod.uid}) is already known")
         self._fit()
         self.pods[pod.uid] = pod
+        if pod.terminating:
+            self.departures[pod.uid] = due
         self.pod_affinity.join(pod)
         if pod.claims:
             self.devices.join(pod)
@@ -135,6 +146,8 @@ class ClusterState:
         if pod.claims:
             self.devices.leave(pod)
         self.volumes.give_back(pod.uid)
+        self.departures.pop(pod.uid, None)
+        self.overdue.discard(pod.uid)
         self.clear_nomination(pod)
         self.trim()
         if pod.group is not None:
@@ -143,9 +156,13 @@ class ClusterState:
             group.existing -= not pod.terminating
             self._forget_group_if_unused(group)
 
-    def set_terminating(self, pod: PodRecord) -> None:
-        """The pod got a deletionTimestamp: it holds its room until it is gone, but no longer counts for its group."""
+    def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
+        """The pod got a deletionTimestamp: it holds its room until it is gone, but no longer counts for its group.
+
+        `due`: when it is to be gone, in seconds, where that is known.
+        """
         self._outside_trials()
+        self.departures[pod.uid] = due
         if not pod.terminating:
             if pod.group is not None:
                 group = self.groups[pod.group]
@@ -161,6 +178,14 @@ class ClusterState:
                 pod_affinity.moved(pod, row, 1)
             if row >= 0:
                 self._touch(row)
+
+    def set_overdue(self, uid: str) -> None:
+        """A pod was to make room and has not: it is no potential victim any more (cost.md 5.2)."""
+        self._outside_trials()
+        pod = self.pods.get(uid)
+        if pod is not None and pod.row >= 0 and uid not in self.overdue:
+            self.overdue.add(uid)
+            self._touch(pod.row)
 
     def change_pod(
         self, pod: PodRecord, *, signature: PodSpecSignature, labels: Mapping[str, str], start: float | None
@@ -214,6 +239,7 @@ class ClusterState:
             self.terms_version += 1
         state.uid = group.metadata.uid or state.key
         state.created = created
+        state.owner = controller_of(group.metadata)
         return state
 
     def remove_group(self, key: str) -> GroupState | None:

@@ -35,6 +35,7 @@ from reprieve.plugins.extender import Extenders
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, Rejection
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.held_room import ReleasedRoom
 
 
 class DecisionExecutor:
@@ -71,7 +72,7 @@ class DecisionExecutor:
             done=lambda key: self._tell(lambda now: self._engine.preemption_done(key, now)),
             failed=lambda key, _: self._tell(lambda now: self._preemption_failed(key, now)),
             release=self._release,
-            wanted=lambda key: self._engine.queue.get(key) is not None,
+            wanted=self._engine.wants_room,
         )
 
     def attach(self, loop: SchedulingLoop) -> None:
@@ -118,6 +119,10 @@ class DecisionExecutor:
         """Nominations that ended without a decision."""
         for pod in pods:
             self.conditions.cleared(pod)
+
+    def room_released(self, room: ReleasedRoom) -> None:
+        """Room that was held for a preemptor was given back unused (cost.md 5)."""
+        self._observer.room_released(room, now=self._now())
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         """Writes that belong to no binding. One that fails is left at that: who waits for it asks again."""

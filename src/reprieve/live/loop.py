@@ -30,6 +30,7 @@ from reprieve.live.event_handlers import ClusterFeed
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.held_room import ReleasedRoom
 
 Told = Callable[[float], None]
 """What to tell the engine; gets the engine's time."""
@@ -77,6 +78,9 @@ class DecisionListener(Protocol):
 
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         """Nominations that ended without a decision."""
+
+    def room_released(self, room: ReleasedRoom) -> None:
+        """Room that was held for a preemptor was given back unused."""
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         """Writes that belong to no binding (`Engine.take_deferred_writes`)."""
@@ -173,6 +177,7 @@ class SchedulingLoop:
             else:
                 decision = engine.step(self.time())
             ended = time.perf_counter()
+            self._tell_ended()
             if decision is None:
                 return False
             self.cycles += 1
@@ -183,9 +188,8 @@ class SchedulingLoop:
 
     def _ready(self) -> bool:
         """Whether a cycle would find something to try: no thread is asked in vain."""
-        queue = self.engine.queue
-        queue.tick(self.time())
-        return queue.has_active
+        self.engine.tick(self.time())
+        return self.engine.queue.has_active
 
     def _absorb(self) -> bool:
         """Tell the engine what has been finished and what has changed; whether that is all."""
@@ -198,10 +202,18 @@ class SchedulingLoop:
     def _tell_all(self) -> None:
         while self._inbox:
             self._inbox.popleft()(self.time())
-        void = self.engine.take_unnominated()
-        if void and self._allowed():
-            self._listener.unnominated(void)
+        self._tell_ended()
         self._send_deferred_writes()
+
+    def _tell_ended(self) -> None:
+        """Hand on which nominations have ended without a decision, and whose room was given back unused."""
+        void, released = self.engine.take_unnominated(), self.engine.take_released()
+        if not self._allowed():
+            return
+        if void:
+            self._listener.unnominated(void)
+        for room in released:
+            self._listener.room_released(room)
 
     async def _in_thread(self, act: Callable[[float], _T]) -> _T:
         """Do something with the engine in a worker thread; it gets the engine's time."""
@@ -267,7 +279,7 @@ class SchedulingLoop:
         """Until something is due."""
         ends = min(look_around, self._clock.monotonic() + LONGEST_WAIT)
         if self._feed.fed and self._allowed() and self._listener.bindings_under_way < self._pace.bindings:
-            wakeup = self.engine.queue.next_wakeup()
+            wakeup = self.engine.next_wakeup()
             if wakeup is not None:
                 ends = min(ends, self._clock.monotonic() + max(wakeup - self.time(), 0.0))
         await _first(self._due.wait(), self._clock.sleep(max(ends - self._clock.monotonic(), 0.0)))

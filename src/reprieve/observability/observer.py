@@ -36,6 +36,7 @@ from reprieve.observability.stopwatch import Stopwatch
 from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.held_room import ReleasedRoom
 
 _GROUP_RESULTS: Final = {
     Result.SCHEDULED: SCHEDULED,
@@ -45,6 +46,8 @@ _GROUP_RESULTS: Final = {
 }
 _STATUS_OF: Final = {NoRoom.NO_LOWER_PRIORITY: "UnschedulableAndUnresolvable", NoRoom.ERROR: "Error"}
 _ASSUMED_LIMIT: Final = 200_000
+_MOST_NODES: Final = 6
+"""Nodes that an event names."""
 
 
 class Recorder(Protocol):
@@ -55,6 +58,9 @@ class Recorder(Protocol):
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """An attempt ended."""
+
+    def room_released(self, room: ReleasedRoom) -> None:
+        """The room of that preemptor is not held any more."""
 
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
         """What the last preemption of that preemptor came to."""
@@ -199,6 +205,33 @@ class Observer:
         if self._records is not None:
             self._records.preemption_ended(preemption, seconds=seconds, error=error)
 
+    def room_released(self, room: ReleasedRoom, *, now: float) -> None:
+        """Room that was held for a preemptor is free for others again (cost.md 5): told on the group and its pods."""
+        for pod, node in room.pods:
+            note = f"Room held on {node} is released: {room.message}"
+            self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
+        nodes = room.nodes
+        if room.group is not None and room.group.spec is not None:
+            more = f" and {len(nodes) - _MOST_NODES} more nodes" if len(nodes) > _MOST_NODES else ""
+            note = f"Room held on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
+            about = group_reference(room.group, self.group_version)
+            name = room.pods[0][0].scheduler_name
+            self._events.record(
+                about,
+                None,
+                kind=NORMAL,
+                reason="RoomReleased",
+                action="Preempting",
+                note=note,
+                now=now,
+                controller=self._profile(name),
+            )
+        self.log.info(
+            "Released held room", v=DECISIONS, by=room.key, pods=len(room.pods), nodes=len(nodes), reason=room.message
+        )
+        if self._records is not None:
+            self._records.room_released(room)
+
     def refused(self, group: PodGroup, why: str, *, now: float) -> None:
         """Something that is written on a PodGroup does not count: its owner reads it among its events."""
         about = Reference(self.group_version, group.KIND, group.metadata.namespace, group.name, group.metadata.uid)
@@ -332,8 +365,7 @@ class Observer:
         who: PodRecord | None = None,
     ) -> None:
         # The profile that acts reports, under the name by which pods ask for it: that of the pod it acts for, `who`.
-        name = (who or pod).scheduler_name
-        known = self._engine is None or name in self._engine.running
+        name = self._profile((who or pod).scheduler_name)
         self._events.record(
             pod_reference(pod),
             related,
@@ -342,8 +374,12 @@ class Observer:
             action=action,
             note=note,
             now=now,
-            controller=name if known else self._controller,
+            controller=name,
         )
+
+    def _profile(self, name: str) -> str:
+        """Under which name a profile reports: the one pods ask for it by, where it is there."""
+        return name if self._engine is None or name in self._engine.running else self._controller
 
 
 def _kind(preemption: Preemption) -> str:

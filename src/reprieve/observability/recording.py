@@ -24,6 +24,7 @@ from reprieve.observability.records import (
     MOST_MESSAGES,
     MOST_NAMES,
     MOST_NOMINATIONS,
+    MOST_RELEASED,
     MOST_REPRIEVED,
     Candidate,
     Comparison,
@@ -38,6 +39,7 @@ from reprieve.observability.records import (
     PreemptionRecord,
     Reason,
     Ref,
+    Released,
     Step,
     Timings,
     Unit,
@@ -52,6 +54,7 @@ from reprieve.preemption.outcome import Preemption, PreemptionInVain, Verdict
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries
+from reprieve.scheduling.held_room import ReleasedRoom
 
 RESULTS: Final = {
     Result.SCHEDULED: "PartlyScheduled",
@@ -82,6 +85,8 @@ class RecordKeeper:
         """The last rejection by entity."""
         self._preempting: OrderedDict[str, _Latest] = OrderedDict()
         """Preemptions that have not ended: these records are large, and kept no longer than needed."""
+        self._held: OrderedDict[str, _Latest] = OrderedDict()
+        """Preemptions whose room may still be given back, the latest of them."""
         self._lack: tuple[tuple[object, ...], Lack] | None = None
 
     def attach(self, engine: Engine) -> None:
@@ -112,6 +117,10 @@ class RecordKeeper:
         kept[decision.key] = latest
         while len(kept) > most:
             kept.popitem(last=False)
+        if record.preemption is not None:
+            self._held[decision.key] = latest
+            if len(self._held) > _MOST_UNDER_WAY:
+                self._held.popitem(last=False)
         self.store.put(record, involved)
 
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
@@ -123,6 +132,26 @@ class RecordKeeper:
         made.state = "Done" if error is None else "Failed"
         made.error = error or ""
         made.seconds = seconds
+        self.store.put(latest.record, latest.involved)
+
+    def room_released(self, room: ReleasedRoom) -> None:
+        """A preemptor's room was given back unused: a line in the record of its preemption, while that is at hand."""
+        latest = self._held.get(room.key)
+        if latest is None or latest.record.preemption is None:
+            return
+        nodes = room.nodes
+        released = latest.record.preemption.released
+        del released[: 1 - MOST_RELEASED]
+        released.append(
+            Released(
+                time=micro_time(room.at),
+                reason=room.reason.value,
+                message=room.message,
+                nodes=nodes[:MOST_NAMES],
+                nodes_total=len(nodes),
+                pods=len(room.pods),
+            )
+        )
         self.store.put(latest.record, latest.involved)
 
     def _record(self, engine: Engine, decision: Decision, seconds: float, now: float) -> DecisionRecord:
@@ -159,6 +188,8 @@ class RecordKeeper:
             record.order = Order(search=search, placed=decision.order_matters.placed)
         if decision.preemption is not None:
             record.preemption = preemption_record(engine.cluster, decision.preemption, now)
+            if decision.held_until is not None:
+                record.preemption.held_until = micro_time(decision.held_until)
         return record
 
     @staticmethod

@@ -22,6 +22,7 @@ MOST_REPRIEVED: Final = 100
 MOST_LOOKED_AT: Final = 20
 MOST_NOMINATIONS: Final = 200
 MOST_MESSAGES: Final = 20
+MOST_RELEASED: Final = 10
 
 
 class Part(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=False):
@@ -180,6 +181,20 @@ class Nomination(Part):
     node: str
 
 
+class Released(Part):
+    """Room that is not held any more. `nodes` are the first of them; `pods`: of how many nominations it was.
+
+    `reason`: `NotUsed` (its time is over), `Deleted`, `Gated` or `PlacedElsewhere` (who it was held for), `NodeGone`.
+    """
+
+    time: str
+    reason: str
+    message: str
+    nodes: list[str]
+    nodes_total: int
+    pods: int
+
+
 class PreemptionRecord(Part):
     """A decision to preempt: who goes, who is spared, why, and what became of it."""
 
@@ -196,6 +211,10 @@ class PreemptionRecord(Part):
     """`UnderWay`, `Done` (every API call was made) or `Failed`."""
     error: str = ""
     seconds: float = 0.0
+    held_until: str = ""
+    """Until when at the latest the room is held; empty: without an end."""
+    released: list[Released] = []
+    """How it was given back, where the preemptor is not what came of it."""
 
 
 class InVain(Part):

@@ -13,15 +13,16 @@ from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status
 from reprieve.preemption.for_group import GroupOptions, preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
-from reprieve.preemption.outcome import COMPATIBLE, GROUP_MEMBER, REPRIEVE
+from reprieve.preemption.outcome import COMPATIBLE, GROUP_MEMBER, HOLD_SECONDS, REPRIEVE
 
 
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     """PostFilter and PodGroupPostFilter by preemption.md.
 
     It needs the profile it runs in, so it is `attach`ed once that is built.  `group_policy`: the gate
-    PodGroupPreemptionPolicy.  `victim_search` and `placement`: the options of preemption.md 4.  `plain` and `share`
-    select the reference paths for property tests.
+    PodGroupPreemptionPolicy.  `victim_search` and `placement`: the options of preemption.md 4.  `hold_seconds`: for
+    how long room is held for a preemptor at most, 0 without an end (cost.md 5.1).  `plain` and `share` select the
+    reference paths for property tests.
     """
 
     name = "DefaultPreemption"
@@ -32,9 +33,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         group_policy: bool = True,
         victim_search: str = REPRIEVE,
         placement: str = COMPATIBLE,
+        hold_seconds: float = HOLD_SECONDS,
         plain: bool = False,
         share: bool = True,
     ) -> None:
+        self.hold_seconds = hold_seconds
         self._options = GroupOptions(group_policy, victim_search, placement, plain)
         self._plain = plain
         self._share = share

@@ -1,6 +1,6 @@
 """A pod group as preemptor: its domain is the whole cluster, or one placement of several (preemption.md 4)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -93,7 +93,8 @@ def preempt_for_group(
     The places are those the group's algorithm gives with all potential victims gone; they are held fixed while units
     are spared.  It must place more members than without preemption, else nothing is touched.  Under a topology
     constraint this is done for each placement; the cheapest eviction wins, then the placement the group scores best
-    beside those who stay, then the first in order (preemption.md 4.6).
+    beside those who stay, then the first in order (preemption.md 4.6).  While room is held for it in one of them, no
+    other is looked at unless the group does not fit there any more (cost.md 5.5).
     """
     cluster, group = running.cluster, attempt.group
     spec = group.spec
@@ -117,7 +118,11 @@ def preempt_for_group(
         if attempt.placements is None:
             found, passed_over = [candidate for candidate in (find(None),) if candidate is not None], 0
         else:
-            found, passed_over = search.cheapest(attempt.hopeful(), find)
+            hopeful = attempt.hopeful()
+            kept = [domain for domain in hopeful if holds_all(domain, attempt.nominated_rows)]
+            found, passed_over = search.cheapest(kept, find) if kept else ([], 0)
+            if not found:
+                found, passed_over = search.cheapest(hopeful, find)
         by_score = None
         if found and options.placement == MINIMIZE_VICTIMS:
             by_score = min(found, key=_price)
@@ -367,6 +372,11 @@ def _best(attempt: PodGroupAttempt, found: Sequence[_Candidate]) -> tuple[_Candi
     second = min(others, key=lambda candidate: candidate.price)
     assert second.placement is not None
     return best, Compared(second.placement.name, second.cost, tuple(steps))
+
+
+def holds_all(domain: Placement, rows: Collection[int]) -> bool:
+    """Whether there are such rows and the placement has all of them."""
+    return bool(rows) and set(rows) <= set(domain.rows.tolist())
 
 
 def _price(candidate: _Candidate) -> tuple[bool, Cost]:

@@ -17,6 +17,9 @@ REPRIEVE, PRIORITY_FLOOR = "Reprieve", "PriorityFloor"
 COMPATIBLE, MINIMIZE_VICTIMS = "Compatible", "MinimizeVictims"
 """Where room for a pod group is made: `placement` (preemption.md 4, "Options")."""
 
+HOLD_SECONDS = 600.0
+"""For how long room is held for a preemptor (`holdSeconds`, cost.md 5.1)."""
+
 NO_VICTIMS_POD = "No preemption victims found for incoming pod"
 NO_VICTIMS_GROUP = "No preemption victims found for incoming preemptor"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"

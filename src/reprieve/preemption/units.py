@@ -49,12 +49,14 @@ def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
 def units_below(cluster: ClusterState, priority: int, pods: Iterable[PodRecord]) -> list[PreemptionUnit]:
     """The units with lower priority than given that have at least one of the scheduled pods, each whole.
 
-    In no particular order.
+    In no particular order. Pods that were to make room long ago and have not are nobody's victims (cost.md 5.2).
     """
     units: list[PreemptionUnit] = []
-    groups = cluster.groups
+    groups, overdue = cluster.groups, cluster.overdue
     whole: set[str] = set()
     for pod in pods:
+        if pod.uid in overdue:
+            continue
         group = groups.get(pod.group) if pod.group is not None else None
         spec = group.spec if group is not None else None
         if group is None or spec is None:
@@ -65,7 +67,7 @@ def units_below(cluster: ClusterState, priority: int, pods: Iterable[PodRecord])
                 units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), spec.victim_priority, True, None))
             elif group.key not in whole:
                 whole.add(group.key)
-                members = tuple(sorted(group.running(), key=_uid))
+                members = tuple(sorted((pod for pod in group.running() if pod.uid not in overdue), key=_uid))
                 rows = tuple(member.row for member in members)
                 units.append(PreemptionUnit(group.key, members, rows, spec.victim_priority, True, group))
     return units

@@ -362,6 +362,12 @@ class SchedulingQueue:
             self._next_overdue = now + OVERDUE_INTERVAL
             self._reactivate(next(iter(self._overdue.values())), now)
 
+    def wake(self, key: str, now: float) -> None:
+        """An entity that waits may be tried again, whatever it waits for."""
+        entity = self._entities.get(key)
+        if entity is not None and entity.state is QueueState.UNSCHEDULABLE:
+            self._reactivate(entity, now)
+
     def retry_above(self, priority: int, now: float) -> None:
         """Units of that priority may be evicted otherwise than before: who waits with a higher one may be helped."""
         above = [entity for entity in self._waiting.values() if entity.priority > priority]

@@ -96,6 +96,8 @@ class Decision:
     """What a PostFilter wants done so that the pod may fit later; see `Engine.take_deferred_writes`."""
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
+    held_until: float | None = None
+    """Until when at the latest the room of a preemption is held; None: without an end, or there is none."""
     attempt: int = 1
     """Which attempt of the entity this was, counted from 1."""
     queued: float = 0.0

@@ -9,7 +9,7 @@
 whoever acts reports back.  The same engine runs under the real clock, in virtual time and in benchmarks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from reprieve.api.work_annotations import WorkTerms, work_terms
 from reprieve.cluster.default_selectors import SelectorOwner
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.history import RecordedCluster
-from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, record_of, was_preempted
+from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, gone_by, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
@@ -28,7 +28,7 @@ from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import PluginIncident, unguarded
 from reprieve.framework.profile import Profile
 from reprieve.framework.running import RunningProfile
-from reprieve.framework.status import Code, PluginError, Status
+from reprieve.framework.status import Code, PluginError
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import effective_priority
@@ -36,21 +36,19 @@ from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue, Timing
 from reprieve.scheduling.awaiting_permission import PodsAwaitingPermission
 from reprieve.scheduling.decision import (
-    SCHEDULER_ERROR,
-    UNSCHEDULABLE,
     Binding,
     Decision,
     Rejection,
     Result,
-    instead,
     stamped,
 )
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
+from reprieve.scheduling.held_room import Released, ReleasedRoom, hold_seconds
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
 from reprieve.scheduling.profiles import default_profile
-from reprieve.scheduling.reserving import given_up, instructed, reserve, told_bound, unreserve
+from reprieve.scheduling.reserving import given_up, reserve_all, told_bound, unreserve
 from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
@@ -93,9 +91,11 @@ class Engine:
         self.reach = RoomBound(self.cluster, self.running) if share else None
         self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach)
         self._preemptions = PreemptionsInFlight()
-        self._nominations = Nominations(self.cluster, self.queue)
+        self._nominations = Nominations(
+            self.cluster, self.queue, {name: hold_seconds(profile) for name, profile in chosen.items()}
+        )
         self._awaiting = PodsAwaitingPermission()
-        self._resources = StorageAndDeviceEvents(self.cluster, self.queue, self._preemptions.left)
+        self._resources = StorageAndDeviceEvents(self.cluster, self.queue, self._victim_left)
         self.attempts = 0
         self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None
         """Put around every attempt, with the profile's name and plugins: whoever measures how long they take."""
@@ -129,6 +129,7 @@ class Engine:
         if self.cluster.remove_node(name):
             void = list(self.cluster.nodes.nominated.get(row, {}).values())
             for pod in void:
+                self._nominations.release([(pod, row)], Released.NODE_GONE, "the node is gone", now)
                 self._nominations.end(pod)
             self.queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=row), now)
             for pod in void:  # the room they waited for will not come: they may look for other
@@ -157,7 +158,7 @@ class Engine:
             return
         pod.preempted = pod.preempted or preempted
         if not pod.terminating:
-            self._terminating(pod, now)
+            self._terminating(pod, now, now + pod.grace)
         self._check()
 
     def pod_gone(self, uid: str, now: float) -> None:
@@ -167,6 +168,8 @@ class Engine:
             return
         row = pod.row
         nominated = pod.nominated
+        if row < 0 <= nominated:
+            self._nominations.release([(pod, nominated)], Released.DELETED, f"pod {pod.key} is gone", now)
         lingers = self._preemptions.is_victim(uid) and self._resources.linger(pod)
         if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
             void = Binding(pod, self.cluster.nodes.names[row], row)
@@ -179,7 +182,7 @@ class Engine:
         self._awaiting.pop(uid)
         self._nominations.forget(uid)
         if not lingers:
-            self._preemptions.left(uid)
+            self._victim_left(uid, now)
         if row >= 0:
             self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
         elif nominated >= 0:
@@ -225,7 +228,7 @@ class Engine:
         """A PodGroup object is gone: pending members wait for it to appear again."""
         state = self.cluster.remove_group(key)
         if state is not None:
-            self._nominations.give_up(state.pending(), now)
+            self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
             self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
             self._units_changed(state, now)
 
@@ -242,11 +245,13 @@ class Engine:
     def set_selector_owner(self, item: SelectorOwner, now: float) -> None:
         """A service or controller appeared or changed: default spread constraints take their selectors from it."""
         self.cluster.default_selectors.set(item)
+        self.cluster.controllers.set(item)
         self.queue.on_event(ClusterEvent(EventKind.SELECTOR_CHANGED), now)
 
     def remove_selector_owner(self, kind: str, namespace: str, name: str, now: float) -> bool:
         """A service or controller is gone; returns whether it was known."""
         known = self.cluster.default_selectors.remove(kind, namespace, name)
+        self.cluster.controllers.remove(kind, namespace, name)
         if known:
             self.queue.on_event(ClusterEvent(EventKind.SELECTOR_CHANGED), now)
         return known
@@ -285,7 +290,23 @@ class Engine:
         finally:
             self.cluster.held_by_this_thread = False
 
+    def tick(self, now: float) -> None:
+        """Let time pass: room that was held long enough is given back, who waited for a point in time may be tried."""
+        self._give_back_unused(now)
+        self.queue.tick(now)
+
+    def next_wakeup(self, *, flush: bool = True, holds: bool = True, ignoring: Collection[str] = ()) -> float | None:
+        """When `tick` has something to do next, if nothing else happens (`SchedulingQueue.next_wakeup`).
+
+        Without `holds` it is left out that room is not held for ever.
+        """
+        times = [self.queue.next_wakeup(flush=flush, ignoring=ignoring)]
+        if holds:
+            times.append(self._nominations.held.next_end())
+        return min((when for when in times if when is not None), default=None)
+
     def _step(self, now: float) -> Decision | None:
+        self._give_back_unused(now)
         entity = self.queue.pop(now)
         if entity is None:
             return None
@@ -328,8 +349,11 @@ class Engine:
         cluster, queue = self.cluster, self.queue
         self._deferred_writes += decision.deferred_writes
         freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
+        if decision.preemption is None:
+            self._nominations.release(freed, Released.NO_USE, "to make room there does not help any more", now)
         for pod in decision.cleared:
             self._nominations.clear(pod)
+        self._nominations.placed(((binding.pod, binding.row) for binding in decision.bindings), now)
         for binding in decision.bindings:
             if binding.pod.nominated not in (binding.row, NO_ROW):
                 freed.append((binding.pod, binding.pod.nominated))
@@ -337,56 +361,28 @@ class Engine:
             cluster.place(binding.pod, binding.row)
             self._assumed_after[binding.pod.uid] = entity.attempts
         if decision.bindings and self._has_reservers:
-            decision = self._reserve(decision, now)
+            decision = reserve_all(decision, self._running_for)
+            for binding in decision.waiting:
+                self._awaiting.add(binding, now)
         queue.done(entity, [binding.pod for binding in decision.bindings])
         queue.done(entity, [binding.pod for binding in decision.waiting])
         if decision.preemption is not None:
             nominations = decision.preemption.nominations
             freed += [(pod, pod.nominated) for pod, row in nominations if pod.nominated not in (row, NO_ROW)]
+            self._nominations.moved(freed, nominations, now)
             displaced = self._preempt(entity, decision.preemption, now)
-            decision = replace(decision, cleared=decision.cleared + displaced)
+            held_until = self._nominations.held.until(entity.key)
+            decision = replace(decision, cleared=decision.cleared + displaced, held_until=held_until)
         if entity.ready or entity.held:
             self._requeue(entity, decision, now)
+        else:
+            self._nominations.held.forget(entity.key)
         for binding in decision.bindings:
             event = ClusterEvent(EventKind.POD_PLACED, row=binding.row, pod=binding.pod, group=binding.pod.group)
             queue.on_event(event, now)
         for pod, row in freed:
             self._nominations.freed(pod, row, now, but=entity.key)
         return decision
-
-    def _reserve(self, decision: Decision, now: float) -> Decision:
-        """Run Reserve and Permit for what was assumed; who is refused gives the room back and is rejected."""
-        bindings, waiting, rejections = [], [], list(decision.rejections)
-        rejected_by = set(decision.rejected_by)
-        for binding in decision.bindings:
-            running = self._running_for(binding.pod)
-            status = reserve(running, binding)
-            if status.ok or status.code is Code.WAIT:
-                try:
-                    binding = instructed(running, binding)
-                except PluginError as error:
-                    running.complaints.append(error)
-                    unreserve(running, binding)
-                    status = Status(Code.ERROR, str(error), error.plugin)
-            if status.ok:
-                bindings.append(binding)
-            elif status.code is Code.WAIT:
-                waiting.append(binding)
-                self._awaiting.add(binding, now)
-            else:
-                self.cluster.displace(binding.pod)
-                reason = UNSCHEDULABLE if status.code is not Code.ERROR else SCHEDULER_ERROR
-                rejections.append(Rejection(binding.pod, reason, status.reason))
-                rejected_by.add(status.plugin)
-        if len(bindings) == len(decision.bindings):
-            return instead(decision, tuple(bindings))
-        return replace(
-            decision,
-            bindings=tuple(bindings),
-            waiting=tuple(waiting),
-            rejections=tuple(rejections),
-            rejected_by=frozenset(rejected_by),
-        )
 
     def _running_for(self, pod: PodRecord) -> RunningProfile:
         return self.running.get(pod.scheduler_name) or next(iter(self.running.values()))
@@ -403,9 +399,10 @@ class Engine:
 
     def _preempt(self, entity: Entity, preemption: Preemption, now: float) -> tuple[PodRecord, ...]:
         """Nominate, and wait for the victims; returns the pods that lost their nominations by that."""
-        displaced = self._nominations.decide(preemption, now)
-        victims = (pod.uid for verdict in preemption.victims for pod in verdict.unit.pods)
-        if self._preemptions.begin(entity.key, victims):
+        victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
+        places, priority = preemption.nominations, preemption.priority
+        displaced = self._nominations.decide(entity.key, places, priority, victims, now)
+        if self._preemptions.begin(entity.key, (pod.uid for pod in victims)):
             self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
         return displaced
 
@@ -447,6 +444,15 @@ class Engine:
         failed: `status.nominatedNodeName` is to be cleared.
         """
         return self._nominations.take_ended()
+
+    def take_released(self) -> list[ReleasedRoom]:
+        """Room that was held for a preemptor and given back unused since the last call (cost.md 5)."""
+        return self._nominations.take_released()
+
+    def wants_room(self, key: str) -> bool:
+        """Whether the preemptor is still there, and may be tried once its room has been made."""
+        entity = self.queue.get(key)
+        return entity is not None and bool(entity.ready) and (entity.gate.ok or entity.gate.code is Code.ERROR)
 
     def bound(self, uid: str) -> None:
         """The API confirmed a binding."""
@@ -507,7 +513,7 @@ class Engine:
         self.cluster.displace(pod)
         if self._nominations.stands_in_api(pod):
             self._nominations.end(pod)
-        self._preemptions.left(uid)  # a victim that was only reserved has made room
+        self._victim_left(uid, now)  # if it was a victim that was only reserved, it has made room
         attempts = self._assumed_after.pop(uid, 1)
         if not pod.terminating:
             self.queue.add_pod(pod, now, attempts=max(attempts, 1))
@@ -547,14 +553,14 @@ class Engine:
         stamp = pod.metadata.creation_timestamp
         when = created if created is not None else stamp.timestamp() if stamp is not None else now
         record = record_of(pod, self.cluster.signatures, created=when, groups_enabled=self.gates.generic_workload)
-        self.cluster.add_pod(record, pod.spec.node_name or None)
+        self.cluster.add_pod(record, pod.spec.node_name or None, due=gone_by(pod))
         if record.row >= 0:
             event = ClusterEvent(EventKind.POD_PLACED, row=record.row, pod=record, group=record.group)
             self.queue.on_event(event, now)
             return record
         nominated = pod.status.nominated_node_name
         if nominated and not record.terminating:
-            self._nominations.known(record, nominated)
+            self._nominations.known(record, nominated, now)
         if self._ours(record) and not record.terminating:
             self.queue.add_pod(record, now)
         if record.group is not None:
@@ -572,7 +578,7 @@ class Engine:
             self.queue.update_pod(known, now)
         self._changed_spec(known, pod, now)
         if pod.metadata.deletion_timestamp is not None and not known.terminating:
-            self._terminating(known, now)
+            self._terminating(known, now, gone_by(pod))
         node = pod.spec.node_name
         if node and known.row >= 0:
             here = self.cluster.nodes.row_for_pod(node)
@@ -598,6 +604,8 @@ class Engine:
             if gates != known.gates:
                 known.gates = gates
                 self.queue.update_pod(known, now)
+                if gates:
+                    self._nominations.give_up((known,), now, Released.GATED, f"gated by {', '.join(gates)}")
                 if known.group is not None:
                     event = ClusterEvent(EventKind.GATES_REMOVED, pod=known, group=known.group)
                     self.queue.on_event(event, now)
@@ -639,11 +647,11 @@ class Engine:
         else:
             self.queue.update_pod(known, now)
 
-    def _terminating(self, pod: PodRecord, now: float) -> None:
-        self.cluster.set_terminating(pod)
+    def _terminating(self, pod: PodRecord, now: float, due: float | None) -> None:
+        self.cluster.set_terminating(pod, due=due)
         if pod.row < 0:
             self.queue.remove_pod(pod, now)
-            self._nominations.give_up((pod,), now)
+            self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} is deleted")
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
             self.queue.on_event(event, now)
@@ -654,7 +662,17 @@ class Engine:
         entity = self.queue.get(f"group/{group}") if group is not None else None
         if entity is None or entity.state is not QueueState.GATED or entity.gate.ok:
             return
-        self._nominations.give_up(entity.ready.values(), now)
+        self._nominations.give_up(entity.ready.values(), now, Released.GATED, entity.gate.reason)
+
+    def _give_back_unused(self, now: float) -> None:
+        """Room that was held long enough is free, and who did not come may look for other (cost.md 5.2)."""
+        for key in self._nominations.give_back_unused(self._preemptions, now):
+            self._preemptions.forget(key)
+            self.queue.wake(key, now)
+
+    def _victim_left(self, uid: str, now: float) -> None:
+        """A pod has made room, if it was a victim at all."""
+        self._nominations.held.room_is_there(self._preemptions.left(uid), now)
 
     def _units_changed(self, group: GroupState, now: float) -> None:
         """What a group object says decides who may be evicted with whom: preemptors that waited may be helped now."""

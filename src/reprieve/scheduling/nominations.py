@@ -2,49 +2,70 @@
 
 A nomination is a pending pod's claim on room that is being made on a node.  It ends by a decision (the pod is bound or
 looks elsewhere, somebody more important takes the node), which says so itself; or without one (its node is gone, its
-group may not be tried any more, the preemption failed), and then `take_ended` names the pod, whose
-`status.nominatedNodeName` is to be cleared.  Either way the room it held is free for others.
+group may not be tried any more, the preemption failed, the room was held long enough), and then `take_ended` names the
+pod, whose `status.nominatedNodeName` is to be cleared.  Either way the room it held is free for others; whom it was
+held for and why it is not any more is told by `take_released` (cost.md 5).
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
-from reprieve.preemption.outcome import Preemption
+from reprieve.queueing.entity import entity_key
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.held_room import HeldRoom, Released, ReleasedRoom
 from reprieve.scheduling.nomination_echoes import NominationEchoes
+from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
+
+Places = Iterable[tuple[PodRecord, int]]
+"""(pod, row)."""
+_MOST_NAMED = 3
+"""Nodes that a message names."""
 
 
 class Nominations:
-    """See the module docstring."""
+    """See the module docstring. `hold_seconds`: for how long room is held, by schedulerName; 0 without an end."""
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue) -> None:
+    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, hold_seconds: Mapping[str, float]) -> None:
         self._cluster = cluster
         self._queue = queue
+        self._hold_seconds = hold_seconds
         self._echoes = NominationEchoes()
+        self.held = HeldRoom()
+        self._released: list[ReleasedRoom] = []
         self._ended: dict[str, PodRecord] = {}
         """Pods whose nomination ended outside a decision, by UID, until somebody asks."""
 
     # -- decided by a cycle ------------------------------------------------------------------------
 
-    def decide(self, preemption: Preemption, now: float) -> tuple[PodRecord, ...]:
+    def decide(
+        self, key: str, places: Places, priority: int, leaving: Iterable[PodRecord], now: float
+    ) -> tuple[PodRecord, ...]:
         """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4).
 
+        The room is there when those have left who are leaving; from then on it is held for `hold_seconds` at most.
         Returns the pods that lost theirs.
         """
         cluster = self._cluster
-        displaced = []
-        for pod, row in preemption.nominations:
+        displaced: dict[str, list[tuple[PodRecord, int]]] = {}
+        places = tuple(places)
+        room_by = max((self._gone_by(pod, now) for pod in leaving), default=now)
+        if places:
+            self.held.begin(key, room_by, self._seconds_for(places[0][0]))
+        for pod, row in places:
             for other in list(cluster.nodes.nominated.get(row, {}).values()):
-                if other.priority < preemption.priority:
+                if other.priority < priority:
                     self.clear(other)
-                    displaced.append(other)
+                    displaced.setdefault(entity_key(other), []).append((other, row))
                     self.freed(other, row, now)
             cluster.nominate(pod, row)
             self._echoes.decided(pod.uid, cluster.nodes.names[row])
             self._ended.pop(pod.uid, None)
-        return tuple(displaced)
+        for held in displaced.values():
+            self.release(held, Released.TAKEN, f"it is taken for priority {priority}", now)
+        return tuple(pod for held in displaced.values() for pod, _ in held)
 
     def clear(self, pod: PodRecord) -> None:
         """A decision ends the pod's nomination, and says so."""
@@ -62,16 +83,88 @@ class Nominations:
         self.clear(pod)
         self._ended[pod.uid] = pod
 
-    def give_up(self, pods: Iterable[PodRecord], now: float) -> list[PodRecord]:
-        """End the nominations among the pods; returns those that had one."""
+    def give_up(
+        self, pods: Iterable[PodRecord], now: float, why: Released | None = None, message: str = ""
+    ) -> list[PodRecord]:
+        """End the nominations among the pods; returns those that had one. It is told where there is a reason."""
+        ended = [(pod, pod.nominated) for pod in pods if pod.nominated >= 0]
+        if why is not None:
+            self.release(ended, why, message, now)
+        for pod, row in ended:
+            self.end(pod)
+            self.freed(pod, row, now)
+        return [pod for pod, _ in ended]
+
+    def give_back_unused(self, in_flight: PreemptionsInFlight, now: float) -> list[str]:
+        """End what was held long enough; returns the keys of the entities it was held for (cost.md 5.2).
+
+        Victims that have not left by now are counted on no more.
+        """
         ended = []
-        for pod in list(pods):
-            row = pod.nominated
-            if row >= 0:
-                self.end(pod)
-                self.freed(pod, row, now)
-                ended.append(pod)
+        for key, seconds in self.held.end_due(now):
+            entity = self._queue.get(key)
+            if entity is None:
+                continue
+            if entity.blocked is not None:  # the calls are still being made: nobody has had the room yet
+                self.held.begin(key, now, seconds)
+                continue
+            rows = {pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
+            if not rows:
+                continue
+            there = [pod for row in rows for pod in self._cluster.nodes.pods[row].values()]
+            for uid in (*in_flight.victims_of(key), *(pod.uid for pod in there if pod.terminating and pod.preempted)):
+                self._cluster.set_overdue(uid)
+            text = f"it was held for {seconds:g} s and not used"
+            self.give_up(entity.ready.values(), now, Released.NOT_USED, text)
+            ended.append(key)
         return ended
+
+    def release(self, places: Places, why: Released, message: str, now: float) -> None:
+        """Room that was held on these rows is not held any more, to be told; all of it was for one preemptor."""
+        names = self._cluster.nodes.names
+        pods = tuple((pod, names[row]) for pod, row in places)
+        if pods:
+            first = pods[0][0]
+            group = self._cluster.groups.get(first.group) if first.group is not None else None
+            self._released.append(ReleasedRoom(entity_key(first), group, pods, why, message, now))
+
+    def placed(self, places: Places, now: float) -> None:
+        """Members of one entity are about to get these rows: what was held for them elsewhere is free."""
+        places = tuple(places)
+        left = _unused(((pod, pod.nominated) for pod, _ in places if pod.nominated >= 0), places)
+        self.release(left, Released.PLACED_ELSEWHERE, f"there was room on {self._where(places)}", now)
+
+    def moved(self, before: Places, places: Places, now: float) -> None:
+        """Members of one entity are about to be nominated to these rows instead of those before."""
+        left = _unused(before, places)
+        self.release(left, Released.MOVED, f"room is made on {self._where(places)} instead", now)
+
+    def _where(self, places: Places) -> str:
+        nodes = list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places))
+        more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+        return ", ".join(nodes[:_MOST_NAMED]) + more
+
+    def take_released(self) -> list[ReleasedRoom]:
+        """Room that was given back without being used since the last call."""
+        released, self._released = self._released, []
+        return released
+
+    def _gone_by(self, pod: PodRecord, now: float) -> float:
+        """When a pod that leaves, or is about to be told to, is gone at the latest."""
+        due = self._cluster.departures.get(pod.uid)
+        return max(due, now) if due is not None else now + pod.grace
+
+    def _seconds_for(self, pod: PodRecord) -> float:
+        found = self._hold_seconds.get(pod.scheduler_name)
+        return found if found is not None else next(iter(self._hold_seconds.values()))
+
+    def _begin_known(self, pod: PodRecord, now: float) -> None:
+        """Hold room for a nomination that the API has: by another scheduler, or by this one before a restart."""
+        key = entity_key(pod)
+        if key not in self.held and pod.nominated >= 0:
+            there = self._cluster.nodes.pods[pod.nominated].values()
+            leaving = [self._gone_by(other, now) for other in there if other.terminating and other.preempted]
+            self.held.begin(key, max(leaving, default=now), self._seconds_for(pod))
 
     def take_ended(self) -> list[PodRecord]:
         """Pods whose nomination ended without a decision since the last call, and that got no other place."""
@@ -83,9 +176,10 @@ class Nominations:
 
     # -- what the API says -------------------------------------------------------------------------
 
-    def known(self, pod: PodRecord, node: str) -> None:
+    def known(self, pod: PodRecord, node: str, now: float) -> None:
         """A pod that was not known came with a nomination."""
         self._cluster.nominate(pod, self._cluster.nodes.row_for_pod(node))
+        self._begin_known(pod, now)
         self._echoes.begin(pod.uid, node)
 
     def observe(self, pod: PodRecord, node: str, now: float) -> None:
@@ -97,6 +191,7 @@ class Nominations:
         self._ended.pop(pod.uid, None)
         if node:
             self._cluster.nominate(pod, self._cluster.nodes.row_for_pod(node))
+            self._begin_known(pod, now)
         if before >= 0 and before != pod.nominated:
             self.freed(pod, before, now)
 
@@ -112,3 +207,15 @@ class Nominations:
         """The pod is gone."""
         self._echoes.forget(uid)
         self._ended.pop(uid, None)
+
+
+def _unused(before: Places, places: Places) -> list[tuple[PodRecord, int]]:
+    """What was held and is not among the places: members of an entity may use each other's."""
+    used = Counter(row for _, row in places)
+    left = []
+    for pod, row in before:
+        if used[row]:
+            used[row] -= 1
+        else:
+            left.append((pod, row))
+    return left

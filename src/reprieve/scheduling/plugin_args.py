@@ -35,7 +35,7 @@ from reprieve.plugins.pod_topology_spread import (
 )
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE
+from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE
 
 Args = Mapping[str, Any]
 
@@ -83,13 +83,14 @@ class _BalancedArgs(_Args, frozen=True, kw_only=True):
 class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     """The numbers are accepted; every node is a candidate, nothing is sampled (preemption.md 3).
 
-    The other two are ours (preemption.md 4, "Options").
+    The others are ours (preemption.md 4, "Options"; cost.md 5).
     """
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
     victim_search: str = REPRIEVE
     placement: str = COMPATIBLE
+    hold_seconds: Int64 = int(HOLD_SECONDS)
 
 
 class _GangArgs(_Args, frozen=True, kw_only=True):
@@ -317,8 +318,13 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         raise ConfigurationError("minCandidateNodesPercentage", text)
     _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
     _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS))
+    if found.hold_seconds < 0:
+        raise ConfigurationError("holdSeconds", f"{found.hold_seconds}: must be zero or positive")
     return DefaultPreemption(
-        group_policy=gates.pod_group_preemption_policy, victim_search=found.victim_search, placement=found.placement
+        group_policy=gates.pod_group_preemption_policy,
+        victim_search=found.victim_search,
+        placement=found.placement,
+        hold_seconds=float(found.hold_seconds),
     )
 
 

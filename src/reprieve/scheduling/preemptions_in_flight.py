@@ -23,6 +23,10 @@ class PreemptionsInFlight:
         """Whether victims of that preemptor are still there."""
         return key in self._victims
 
+    def victims_of(self, key: str) -> list[str]:
+        """UIDs of the victims of that preemptor that are still there, sorted."""
+        return sorted(self._victims.get(key, ()))
+
     def is_victim(self, uid: str) -> bool:
         """Whether a preemptor waits for the pod to leave."""
         return uid in self._preemptors
@@ -37,13 +41,16 @@ class PreemptionsInFlight:
                 self._preemptors.setdefault(uid, set()).add(key)
         return bool(chosen)
 
-    def left(self, uid: str) -> None:
-        """The pod has made room, if it was a victim at all."""
+    def left(self, uid: str) -> list[str]:
+        """The pod has made room, if it was a victim at all; returns the preemptors that wait for nobody any more."""
+        done = []
         for key in self._preemptors.pop(uid, ()):
             victims = self._victims[key]
             victims.discard(uid)
             if not victims:
                 del self._victims[key]
+                done.append(key)
+        return done
 
     def forget(self, key: str) -> None:
         """Whoever still leaves for that preemptor is not waited for any more."""

@@ -109,7 +109,7 @@ DEFAULT_WEIGHTS = {
 }
 
 
-_PLACED_BY_SCORE: dict[str, dict[str, str]] = {"DefaultPreemption": {"placement": COMPATIBLE}}
+_PLACED_BY_SCORE: dict[str, dict[str, str | int]] = {"DefaultPreemption": {"placement": COMPATIBLE, "holdSeconds": 0}}
 """Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it."""
 
 

@@ -1,11 +1,51 @@
 """Reserve, Permit, PreBind: what happens between choosing a node and binding (scheduling.md 2)."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, PluginError, Status, call_plugin
-from reprieve.scheduling.decision import Binding
+from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, instead
+
+
+def reserve_all(decision: Decision, running_for: Callable[[PodRecord], RunningProfile]) -> Decision:
+    """Run Reserve and Permit for what was assumed; who is refused gives the room back and is rejected.
+
+    The decision comes back with what PreBind and Bind want done; `waiting` are those a Permit plugin lets wait.
+    """
+    bindings, waiting, rejections = [], [], list(decision.rejections)
+    rejected_by = set(decision.rejected_by)
+    for binding in decision.bindings:
+        running = running_for(binding.pod)
+        status = reserve(running, binding)
+        if status.ok or status.code is Code.WAIT:
+            try:
+                binding = instructed(running, binding)
+            except PluginError as error:
+                running.complaints.append(error)
+                unreserve(running, binding)
+                status = Status(Code.ERROR, str(error), error.plugin)
+        if status.ok:
+            bindings.append(binding)
+        elif status.code is Code.WAIT:
+            waiting.append(binding)
+        else:
+            running.cluster.displace(binding.pod)
+            reason = UNSCHEDULABLE if status.code is not Code.ERROR else SCHEDULER_ERROR
+            rejections.append(Rejection(binding.pod, reason, status.reason))
+            rejected_by.add(status.plugin)
+    if len(bindings) == len(decision.bindings):
+        return instead(decision, tuple(bindings))
+    return replace(
+        decision,
+        bindings=tuple(bindings),
+        waiting=tuple(waiting),
+        rejections=tuple(rejections),
+        rejected_by=frozenset(rejected_by),
+    )
 
 
 def reserve(running: RunningProfile, binding: Binding) -> Status:

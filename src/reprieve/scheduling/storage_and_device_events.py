@@ -31,9 +31,9 @@ Item = objects.KubernetesObject
 
 
 class StorageAndDeviceEvents:
-    """See the module docstring. `left` is told the UID of a victim that gave everything back."""
+    """See the module docstring. `left` is told the UID of a victim that gave everything back, and when."""
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, left: Callable[[str], None]) -> None:
+    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, left: Callable[[str, float], None]) -> None:
         self._cluster = cluster
         self._queue = queue
         self._left = left
@@ -81,7 +81,7 @@ class StorageAndDeviceEvents:
             if not self._cluster.devices.lists(key, uid):
                 self._lingering[key].discard(uid)
                 if not any(uid in others for others in self._lingering.values()):
-                    self._left(uid)
+                    self._left(uid, now)
         if not self._lingering.get(key, True):
             del self._lingering[key]
         if _there(before) != _there(after):

@@ -221,10 +221,11 @@ class VirtualCluster:
     def _run(self, wanted: Callable[[], bool], deadline: float | None = None) -> None:
         self.drain()
         while not self.stopped and wanted():
+            holds = deadline is not None  # a cluster in which nothing else happens any more has settled
             hopeless = [key for key, count in self._errors.items() if count >= _HOPELESS]
             times = [
                 t
-                for t in (self._next(), self.engine.queue.next_wakeup(flush=False, ignoring=hopeless))
+                for t in (self._next(), self.engine.next_wakeup(flush=False, holds=holds, ignoring=hopeless))
                 if t is not None
             ]
             if not times or (deadline is not None and min(times) > deadline):

@@ -1,0 +1,136 @@
+"""Room that is held for preemptors by nominations: for how long, and how it is given back (cost.md 5).
+
+Victims leave so that somebody else can run.  Until that one is bound its nominations keep pods of the same or a lower
+priority off the room.  One who never comes must not hold it for ever: a hold ends `holdSeconds` after the room was
+there, that is after the last victim had left, or should have by its grace period.
+
+Every hold that ends without the preemptor on the room is told as a `ReleasedRoom`.
+
+Invariant: a hold is here at the latest until it ends; one whose nominations are gone is forgotten when it is due.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.plugin_guard import unguarded
+from reprieve.framework.profile import Profile
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.outcome import HOLD_SECONDS
+
+
+def hold_seconds(profile: Profile) -> float:
+    """For how long room is held for pods of a profile: `holdSeconds`; 0 without an end."""
+    found = (plugin for plugin in map(unguarded, profile.plugins) if isinstance(plugin, DefaultPreemption))
+    return next((plugin.hold_seconds for plugin in found), HOLD_SECONDS)
+
+
+class Released(Enum):
+    """Why room is not held any more."""
+
+    NOT_USED = "NotUsed"
+    """Its time is over."""
+    DELETED = "Deleted"
+    """Who it was held for is deleted."""
+    GATED = "Gated"
+    """Who it was held for may not be tried any more."""
+    PLACED_ELSEWHERE = "PlacedElsewhere"
+    """Who it was held for has other nodes."""
+    NODE_GONE = "NodeGone"
+    TAKEN = "Taken"
+    """Somebody of a higher priority takes it."""
+    MOVED = "Moved"
+    """Room is made elsewhere instead."""
+    NO_USE = "NoUse"
+    """To make room there does not help any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedRoom:
+    """Room that was held for a preemptor and is free for others again. `pods`: (pod, node it was held on)."""
+
+    key: str
+    """`pod/<uid>` or `group/<namespace>/<name>`."""
+    group: GroupState | None
+    pods: tuple[tuple[PodRecord, str], ...]
+    reason: Released
+    message: str
+    """A sentence that goes on after "Room held on ... is released: "."""
+    at: float
+    """Seconds since the epoch."""
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes, each once, in the order of the pods."""
+        return list(dict.fromkeys(node for _, node in self.pods))
+
+
+@dataclass(slots=True)
+class _Hold:
+    until: float
+    seconds: float
+
+
+class HeldRoom:
+    """When the holds of preemptors end, by the keys of their entities. Times are seconds."""
+
+    def __init__(self) -> None:
+        self._holds: dict[str, _Hold] = {}
+        self._ends: list[tuple[float, str]] = []
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._holds
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def begin(self, key: str, room_by: float, seconds: float) -> float | None:
+        """Hold until so many seconds after the room is due to be there; returns the end. 0: without an end."""
+        self._holds.pop(key, None)
+        if seconds <= 0:
+            return None
+        until = room_by + seconds
+        self._holds[key] = _Hold(until, seconds)
+        heapq.heappush(self._ends, (until, key))
+        return until
+
+    def until(self, key: str) -> float | None:
+        """When the hold ends as far as is known now."""
+        hold = self._holds.get(key)
+        return hold.until if hold is not None else None
+
+    def room_is_there(self, keys: Iterable[str], now: float) -> None:
+        """The last victims have left, perhaps before they had to: the time runs from now on."""
+        for key in keys:
+            hold = self._holds.get(key)
+            if hold is not None and now + hold.seconds < hold.until:
+                hold.until = now + hold.seconds
+                heapq.heappush(self._ends, (hold.until, key))
+
+    def forget(self, key: str) -> None:
+        """Nothing is held for it any more."""
+        self._holds.pop(key, None)
+
+    def end_due(self, now: float) -> list[tuple[str, float]]:
+        """End the holds whose time is over; returns (key, for how long the room was to be held)."""
+        ended = []
+        while self._ends and self._ends[0][0] <= now:
+            until, key = heapq.heappop(self._ends)
+            hold = self._holds.get(key)
+            if hold is not None and hold.until == until:
+                del self._holds[key]
+                ended.append((key, hold.seconds))
+        return ended
+
+    def next_end(self) -> float | None:
+        """When the next hold is over."""
+        while self._ends:
+            until, key = self._ends[0]
+            hold = self._holds.get(key)
+            if hold is not None and hold.until == until:
+                return until
+            heapq.heappop(self._ends)
+        return None

@@ -1,0 +1,264 @@
+"""cost.md 5: room that is held for a preemptor, for how long, and how it is given back."""
+
+from __future__ import annotations
+
+from reprieve.api import objects
+from reprieve.framework.profile import Profile
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.scheduling.held_room import HeldRoom, Released
+from tests.building import START, World, gang, group, node, pod, profile_with
+
+
+def holding(seconds: float) -> dict[str, Profile]:
+    profile = profile_with(DefaultPreemption(hold_seconds=seconds))
+    return {profile.name: profile}
+
+
+def released(world: World) -> list[tuple[str, list[str], str]]:
+    """What was given back since the last call: for whom, where, and why."""
+    return [(room.key, room.nodes, room.reason.value) for room in world.engine.take_released()]
+
+
+def preempting(seconds: float = 600, *, stuck: bool = False) -> World:
+    """`high` was decided for and waits for `low` to leave n1; `low` has 30 s, and does not go if it is `stuck`."""
+    world = World(
+        node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9), profiles=holding(seconds)
+    )
+    if stuck:
+        world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
+    return world.drain()
+
+
+def test_1_room_is_held_for_so_long_after_the_victims_should_have_left() -> None:
+    """30 s of grace, and then the 600 s."""
+    world = preempting()
+    decision = next(d for d in world.engine.decisions if d.preemption is not None)
+    assert decision.held_until == START + 30 + 600
+    assert world.engine.next_wakeup(flush=False) == START + 630
+    assert world.engine.next_wakeup(flush=False, holds=False) is None
+
+
+def test_1_the_time_runs_from_when_the_last_victim_has_left() -> None:
+    """A victim that stops at once does not lengthen it by the grace period it did not use."""
+    held = HeldRoom()
+    assert held.begin("pod/a", 130.0, 100.0) == 230.0
+    assert held.begin("pod/b", 130.0, 100.0) == 230.0
+    held.room_is_there(["pod/a", "pod/unknown"], 105.0)
+    assert (held.next_end(), held.until("pod/a"), held.until("pod/b")) == (205.0, 205.0, 230.0)
+    held.room_is_there(["pod/b"], 140.0)  # after it should have been: the end stays
+    assert held.end_due(229.0) == [("pod/a", 100.0)]
+    held.begin("pod/b", 300.0, 100.0)  # decided anew: the end of before is none
+    assert (held.end_due(399.0), held.end_due(400.0), held.next_end()) == ([], [("pod/b", 100.0)], None)
+
+
+def test_2_what_was_not_used_is_given_back_and_looked_for_elsewhere() -> None:
+    """The victim does not go: when its time and that of the hold are over, it is counted on no more."""
+    world = preempting(seconds=60, stuck=True)
+    world.add(node("n2", cpu=4), pod("other", cpu=4, node="n2", priority=1))
+    world.virtual.until(START + 89)
+    assert (world.evicted, world.nominated) == (["low"], {"high": "n1"})
+    world.virtual.until(START + 91)
+    (room,) = world.engine.take_released()
+    assert (room.key, room.nodes, room.reason) == ("pod/uid-high", ["n1"], Released.NOT_USED)
+    assert room.message == "it was held for 60 s and not used"
+    assert (world.evicted, world.nominated) == (["low", "other"], {"high": "n2"})
+
+
+def test_2_who_has_nowhere_else_waits_without_holding_anything() -> None:
+    """No second decision for the same victims, and room that comes after all is used."""
+    world = preempting(seconds=60, stuck=True)
+    world.virtual.until(START + 1000)
+    assert released(world) == [("pod/uid-high", ["n1"], "NotUsed")]
+    assert sum(d.preemption is not None for d in world.engine.decisions) == 1
+    assert world.nominated == {}
+    world.gone("low").settle()
+    assert world.where == {"high": "n1"}
+
+
+def test_2_a_whole_group_that_does_not_go_is_counted_on_no_more() -> None:
+    world = World(
+        *[node(f"n{i}", cpu=2) for i in range(3)],
+        *gang("crew", 2, whole=True, cpu=2),
+        *[pod("other", cpu=2, node="n2", priority=1)],
+        profiles=holding(60),
+    ).settle()
+    world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
+    world.add(pod("high", cpu=2, priority=9)).drain()
+    assert world.evicted == ["crew-0", "crew-1"]
+    world.virtual.until(world.now + 100)
+    assert world.evicted == ["crew-0", "crew-1", "other"]
+
+
+def test_1_zero_holds_without_an_end() -> None:
+    world = preempting(seconds=0)
+    assert next(d for d in world.engine.decisions if d.preemption is not None).held_until is None
+    assert world.engine.next_wakeup(flush=False) is None
+
+
+def test_1_a_nomination_that_only_the_api_has_is_held_from_when_it_is_known() -> None:
+    """After a restart: victims that still leave have until their deletionTimestamp, then the time begins."""
+    world = World(
+        node("n1", cpu=4),
+        pod("low", cpu=4, node="n1", terminating=True, preempted=True),
+        pod("high", cpu=4, priority=9, nominated="n1"),
+        profiles=holding(50),
+    ).drain()
+    assert world.evicted == []
+    assert world.nominated == {"high": "n1"}
+    world.virtual.until(START + 49)
+    assert released(world) == []
+    world.virtual.until(START + 51)
+    assert released(world) == [("pod/uid-high", ["n1"], "NotUsed")]
+
+
+def test_3_a_preemptor_that_is_deleted_releases_at_once() -> None:
+    world = preempting()
+    world.virtual.delete("Pod", "default", "high")
+    assert released(world) == [("pod/uid-high", ["n1"], "Deleted")]
+    assert world.engine.next_wakeup(flush=False) is not None  # the hold is forgotten when it is due
+    world.virtual.until(START + 700)
+    assert released(world) == []
+
+
+def test_3_a_gang_below_its_minimum_releases_what_all_of_it_held() -> None:
+    """One member is deleted: the others may not be tried any more, and hold nothing."""
+    world = World(
+        *[node(f"n{i}", cpu=2) for i in range(2)],
+        *[pod(f"low{i}", cpu=2, node=f"n{i}") for i in range(2)],
+        *gang("crew", 2, priority=9, cpu=2),
+    ).drain()
+    assert sorted(world.nominated) == ["crew-0", "crew-1"]
+    world.virtual.delete("Pod", "default", "crew-0")
+    assert sorted(released(world)) == [
+        ("group/default/crew", ["n0"], "Deleted"),
+        ("group/default/crew", ["n1"], "Gated"),
+    ]
+    assert world.nominated == {}
+
+
+def test_3_a_preemptor_that_finds_room_elsewhere_releases_what_it_held() -> None:
+    world = preempting()
+    world.add(node("n2", cpu=4))
+    world.virtual.until(START + 12)
+    assert world.where == {"high": "n2"}
+    (room,) = world.engine.take_released()
+    assert (room.nodes, room.reason, room.message) == (["n1"], Released.PLACED_ELSEWHERE, "there was room on n2")
+
+
+def test_3_members_that_swap_their_nodes_release_nothing() -> None:
+    """What was held for one is used by the other: it is the group's room."""
+    world = World(
+        *[node(f"n{i}", cpu=2) for i in range(2)],
+        *[pod(f"low{i}", cpu=2, node=f"n{i}") for i in range(2)],
+        *gang("crew", 2, priority=9, cpu=2),
+    ).drain()
+    one, other = world.record("crew-0"), world.record("crew-1")
+    cluster = world.engine.cluster
+    rows = one.nominated, other.nominated
+    cluster.nominate(one, rows[1])
+    cluster.nominate(other, rows[0])
+    world.settle()
+    assert len(world.where) == 2
+    assert released(world) == []
+
+
+def test_3_a_node_that_goes_takes_what_was_held_on_it_along() -> None:
+    world = preempting()
+    world.virtual.delete("Node", "", "n1")
+    assert released(world) == [("pod/uid-high", ["n1"], "NodeGone")]
+
+
+def test_2_a_hold_waits_for_calls_that_are_still_being_made() -> None:
+    """The room was never there: the API server has been away all the time."""
+    world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9), profiles=holding(10))
+    world.step()
+    world.virtual.now += 41
+    world.engine.tick(world.now)
+    assert released(world) == []
+    assert world.nominated == {"high": "n1"}
+    assert world.engine.wants_room("pod/uid-high")
+
+
+def test_3_nobody_is_told_to_go_for_a_gang_that_waits_for_members() -> None:
+    """preemption.md 7: the executor asks before every victim."""
+    world = World(
+        *[node(f"n{i}", cpu=2) for i in range(2)],
+        *[pod(f"low{i}", cpu=2, node=f"n{i}") for i in range(2)],
+        *gang("crew", 2, priority=9, cpu=2),
+    )
+    world.step()
+    key = "group/default/crew"
+    assert world.engine.wants_room(key)
+    world.virtual.delete("Pod", "default", "crew-0")
+    assert not world.engine.wants_room(key)
+
+
+def _racks() -> list[objects.KubernetesObject]:
+    """Two racks of two nodes, all of them full; rack a is cheaper to clear."""
+    places = [(rack, f"{rack}{i}") for rack in "ab" for i in range(2)]
+    nodes = [node(name, cpu=2, labels={"rack": rack}) for rack, name in places]
+    return [*nodes, *(pod(f"low-{name}", cpu=2, node=name, priority=int(rack == "b")) for rack, name in places)]
+
+
+def _crew() -> list[objects.KubernetesObject]:
+    pods = [pod(f"crew-{i}", cpu=2, group="crew", priority=9) for i in range(2)]
+    return [group("crew", min_count=2, priority=9, topology="rack"), *pods]
+
+
+def test_5_the_domain_is_kept_while_its_room_is_held() -> None:
+    """Somebody more important takes a node of rack a when it is free; what is missing is evicted there, not in rack b.
+
+    In rack a there is a third node by now, whose pod is dearer to evict than rack b's pods are.
+    """
+    world = World(*_racks(), *_crew()).drain()
+    assert set(world.nominated.values()) == {"a0", "a1"}
+    world.add(
+        node("a2", cpu=2, labels={"rack": "a"}),
+        pod("dear", cpu=2, node="a2", priority=5),
+        pod("vip", cpu=2, priority=20, selector={"rack": "a"}),
+    )
+    world.settle()
+    assert world.where["vip"] in ("a0", "a1")
+    assert {world.where["crew-0"], world.where["crew-1"]} < {"a0", "a1", "a2"}
+    assert world.evicted == ["dear", "low-a0", "low-a1"]
+
+
+def test_5_a_domain_that_cannot_hold_the_group_any_more_is_left() -> None:
+    world = World(*_racks(), *_crew()).drain()
+    world.add(pod("vip", cpu=2, priority=20, selector={"rack": "a"})).settle()
+    assert {world.where["crew-0"], world.where["crew-1"]} == {"b0", "b1"}
+    assert world.evicted == ["low-a0", "low-a1", "low-b0", "low-b1"]
+
+
+def test_5_after_a_restart_the_domain_is_known_from_the_nominations() -> None:
+    """No second eviction elsewhere: the victims of before are gone, one node of the rack is taken meanwhile."""
+    world = World(
+        *[node(f"a{i}", cpu=2, labels={"rack": "a"}) for i in range(3)],
+        *[node(f"b{i}", cpu=2, labels={"rack": "b"}) for i in range(2)],
+        *[pod(f"low-b{i}", cpu=2, node=f"b{i}", priority=0) for i in range(2)],
+        pod("vip", cpu=2, node="a1", priority=20),
+        pod("dear", cpu=2, node="a2", priority=5),
+        group("crew", min_count=2, priority=9, topology="rack"),
+        pod("crew-0", cpu=2, group="crew", priority=9, nominated="a0"),
+        pod("crew-1", cpu=2, group="crew", priority=9),
+    ).settle()
+    assert world.evicted == ["dear"]
+    assert {world.where["crew-0"], world.where["crew-1"]} == {"a0", "a2"}
+
+
+def test_4_every_end_is_told() -> None:
+    """Somebody more important takes the node; what is not of use any more; what is made elsewhere instead."""
+    world = preempting()
+    world.add(pod("vip", cpu=4, priority=20)).drain()
+    assert released(world) == [("pod/uid-high", ["n1"], "Taken")]
+
+    world = preempting()
+    world.add(node("n1", cpu=4, unschedulable=True)).gone("low")
+    world.virtual.until(START + 5)
+    assert released(world) == [("pod/uid-high", ["n1"], "NoUse")]
+
+    world = preempting()
+    world.add(node("n2", cpu=4), pod("other", cpu=4, node="n2"), node("n1", cpu=4, unschedulable=True))
+    world.gone("low")
+    world.virtual.until(START + 5)
+    assert released(world) == [("pod/uid-high", ["n1"], "Moved")]
