@@ -9,6 +9,7 @@ import msgspec
 from reprieve.api import objects
 from reprieve.api.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
+from reprieve.cluster.few import count
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.cluster.pods import record_of
 from reprieve.cluster.state import ClusterState
@@ -103,7 +104,7 @@ def test_match_counts_are_bounded_and_the_oldest_go_first() -> None:
     assert index.sizes()["match_counts"] == MOST_MATCH_COUNTS
     assert index.counts(matchers("a1")).tolist() == kept.tolist()
     world.engine.cluster.check()
-    assert len(index.label_class(world.record("p0")).counted_by) == 1
+    assert count(index.label_class(world.record("p0")).counted_by) == 1
 
 
 def test_a_pod_that_has_left_is_asked_about_without_being_kept() -> None:

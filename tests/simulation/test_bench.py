@@ -30,6 +30,7 @@ TINY = {
     "devices": Scenario("tiny", "devices", 5, 20),
     "churn": Scenario("tiny", "churn", 20, 120),
     "big": Scenario("tiny", "big", 10, 8),
+    "take-in": Scenario("tiny", "take-in", 10, 80),
 }
 
 
@@ -38,6 +39,7 @@ OF_FAMILY = {
     "churn": ("growthMb", "rssMb"),
     "waiting": ("cpuPerSecond",),
     "big": ("takenInSeconds",),
+    "take-in": ("rssMb", "cpuSeconds", "heldMb"),
 }
 
 
@@ -125,6 +127,16 @@ def test_no_two_pods_of_unlike_families_are_alike(family: str) -> None:
     assert len(engine.cluster.signatures) == len(cluster.running) + len(cluster.work) > 10
 
 
+def test_what_is_taken_in_differs_in_affinity_too() -> None:
+    """Each pod has a signature, constraints, labels and a term of its own."""
+    machines = TINY["take-in"].build().nodes
+    engine = running.synced(TINY["take-in"].build())
+    for order, pod in enumerate(scenarios.running_elsewhere(machines, 80)):
+        engine.set_pod(pod, 0.0, created=float(order))
+    sizes = engine.sizes()
+    assert {sizes[kind] for kind in ("signatures", "pod_constraints", "label_classes", "affinity_terms")} == {80}
+
+
 def test_services_and_budgets_are_those_of_running_pods() -> None:
     """Each service has a running pod in its namespace; every running pod of `budgets` is guarded by one budget."""
     services = TINY["services"].build()
@@ -146,7 +158,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         *("preempt-5000", "gang-5000", "gang-preempt-5000"),
         *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000", "racks-1000"),
         *("services-5000", "budgets-1000", "unlike-preempt-1000", "unlike-gang-preempt-1000", "devices-1000"),
-        *("churn-24h", "big-15000"),
+        *("churn-24h", "big-15000", "take-in-5000", "take-in-15000"),
     }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
     assert sizes == {
@@ -171,6 +183,8 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "unlike-gang-preempt-1000": (1_000, 100),
         "devices-1000": (1_000, 2_000),
         "churn-24h": (500, 4_320_000),
+        "take-in-5000": (5_000, 50_000),
+        "take-in-15000": (15_000, 150_000),
         "big-15000": (15_000, 1_000),
     }
 

@@ -89,6 +89,13 @@ def pod_nonzero_requests(pod: Pod) -> tuple[int, int]:
     A container without a cpu or memory request counts 100m or 200Mi; an explicit zero stays zero. With
     pod-level requests the defaults apply only to what neither the pod nor any container sets.
     """
+    plain = _plain_requests(pod)
+    if plain is not None:
+        cpu, memory = plain.get("cpu"), plain.get("memory")
+        return (
+            milli_value_of(cpu) if cpu is not None else DEFAULT_MILLI_CPU,
+            value_of(memory) if memory is not None else DEFAULT_MEMORY,
+        )
     nano = _pod_nano(pod, _DEFAULTS if not _has_pod_level_requests(pod) else _missing(pod))
     return _integer("cpu", nano.get("cpu", 0)), _integer("memory", nano.get("memory", 0))
 

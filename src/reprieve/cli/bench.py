@@ -98,6 +98,8 @@ def _more(figures: "list[Measured]") -> tuple[str, ...]:
             (figure.rss_mb, "{:.1f} MiB resident at the end"),
             (figure.cpu_per_second, "{:.4f} s of processor time for a second"),
             (figure.taken_in_seconds, "{:.3f} s to take the cluster in"),
+            (figure.cpu_seconds, "{:.3f} s of processor time"),
+            (figure.held_mb, "{:.1f} MiB kept of the pods"),
         )
         told = ", ".join(text.format(value) for value, text in more if isinstance(value, float))
         lines += [f"{figure.scenario}: {told}"] if told else []

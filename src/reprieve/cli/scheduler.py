@@ -152,12 +152,13 @@ def run(settings: "Settings") -> None:
     """Schedule until SIGINT or SIGTERM. What ends it otherwise is one error with its exit code (interfaces.md)."""
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.leading import DeposedError
+    from reprieve.cluster.collecting import collect_seldom
 
     try:  # a loop that is twice as fast, where there is one
         from uvloop import run as run_loop
     except ImportError:
         from asyncio import run as run_loop  # type: ignore[assignment]
-    _collect_seldom()
+    collect_seldom()
     try:
         run_loop(_serve(settings))
     except ConfigError as error:
@@ -166,13 +167,6 @@ def run(settings: "Settings") -> None:
         raise CommandError(str(error), Exit.NOT_SO) from None
     except ClientError as error:
         raise CommandError(str(error), Exit.UNREACHABLE) from None
-
-
-def _collect_seldom() -> None:
-    """Look for cyclic garbage among old objects hardly ever: what informers keep has no cycles."""
-    import gc
-
-    gc.set_threshold(20_000, 50, 1_000)
 
 
 async def _serve(settings: "Settings") -> None:

@@ -13,6 +13,7 @@ that was merged by the API server has the requirement already and is left as it 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from reprieve.api import objects
@@ -115,6 +116,12 @@ def _matcher(term: objects.PodAffinityTerm, namespace: str, labels: Mapping[str,
     selector = compile_label_selector(term.label_selector)
     selector = merged_with_keys(selector, term.match_label_keys or (), term.mismatch_label_keys or (), labels)
     if term.namespace_selector is None:
-        names = frozenset(term.namespaces or (namespace,))
+        names = frozenset(term.namespaces) if term.namespaces else _only(namespace)
         return Matcher(names, NOTHING, selector)
     return Matcher(frozenset(term.namespaces or ()), compile_label_selector(term.namespace_selector), selector)
+
+
+@lru_cache(maxsize=1024)
+def _only(namespace: str) -> frozenset[str]:
+    """One set for all terms that mean just that namespace."""
+    return frozenset((namespace,))

@@ -1,16 +1,25 @@
-"""What `reprieve.cluster.pod_affinity_index` keeps: label classes, match counts, existing terms (its terms there)."""
+"""What `reprieve.cluster.pod_affinity_index` keeps: label classes, match counts, existing terms (its terms there).
+
+There is a label class for each pod that differs from all others in its labels, and a term for each that states one of
+its own: tables that mostly hold one entry are no dicts until they hold more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.affinity_terms import AffinityTerms, Matcher, TermSpec
+from reprieve.cluster.few import Few
 
 Matchers = tuple[Matcher, ...]
 Counts = npt.NDArray[np.int64]
+
+_MOST_TERMS: Final = 64
+"""Pods with the same labels and so many different affinities: more are compiled anew."""
 
 
 class MatchCounts:
@@ -21,7 +30,7 @@ class MatchCounts:
     def __init__(self, matchers: Matchers, rows: int) -> None:
         self.matchers = matchers
         self.counts: Counts = np.zeros(rows, dtype=np.int64)
-        self.label_classes: dict[LabelClass, None] = {}
+        self.label_classes: Few[LabelClass] = None
         """Those whose pods are counted."""
 
     def add(self, row: int, by: int) -> None:
@@ -33,37 +42,85 @@ class MatchCounts:
         self.counts[row] += by
 
 
-class ExistingTerm:
+class _Placed:
+    """How many of some pods run where."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: dict[int, int] | int | None = None
+        """None: nowhere; a row: one pod there and no other."""
+
+    @property
+    def rows(self) -> Mapping[int, int]:
+        """Pods by row, without zeros. Not to be written to nor kept."""
+        there = self._rows
+        if isinstance(there, int):
+            return {there: 1}
+        return there if there is not None else {}
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether any of them runs."""
+        return self._rows is not None
+
+    def move(self, row: int, by: int) -> None:
+        """A pod came to a row (1) or left it (-1)."""
+        there = self._rows
+        if there is None and by == 1:
+            self._rows = int(row)
+            return
+        if isinstance(there, int):
+            if there == row and by == -1:
+                self._rows = None
+                return
+            there = self._rows = {there: 1}
+        elif there is None:
+            there = self._rows = {}
+        number = there.get(row, 0) + by
+        if number:
+            there[row] = number
+        else:
+            del there[row]
+            if not there:
+                self._rows = None
+
+    def nowhere(self) -> None:
+        """Start again without any."""
+        self._rows = None
+
+
+class ExistingTerm(_Placed):
     """A term some pods state; `rows` has how many of them run where, `known` how many there are at all."""
 
-    __slots__ = ("known", "label_classes", "rows", "spec")
+    __slots__ = ("known", "label_classes", "spec")
 
     def __init__(self, spec: TermSpec) -> None:
+        super().__init__()
         self.spec = spec
         self.known = 0
-        self.rows: dict[int, int] = {}
-        self.label_classes: dict[LabelClass, None] = {}
+        self.label_classes: Few[LabelClass] = None
         """Those it matches."""
 
 
-class LabelClass:
-    """Pods no selector can tell apart; see the module docstring."""
+class LabelClass(_Placed):
+    """Pods no selector can tell apart; see the module docstring. `rows` are kept while the index is active."""
 
     __slots__ = (
+        "_memo",
+        "_terms",
         "anti_affinity_terms",
         "counted_by",
         "id",
         "known",
         "labels",
-        "memo",
         "namespace",
-        "rows",
         "scoring_terms",
         "terminating",
-        "terms",
     )
 
     def __init__(self, number: int, namespace: str, labels: Mapping[str, str], *, terminating: bool) -> None:
+        super().__init__()
         self.id = number
         """Never given again to another one."""
         self.namespace = namespace
@@ -71,14 +128,36 @@ class LabelClass:
         self.terminating = terminating
         self.known = 0
         """Pods that have it."""
-        self.rows: dict[int, int] = {}
-        """How many of its pods run where; kept while the index is active."""
-        self.counted_by: dict[MatchCounts, None] = {}
-        self.anti_affinity_terms: dict[ExistingTerm, None] = {}
+        self.counted_by: Few[MatchCounts] = None
+        self.anti_affinity_terms: Few[ExistingTerm] = None
         """Required anti-affinity terms that match it."""
-        self.scoring_terms: dict[ExistingTerm, None] = {}
+        self.scoring_terms: Few[ExistingTerm] = None
         """Every other term that matches it: they count in scores."""
-        self.terms: dict[int, AffinityTerms] = {}
-        """Its pods' own terms, by the id of their constraints."""
-        self.memo: dict[object, object] = {}
+        self._terms: dict[int, AffinityTerms] | tuple[int, AffinityTerms] | None = None
+        self._memo: dict[object, object] | None = None
+
+    @property
+    def memo(self) -> dict[object, object]:
         """Where plugins keep what they compiled for these pods."""
+        if self._memo is None:
+            self._memo = {}
+        return self._memo
+
+    def terms(self, constraints: int) -> AffinityTerms | None:
+        """What was kept of its pods' own terms for the id of their constraints."""
+        kept = self._terms
+        if isinstance(kept, tuple):
+            return kept[1] if kept[0] == constraints else None
+        return kept.get(constraints) if kept is not None else None
+
+    def keep_terms(self, constraints: int, terms: AffinityTerms) -> None:
+        """Keep the own terms of pods with these constraints."""
+        kept = self._terms
+        if kept is None:
+            self._terms = (constraints, terms)
+            return
+        if isinstance(kept, tuple):
+            kept = self._terms = dict((kept,))
+        if len(kept) >= _MOST_TERMS:
+            kept.clear()
+        kept[constraints] = terms

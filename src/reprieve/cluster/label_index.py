@@ -1,32 +1,37 @@
 """Finds the selectors that may match labels, and the labels a selector may match, without trying all.
 
-Labels are filed under each of their pairs and keys, in their namespace and in all.  A selector is filed under one of
-its requirements, the one that fewest others are filed under: the values of an `In`, or the key of an `Exists`; one that
-has neither is always tried.  What is found is a superset: callers ask the selector itself.
+Labels are filed in their namespace under each of their keys and its value.  A selector is filed under one of its
+requirements, the one that fewest others are filed under: the values of an `In`, or the key of an `Exists`; one that has
+neither is always tried.  What is found is a superset: callers ask the selector itself.
 
 Invariant: what was removed is found no more and leaves nothing behind, so an index is as large as what is in it.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 from reprieve.api.selectors import EXISTS, IN, Selector
+from reprieve.cluster.few import Few, count, each, joined, left
 
 T = TypeVar("T", bound=Hashable)
-K = TypeVar("K", bound=Hashable)
+P = TypeVar("P", bound=Hashable)
 
-Bucket = tuple[str | None, str, str | None]
-"""(namespace, or None for any; label key; value, or None for any)."""
+ANY_VALUE = (None,)
+_ALWAYS = (None, ANY_VALUE)
+"""(key, values) that a selector is filed under which has nothing to file it under."""
+
+_Shelf: TypeAlias = dict[str | None, dict[str | None, Few[T]]]
+"""Label key -> value -> what is filed there."""
 
 
 class SelectorIndex(Generic[T]):
     """Items that select, found by the labels they may match."""
 
     def __init__(self) -> None:
-        self._buckets: dict[Bucket, dict[T, None]] = {}
-        self._untried: dict[str | None, dict[T, None]] = {}
-        """By namespace, None for any: those whose selector has nothing to file them under."""
-        self._filed: dict[T, tuple[Sequence[Bucket], Sequence[str | None]]] = {}
+        self._shelves: dict[str | None, _Shelf[T]] = {}
+        """By namespace, None for any. The value None: any value of the key."""
+        self._filed: dict[T, tuple[Sequence[str | None], str | None, Sequence[str | None]]] = {}
+        """(namespaces, key, values) of each item."""
 
     def __len__(self) -> int:
         return len(self._filed)
@@ -36,89 +41,135 @@ class SelectorIndex(Generic[T]):
         if selector.nothing:
             return
         places: Sequence[str | None] = (None,) if namespaces is None else namespaces
-        choices = [[(place, key, value) for place in places for value in values] for key, values in _filings(selector)]
-        if not choices:
-            for place in places:
-                self._untried.setdefault(place, {})[item] = None
-            self._filed[item] = ((), places)
-            return
-        buckets = min(choices, key=lambda some: sum(len(self._buckets.get(bucket, ())) for bucket in some))
-        for bucket in buckets:
-            self._buckets.setdefault(bucket, {})[item] = None
-        self._filed[item] = (buckets, ())
+        choices = list(_filings(selector)) or [_ALWAYS]
+        key, values = choices[0] if len(choices) == 1 else min(choices, key=lambda one: self._crowd(places, *one))
+        for place in places:
+            for value in values:
+                _file(self._shelves, place, key, value, item)
+        self._filed[item] = (places, key, values)
 
     def remove(self, item: T) -> None:
         """Take an item out; nothing happens if it is not in."""
-        buckets, places = self._filed.pop(item, ((), ()))
-        for bucket in buckets:
-            _drop(self._buckets, bucket, item)
+        places, key, values = self._filed.pop(item, ((), None, ()))
         for place in places:
-            _drop(self._untried, place, item)
+            for value in values:
+                _take_out(self._shelves, place, key, value, item)
 
     def may_match(self, namespace: str, labels: Mapping[str, str]) -> Iterator[T]:
         """Every item that may select such labels in that namespace, once each."""
         for place in (namespace, None):
-            yield from self._untried.get(place, ())
+            shelf = self._shelves.get(place)
+            if shelf is None:
+                continue
+            yield from each(shelf.get(None, {}).get(None))
             for key, value in labels.items():
-                yield from self._buckets.get((place, key, value), ())
-                yield from self._buckets.get((place, key, None), ())
+                there = shelf.get(key)
+                if there is not None:
+                    yield from each(there.get(value))
+                    yield from each(there.get(None))
+
+    def _crowd(self, places: Iterable[str | None], key: str | None, values: Sequence[str | None]) -> int:
+        shelves = (self._shelves.get(place, {}).get(key, {}) for place in places)
+        return sum(count(there.get(value)) for there in shelves for value in values)
 
 
 class LabelIndex(Generic[T]):
     """Items with labels, found by the selectors that may match them."""
 
     def __init__(self) -> None:
-        self._buckets: dict[Bucket, dict[T, None]] = {}
+        self._shelves: dict[str, _Shelf[T]] = {}
+        """By namespace."""
+        self._everywhere: dict[None, _Shelf[T]] = {}
+        """All namespaces in one, kept from the day somebody asks beyond namespaces until nothing is left."""
         self._in_namespace: dict[str, dict[T, None]] = {}
+        self._number = 0
 
     def add(self, item: T, namespace: str, labels: Mapping[str, str]) -> None:
         """File an item."""
         self._in_namespace.setdefault(namespace, {})[item] = None
-        for bucket in _label_buckets(namespace, labels):
-            self._buckets.setdefault(bucket, {})[item] = None
+        self._number += 1
+        for key, value in labels.items():
+            _file(self._shelves, namespace, key, value, item)
+        if self._everywhere:
+            for key, value in labels.items():
+                _file(self._everywhere, None, key, value, item)
 
     def remove(self, item: T, namespace: str, labels: Mapping[str, str]) -> None:
         """Take out an item filed under these."""
-        _drop(self._in_namespace, namespace, item)
-        for bucket in _label_buckets(namespace, labels):
-            _drop(self._buckets, bucket, item)
+        there = self._in_namespace[namespace]
+        del there[item]
+        self._number -= 1
+        if not there:
+            del self._in_namespace[namespace]
+        for key, value in labels.items():
+            _take_out(self._shelves, namespace, key, value, item)
+            _take_out(self._everywhere, None, key, value, item)
 
     def may_match(self, selector: Selector, namespaces: Sequence[str] | None) -> Iterator[T]:
         """Every item that the selector may match in some namespaces (None: in any), once each."""
         if selector.nothing:
             return
-        places: Sequence[str | None] = (None,) if namespaces is None else namespaces
-        choices = [
-            [self._buckets.get((place, key, value), {}) for place in places for value in values]
-            for key, values in _filings(selector)
-        ]
+        here = self._in_namespace
+        fewest = self._number if namespaces is None else sum(len(here[place]) for place in namespaces if place in here)
+        found: list[Collection[T]] | None = None
+        for key, values in _filings(selector):
+            at_key = self._at_key(key, namespaces)
+            if values is ANY_VALUE:
+                if sum(map(len, at_key)) >= fewest:  # each value has one item at least
+                    continue
+                some = [few for there in at_key for few in there.values()]
+            else:
+                some = [there.get(value) for there in at_key for value in values]
+            number = sum(map(count, some))
+            if number < fewest:
+                fewest, found = number, [each(few) for few in some]
+        if found is None:
+            found = [here[place] for place in (here if namespaces is None else namespaces) if place in here]
+        for items in found:
+            yield from items
+
+    def _at_key(self, key: str | None, namespaces: Sequence[str] | None) -> list[dict[str | None, Few[T]]]:
         if namespaces is None:
-            choices.append(list(self._in_namespace.values()))
+            self._know_everywhere()
+            shelves = [self._everywhere.get(None, {})]
         else:
-            choices.append([self._in_namespace.get(place, {}) for place in namespaces])
-        for bucket in min(choices, key=lambda some: sum(len(bucket) for bucket in some)):
-            yield from bucket
+            shelves = [self._shelves.get(place, {}) for place in namespaces]
+        return [shelf[key] for shelf in shelves if key in shelf]
+
+    def _know_everywhere(self) -> None:
+        if self._everywhere:
+            return
+        for shelf in self._shelves.values():
+            for key, there in shelf.items():
+                for value, few in there.items():
+                    for item in each(few):
+                        _file(self._everywhere, None, key, value, item)
 
 
-def _filings(selector: Selector) -> Iterator[tuple[str, Sequence[str | None]]]:
+def _filings(selector: Selector) -> Iterator[tuple[str | None, Sequence[str | None]]]:
     """(key, the values asked for; None: any) of each requirement that labels can be looked up by."""
     for requirement in selector.requirements:
         if requirement.operator == IN:
-            yield requirement.key, list(dict.fromkeys(requirement.values))
+            values = requirement.values
+            yield requirement.key, values if len(values) == 1 else tuple(dict.fromkeys(values))
         elif requirement.operator == EXISTS:
-            yield requirement.key, (None,)
+            yield requirement.key, ANY_VALUE
 
 
-def _label_buckets(namespace: str, labels: Mapping[str, str]) -> Iterator[Bucket]:
-    for place in (namespace, None):
-        for key, value in labels.items():
-            yield place, key, value
-            yield place, key, None
+def _file(shelves: dict[P, _Shelf[T]], place: P, key: str | None, value: str | None, item: T) -> None:
+    there = shelves.setdefault(place, {}).setdefault(key, {})
+    there[value] = joined(there.get(value), item)
 
 
-def _drop(table: dict[K, dict[T, None]], key: K, item: T) -> None:
-    bucket = table.get(key)
-    if bucket is not None:
-        bucket.pop(item, None)
-        if not bucket:
-            del table[key]
+def _take_out(shelves: dict[P, _Shelf[T]], place: P, key: str | None, value: str | None, item: T) -> None:
+    shelf = shelves.get(place, {})
+    there = shelf.get(key, {})
+    remaining = left(there.get(value), item)
+    if remaining is not None:
+        there[value] = remaining
+        return
+    there.pop(value, None)
+    if not there and shelf:
+        shelf.pop(key, None)
+        if not shelf:
+            shelves.pop(place, None)

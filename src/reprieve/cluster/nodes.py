@@ -158,6 +158,8 @@ class NodeColumns:
 
     def fit_columns(self) -> None:
         """Make the arrays as tall as the resource table, and fill in what nodes have of resources new in it."""
+        if self._filled == len(self._resources):
+            return
         missing = self._resources.capacity - self.used.shape[0]
         if missing > 0:
             more = np.zeros((missing, self.used.shape[1]), dtype=np.int64)

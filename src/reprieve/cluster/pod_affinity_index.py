@@ -18,13 +18,15 @@ takes the same steps backwards); `existing.known` counts known pods, placed or n
 `label_class.rows` is right while the index is active.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.affinity_terms import AffinityTerms, Matcher, TermKind, TermSpec, affinity_terms
+from reprieve.cluster.few import each, joined, left
 from reprieve.cluster.label_classes import Counts, ExistingTerm, LabelClass, MatchCounts, Matchers
 from reprieve.cluster.label_index import LabelIndex, SelectorIndex
 from reprieve.cluster.nodes import ABSENT, NodeColumns
@@ -93,15 +95,17 @@ class PodAffinityIndex:
 
     def anti_affinity_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """Required anti-affinity terms that known pods state and that match this pod."""
-        return list(self.label_class(pod).anti_affinity_terms) if self._existing else []
+        return list(each(self.label_class(pod).anti_affinity_terms)) if self._existing else []
 
     def has_anti_affinity_terms(self, pod: PodRecord) -> bool:
         """Whether there are any; the same before, in and after a trial."""
-        return bool(self._existing) and bool(self.label_class(pod).anti_affinity_terms)
+        return bool(self._existing) and self.label_class(pod).anti_affinity_terms is not None
 
     def scoring_terms(self, pod: PodRecord) -> list[ExistingTerm]:
         """All other terms that placed pods state and that match this pod."""
-        return [term for term in self.label_class(pod).scoring_terms if term.rows] if self._existing else []
+        if not self._existing:
+            return []
+        return [term for term in each(self.label_class(pod).scoring_terms) if term.anywhere]
 
     def domains(self, key: str) -> tuple[npt.NDArray[np.int64], int]:
         """`int64[rows]`: 1 + the number of the value each live node has for a label, 0 for none; and the highest."""
@@ -138,12 +142,12 @@ class PodAffinityIndex:
         label_class = pod.label_class
         if label_class is None:
             label_class = self._intern(pod)
-        _add(label_class.rows, row, by)
-        for matched in label_class.counted_by:
+        label_class.move(row, by)
+        for matched in each(label_class.counted_by):
             matched.add(row, by)
         if pod.signature.selects:
             for spec in self._terms(label_class, pod.signature).specs:
-                _add(self._existing_term(spec).rows, row, by)
+                self._existing_term(spec).move(row, by)
 
     def join(self, pod: PodRecord) -> None:
         """A pod without a row became known, or what selectors and terms see of it has changed."""
@@ -186,27 +190,27 @@ class PodAffinityIndex:
         for label_class, number in classes.items():
             assert label_class.known == number, f"{label_class.known} pods have {label_class.labels}, really {number}"
         if self.active:
-            placed: dict[LabelClass, dict[int, int]] = {}
+            placed: dict[LabelClass, Counter[int]] = {}
             for pod in pods:
                 if pod.row >= 0:
-                    _add(placed.setdefault(self.label_class(pod), {}), pod.row, 1)
+                    placed.setdefault(self.label_class(pod), Counter())[pod.row] += 1
             for label_class in self._label_classes.values():
-                assert label_class.rows == placed.get(label_class, {}), f"rows of {label_class.labels} are off"
+                assert label_class.rows == dict(placed.get(label_class, {})), f"rows of {label_class.labels} are off"
         for matchers, matched in self._match_counts.items():
             counts = np.zeros_like(matched.counts)
             for pod in pods:
                 if pod.row >= 0:
                     counts[pod.row] += self._accepts(matchers, self.label_class(pod))
             assert np.array_equal(counts, matched.counts), f"the match counts of {matchers} are off"
-        rows: dict[TermSpec, dict[int, int]] = {spec: {} for spec in self._existing}
+        rows: dict[TermSpec, Counter[int]] = {spec: Counter() for spec in self._existing}
         known = dict.fromkeys(self._existing, 0)
         for pod in pods:
             for spec in self.terms(pod).specs:
                 known[spec] += 1
                 if pod.row >= 0:
-                    _add(rows[spec], pod.row, 1)
+                    rows[spec][pod.row] += 1
         for spec, existing in self._existing.items():
-            assert existing.rows == rows[spec], f"rows of {spec} are off"
+            assert existing.rows == dict(rows[spec]), f"rows of {spec} are off"
             assert existing.known == known[spec], f"{existing.known} pods state {spec}, really {known[spec]}"
 
     # -- inside ------------------------------------------------------------------------------------
@@ -215,10 +219,10 @@ class PodAffinityIndex:
         """From now on placements are reported; what is placed already is counted once."""
         self.active = True
         for label_class in self._label_classes.values():
-            label_class.rows = {}
+            label_class.nowhere()
         for pod in self._pods.values():
             if pod.row >= 0:
-                _add(self.label_class(pod).rows, pod.row, 1)
+                self.label_class(pod).move(pod.row, 1)
 
     def _start_over(self) -> None:
         self.active = False
@@ -233,7 +237,7 @@ class PodAffinityIndex:
         for pod in pods:
             if pod.row >= 0:
                 for spec in self.terms(pod).specs:
-                    _add(self._existing[spec].rows, pod.row, 1)
+                    self._existing[spec].move(pod.row, 1)
 
     def _intern(self, pod: PodRecord) -> LabelClass:
         key = _key(pod.namespace, pod.labels, terminating=pod.terminating)
@@ -254,27 +258,25 @@ class PodAffinityIndex:
     def _match_all(self, label_class: LabelClass, *, lasting: bool) -> None:
         for matched in self._counting_index.may_match(label_class.namespace, label_class.labels):
             if self._accepts(matched.matchers, label_class):
-                label_class.counted_by[matched] = None
+                label_class.counted_by = joined(label_class.counted_by, matched)
                 if lasting:
-                    matched.label_classes[label_class] = None
+                    matched.label_classes = joined(matched.label_classes, label_class)
         for existing in self._existing_index.may_match(label_class.namespace, label_class.labels):
             self._match(label_class, existing, lasting=lasting)
 
     def _forget_class(self, label_class: LabelClass) -> None:
         del self._label_classes[_key(label_class.namespace, label_class.labels, terminating=label_class.terminating)]
         self._class_index.remove(label_class, label_class.namespace, label_class.labels)
-        for matched in label_class.counted_by:
-            del matched.label_classes[label_class]
-        for existing in (*label_class.anti_affinity_terms, *label_class.scoring_terms):
-            del existing.label_classes[label_class]
+        for matched in each(label_class.counted_by):
+            matched.label_classes = left(matched.label_classes, label_class)
+        for existing in (*each(label_class.anti_affinity_terms), *each(label_class.scoring_terms)):
+            existing.label_classes = left(existing.label_classes, label_class)
 
     def _terms(self, label_class: LabelClass, signature: PodSpecSignature) -> AffinityTerms:
-        found = label_class.terms.get(signature.constraints.id)
+        found = label_class.terms(signature.constraints.id)
         if found is None:
             found = affinity_terms(signature.affinity, label_class.namespace, label_class.labels)
-            if len(label_class.terms) >= _MOST_TERMS:
-                label_class.terms.clear()
-            label_class.terms[signature.constraints.id] = found
+            label_class.keep_terms(signature.constraints.id, found)
         return found
 
     def _existing_term(self, spec: TermSpec) -> ExistingTerm:
@@ -289,17 +291,19 @@ class PodAffinityIndex:
 
     def _match(self, label_class: LabelClass, existing: ExistingTerm, *, lasting: bool = True) -> None:
         if self._accepts((existing.spec.matcher,), label_class):
-            required = existing.spec.kind is TermKind.REQUIRED_ANTI_AFFINITY
-            (label_class.anti_affinity_terms if required else label_class.scoring_terms)[existing] = None
+            if existing.spec.kind is TermKind.REQUIRED_ANTI_AFFINITY:
+                label_class.anti_affinity_terms = joined(label_class.anti_affinity_terms, existing)
+            else:
+                label_class.scoring_terms = joined(label_class.scoring_terms, existing)
             if lasting:
-                existing.label_classes[label_class] = None
+                existing.label_classes = joined(existing.label_classes, label_class)
 
     def _forget_term(self, existing: ExistingTerm) -> None:
         del self._existing[existing.spec]
         self._existing_index.remove(existing)
-        for label_class in existing.label_classes:
-            label_class.anti_affinity_terms.pop(existing, None)
-            label_class.scoring_terms.pop(existing, None)
+        for label_class in each(existing.label_classes):
+            label_class.anti_affinity_terms = left(label_class.anti_affinity_terms, existing)
+            label_class.scoring_terms = left(label_class.scoring_terms, existing)
 
     def _accepts(self, matchers: Matchers, pods: LabelClass) -> bool:
         labels = self._namespace_labels(pods.namespace)
@@ -318,8 +322,8 @@ class PodAffinityIndex:
             self._counting_index.add(matched, first.selector, _namespaces(first))
             for label_class in self._class_index.may_match(first.selector, _namespaces(first)):
                 if self._accepts(matchers, label_class):
-                    label_class.counted_by[matched] = None
-                    matched.label_classes[label_class] = None
+                    label_class.counted_by = joined(label_class.counted_by, matched)
+                    matched.label_classes = joined(matched.label_classes, label_class)
                     for row, number in label_class.rows.items():
                         matched.add(row, number)
         return matched
@@ -327,30 +331,22 @@ class PodAffinityIndex:
     def _forget_counts(self, matchers: Matchers) -> None:
         matched = self._match_counts.pop(matchers)
         self._counting_index.remove(matched)
-        for label_class in matched.label_classes:
-            del label_class.counted_by[matched]
+        for label_class in each(matched.label_classes):
+            label_class.counted_by = left(label_class.counted_by, matched)
 
 
 _NO_TERMS = AffinityTerms()
-_MOST_TERMS: Final = 64
-"""Pods with the same labels and so many different affinities: more are compiled anew."""
 
 
 def _namespaces(matcher: Matcher) -> Sequence[str] | None:
     """The namespaces a matcher means by name; None: it asks for labels of namespaces too."""
-    return sorted(matcher.namespaces) if matcher.namespace_selector.nothing else None
+    return tuple(sorted(matcher.namespaces)) if matcher.namespace_selector.nothing else None
 
 
-def _key(namespace: str, labels: Mapping[str, str], *, terminating: bool) -> Hashable:
-    return namespace, terminating, frozenset(labels.items())
-
-
-def _add(rows: dict[int, int], row: int, by: int) -> None:
-    left = rows.get(row, 0) + by
-    if left:
-        rows[row] = left
-    else:
-        del rows[row]
+def _key(namespace: str, labels: Mapping[str, str], *, terminating: bool) -> tuple[str | bool, ...]:
+    """Equal for pods of one class: as many keys as values, so no two sets of labels read the same."""
+    keys = sorted(labels)
+    return (namespace, terminating, *keys, *map(labels.__getitem__, keys))
 
 
 def _domains(nodes: NodeColumns, key: str) -> tuple[npt.NDArray[np.int64], int]:

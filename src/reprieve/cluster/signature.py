@@ -12,6 +12,7 @@ Invariants: both are interned, so equality is identity; an `id` is never given a
 more is forgotten at once.
 """
 
+import hashlib
 import itertools
 import weakref
 from dataclasses import dataclass, field
@@ -70,7 +71,7 @@ class PodSpecSignature:
 
     id: int
     constraints: PodConstraints
-    amounts: dict[str, int]
+    resources: ResourceTable
     delta: Vector
     requests: tuple[tuple[int, int], ...]
     node_selector: dict[str, str]
@@ -84,8 +85,19 @@ class PodSpecSignature:
     selects: bool = False
     """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
 
+    @property
+    def amounts(self) -> dict[str, int]:
+        """What is asked for by name, the pod slot apart; nothing that is zero."""
+        names = self.resources.names
+        return {names[column]: amount for column, amount in self.requests if column != PODS}
+
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _key(read: object, more: bytes = b"") -> bytes:
+    """Equal where the same is read: a digest, as that may be long; of 128 bits, so that none are equal by chance."""
+    return hashlib.blake2b(_encode(read) + more, digest_size=16).digest()
 
 
 class SignatureTable:
@@ -93,8 +105,8 @@ class SignatureTable:
 
     def __init__(self, resources: ResourceTable) -> None:
         self._resources = resources
-        self._signatures: weakref.WeakValueDictionary[object, PodSpecSignature] = weakref.WeakValueDictionary()
-        self._constraints: weakref.WeakValueDictionary[object, PodConstraints] = weakref.WeakValueDictionary()
+        self._signatures: weakref.WeakValueDictionary[bytes, PodSpecSignature] = weakref.WeakValueDictionary()
+        self._constraints: weakref.WeakValueDictionary[bytes, PodConstraints] = weakref.WeakValueDictionary()
         self._node_constraints: weakref.WeakValueDictionary[bytes, NodeConstraints] = weakref.WeakValueDictionary()
         self._ids = itertools.count()
         self._fitted = resources.capacity
@@ -120,19 +132,16 @@ class SignatureTable:
         nonzero = pod_nonzero_requests(pod)
         ports = host_ports(pod)
         spread = spec.topology_spread_constraints
-        details = (
-            _encode((spec.node_selector, spec.affinity, spec.tolerations, spread))
-            if spec.node_selector or spec.affinity is not None or spec.tolerations or spread
-            else b""
-        )
+        stated = (spec.node_selector, spec.affinity, spec.tolerations, spread, ports)
+        constraining = _key(stated) if any(stated) else b""
         images = _images(spec)
         # A bound pod's nodeName is where it runs, not a wish; only a pod not yet seen by the scheduler can have one.
-        key = (tuple(sorted(amounts.items())), nonzero, ports, details, images)
+        key = _key((sorted(amounts.items()), nonzero, images), constraining)
         found = self._signatures.get(key)
         if found is None:
-            constraints = self._constraints.get((ports, details))
+            constraints = self._constraints.get(constraining)
             if constraints is None:
-                constraints = self._constraints[ports, details] = self._make_constraints(spec, ports)
+                constraints = self._constraints[constraining] = self._make_constraints(spec, ports)
             found = self._signatures[key] = self._make(constraints, amounts, nonzero, images)
         return found
 
@@ -149,7 +158,7 @@ class SignatureTable:
 
     def _make_constraints(self, spec: objects.PodSpec, ports: tuple[HostPort, ...]) -> PodConstraints:
         node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-        key = _encode((spec.node_selector, node_affinity, spec.tolerations))
+        key = _key((spec.node_selector, node_affinity, spec.tolerations))
         nodes = self._node_constraints.get(key)
         if nodes is None:
             nodes = self._node_constraints[key] = NodeConstraints(next(self._ids))
@@ -171,14 +180,17 @@ class SignatureTable:
         nonzero: tuple[int, int],
         images: tuple[str, ...],
     ) -> PodSpecSignature:
-        delta = self._resources.vector(amounts)
-        delta[SCORING_CPU], delta[SCORING_MEMORY] = (min(amount, LIMIT) for amount in nonzero)
-        delta[PODS] = 1
-        requests = tuple((int(c), int(delta[c])) for c in np.flatnonzero(delta > 0) if c >= FIRST_RESOURCE)
+        by_column = {self._resources.column(name): min(amount, LIMIT) for name, amount in amounts.items() if amount > 0}
+        by_column[PODS] = 1
+        delta = np.zeros(self._resources.capacity, dtype=np.int64)
+        for column, amount in by_column.items():
+            delta[column] = amount
+        delta[SCORING_CPU], delta[SCORING_MEMORY] = min(nonzero[0], LIMIT), min(nonzero[1], LIMIT)
+        requests = tuple(pair for pair in sorted(by_column.items()) if pair[0] >= FIRST_RESOURCE)
         return PodSpecSignature(
             id=next(self._ids),
             constraints=constraints,
-            amounts=amounts,
+            resources=self._resources,
             delta=delta,
             requests=requests,
             node_selector=constraints.node_selector,

@@ -247,9 +247,9 @@ _HIGH = 1 << 62
 
 def _stated_by_domain(index: PodAffinityIndex, existing: ExistingTerm) -> Counts:
     domains, highest = index.domains(existing.spec.topology_key)
-    count = len(existing.rows)
-    rows = np.fromiter(existing.rows, dtype=np.int64, count=count)
-    pods = np.fromiter(existing.rows.values(), dtype=np.int64, count=count)
+    there = existing.rows
+    rows = np.fromiter(there, dtype=np.int64, count=len(there))
+    pods = np.fromiter(there.values(), dtype=np.int64, count=len(there))
     counts: Counts = np.bincount(domains[rows], weights=pods, minlength=highest + 1).astype(np.int64)
     counts[0] = 0
     return counts

@@ -290,8 +290,10 @@ class SchedulingQueue:
 
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
         """Let an event wake whoever it may help, except the entity whose key is `but`: it did this itself."""
-        cache: dict[Hashable, bool] = {}
         self._cause = event.kind
+        if not self._entities and event.group is None:
+            return
+        cache: dict[Hashable, bool] = {}
         if self._reach is not None and event.group is not None:
             self._reach.forget(f"group/{event.group}")
         if event.kind in _REGATING and event.group is not None:

@@ -8,10 +8,12 @@ from cProfile import Profile
 
 import msgspec
 
+from reprieve.cluster.collecting import collect_seldom
 from reprieve.simulation.bench.running import NotBoundError, run
 from reprieve.simulation.bench.scenarios import named
 
 if __name__ == "__main__":
+    collect_seldom()  # as `reprieve scheduler` does
     try:
         print(msgspec.json.encode(run(named(sys.argv[1]), Profile() if "--profile" in sys.argv[2:] else None)).decode())
     except NotBoundError as error:

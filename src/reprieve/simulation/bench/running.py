@@ -15,18 +15,28 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from cProfile import Profile
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.bench.scenarios import WAITING_GANG, Cluster, Scenario, churn_work, steady_work
+from reprieve.simulation.bench.scenarios import (
+    WAITING_GANG,
+    Cluster,
+    Scenario,
+    churn_work,
+    running_elsewhere,
+    steady_work,
+)
 
 _WAITING_SECONDS = 60
 """Virtual time of `waiting` in which a pod ends each second."""
 _HOTTEST = 25
 """Functions of a profile that are shown."""
+_BATCH = 500
+"""Pods that `take-in` makes at once, outside the measured time."""
 _SAMPLES = 50
 """How often `steady` looks at its memory."""
 
@@ -70,11 +80,15 @@ class Measured(msgspec.Struct, frozen=True, rename="camel"):
     first two of a day.
     """
     rss_mb: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `churn` alone: resident memory at the end, in MiB."""
+    """Of `churn` and `take-in` alone: resident memory at the end, in MiB."""
     cpu_per_second: float | msgspec.UnsetType = msgspec.UNSET
     """Of `waiting` alone: processor time that a second of virtual time costs, in seconds."""
     taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
     """Of `big` alone: real time until nodes and running pods were known, which `seconds` does not count."""
+    cpu_seconds: float | msgspec.UnsetType = msgspec.UNSET
+    """Of `take-in` alone: processor time that learning of the pods took."""
+    held_mb: float | msgspec.UnsetType = msgspec.UNSET
+    """Of `take-in` alone: what the engine keeps of them, in MiB; their objects are gone by then."""
     profile: tuple[Hot, ...] | msgspec.UnsetType = msgspec.UNSET
     """With `--profile`: where the time went."""
 
@@ -95,6 +109,8 @@ def run(scenario: Scenario, profiler: Profile | None = None) -> Measured:
         return run_steady(scenario, profiler)
     if scenario.family == "waiting":
         return run_waiting(scenario, profiler)
+    if scenario.family == "take-in":
+        return run_take_in(scenario, profiler)
     cluster = scenario.build()
     clock = time.perf_counter
     taken_in = clock()
@@ -252,6 +268,43 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
         raise NotBoundError(scenario.name, bound, scenario.pods)
     measured = _measured(scenario, attempts, seconds, None, profiler)
     return msgspec.structs.replace(measured, cpu_per_second=round(cpu / max(1, len(ending)), 6))
+
+
+def run_take_in(scenario: Scenario, profiler: Profile | None = None) -> Measured:
+    """Running pods become known, as after a restart; no object outlives the call that tells of it.
+
+    `seconds` is the time within the engine, `attempt_ms` of one pod.  Raises NotBoundError.
+    """
+    cluster = scenario.build()
+    engine = synced(cluster)
+    gc.collect()
+    held = rss_mb()
+    clock, spent = time.perf_counter, time.process_time
+    times = array("d", bytes(8 * scenario.pods))
+    cpu = 0.0
+    order = 0
+    pods = running_elsewhere(cluster.nodes, scenario.pods)
+    while batch := list(islice(pods, _BATCH)):
+        _watch(profiler)
+        began = spent()
+        for pod in batch:
+            before = clock()
+            engine.set_pod(pod, 0.0, created=float(order))
+            times[order] = clock() - before
+            order += 1
+        cpu += spent() - began
+        if profiler is not None:
+            profiler.disable()
+    batch = []
+    gc.collect()
+    resident = rss_mb()
+    known = sum(1 for pod in engine.cluster.pods.values() if pod.scheduled)
+    if known != scenario.pods:
+        raise NotBoundError(scenario.name, known, scenario.pods)
+    measured = _measured(scenario, times, sum(times), None, profiler)
+    return msgspec.structs.replace(
+        measured, rss_mb=round(resident, 1), cpu_seconds=round(cpu, 6), held_mb=round(max(0.0, resident - held), 1)
+    )
 
 
 def _long_running(scenario: Scenario) -> tuple[Engine, deque[str]]:

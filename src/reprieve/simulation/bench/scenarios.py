@@ -7,7 +7,7 @@ Invariant: a scenario is the same, object by object, on every machine and in eve
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -325,6 +325,16 @@ def churn_work(nodes: int, pods: int) -> Iterator[Arrival]:
         yield Arrival(turn / rate, (pod,))
 
 
+def _take_in(nodes: int, pods: int) -> Cluster:
+    """Nodes and services alone; the pods come from `running_elsewhere`, so that no process has to hold them."""
+    return Cluster(unlike.nodes(nodes), (), services=tuple(unlike.services(pods)))
+
+
+def running_elsewhere(machines: Sequence[objects.Node], pods: int) -> Iterator[objects.Pod]:
+    """So many running pods for `take-in`: all differ in requests, labels, images and, each by a term, in affinity."""
+    return unlike.with_own_anti_affinity(unlike.pods(0, pods, priority=LOW, on=machines))
+
+
 def _services(nodes: int, pods: int) -> Cluster:
     """Five running pods for each node and a service for each, in 200 namespaces; the work belongs to them in turn."""
     machines = tuple(_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % _ZONES}"}) for i in range(nodes))
@@ -490,6 +500,7 @@ _FAMILIES = {
     "devices": Family(_devices, 2.0),
     "churn": Family(_churn, 20.0),
     "big": Family(_big, 0.1),
+    "take-in": Family(_take_in, 10.0),
 }
 
 SCENARIOS = {
@@ -517,6 +528,8 @@ SCENARIOS = {
         Scenario("devices-1000", "devices", 1_000, 2_000),
         Scenario("churn-24h", "churn", 500, 24 * 3_600 * 50),
         Scenario("big-15000", "big", 15_000, 1_000),
+        Scenario("take-in-5000", "take-in", 5_000, 50_000),
+        Scenario("take-in-15000", "take-in", 15_000, 150_000),
     )
 }
 """The scenarios by name."""

@@ -7,9 +7,11 @@ certain machine types and a quarter spread over zones.  Nodes have one of twenty
 Invariant: what is built depends on the sizes alone (seeded draws).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Final
+
+from msgspec.structs import replace
 
 from reprieve.api import objects, owners
 
@@ -103,6 +105,16 @@ def pods(
             ),
             status=objects.PodStatus(phase="Running" if node else "Pending"),
         )
+
+
+def with_own_anti_affinity(pods: Iterable[objects.Pod]) -> Iterator[objects.Pod]:
+    """The same pods, of which each refuses its like on its node, in a term that no other pod states."""
+    for pod in pods:
+        alike = objects.LabelSelector(match_labels={"pod": pod.metadata.labels["pod"]})
+        term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
+        apart = objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+        before = pod.spec.affinity or objects.Affinity()
+        yield replace(pod, spec=replace(pod.spec, affinity=replace(before, pod_anti_affinity=apart)))
 
 
 def _namespace(application: int) -> str:
