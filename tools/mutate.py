@@ -1,12 +1,14 @@
 """How many small faults the tests notice: `python tools/mutate.py [AREA ...] [--count N] [--seed N]`.
 
 A *mutant* is the product with one small change: a comparison turned or moved by one, `and` for `or`, a condition
-negated, a number off by one, a call left out.  Each is made in a copy of the sources, the tests of its area run against
-it with the first failure ending the run, and it is *killed* if they fail; one that *survives* is shown with its place:
-either a test is missing, or the line does not matter.  Which mutants are made depends on the seed and the sources
-alone, so that a figure can be repeated, and compared with that after a change.
+negated, a number off by one, a call left out.  The tests of an area run once to learn which of them run which line
+(`reached_lines.py`); each mutant is then made in a copy of the sources and judged by those that run its line, the
+quickest first, until one fails: it is *killed*.  One that *survives* is shown with its place: either a test is missing,
+or the line does not matter.  Which mutants are made depends on the seed and the sources alone, so that a figure can be
+repeated, and compared with that after a change.
 
-`--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them.  The checkout is not touched.
+`--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests PATH ...` those
+tests judge, all of them, and nothing is learnt first.  The checkout is not touched.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import json
 import os
 import random
 import shutil
@@ -23,29 +26,37 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reached_lines import Reached
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "reprieve"
 
+_DECISIONS = ("tests/cases", "tests/preemption", "tests/scheduling", "tests/queueing", "tests/properties")
+_SERVED = ("tests/controlplane/server",)
+
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "preemption": (("preemption",), ("tests/preemption", "tests/properties", "tests/scheduling")),
-    "scheduling": (("scheduling",), ("tests/scheduling", "tests/properties", "tests/queueing")),
-    "queueing": (("queueing",), ("tests/queueing", "tests/scheduling", "tests/properties")),
-    "cluster": (("cluster",), ("tests/cluster", "tests/plugins", "tests/properties")),
-    "plugins": (("plugins",), ("tests/plugins", "tests/properties")),
-    "framework": (("framework",), ("tests/framework", "tests/scheduling", "tests/plugins")),
+    "preemption": (("preemption",), _DECISIONS),
+    "scheduling": (("scheduling",), _DECISIONS),
+    "queueing": (("queueing",), _DECISIONS),
+    "cluster": (("cluster",), ("tests/cluster", "tests/plugins", *_DECISIONS)),
+    "plugins": (("plugins",), ("tests/plugins", *_DECISIONS)),
+    "framework": (("framework",), ("tests/framework", "tests/plugins", *_DECISIONS)),
+    "api": (("api",), ("tests/api", "tests/cases", "tests/cli", "tests/controlplane/schema")),
     "live": (("live",), ("tests/live",)),
     "admission": (
         ("controlplane/admission", "controlplane/rules"),
-        ("tests/controlplane/admission", "tests/controlplane/rules", "tests/controlplane"),
+        ("tests/controlplane/admission", "tests/controlplane/rules", *_SERVED),
     ),
-    "patching": (("controlplane/patching",), ("tests/controlplane/patching", "tests/controlplane")),
-    "storage": (("controlplane/storage",), ("tests/controlplane/storage", "tests/controlplane")),
+    "patching": (("controlplane/patching",), ("tests/controlplane/patching", *_SERVED)),
+    "storage": (("controlplane/storage",), ("tests/controlplane/storage", *_SERVED)),
 }
-"""Area -> (sources below src/reprieve, tests that are to notice, those most likely to first)."""
+"""Area -> (sources below src/reprieve, tests that are to notice)."""
 
-LIMIT_SECONDS = 600
-"""A mutant whose tests run longer than this hangs, which counts as noticed."""
+LEAST_SECONDS, LIMIT_FACTOR = 60, 10
+"""A mutant whose tests run longer than this, and than so many times what they took before, hangs: noticed."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,10 @@ class Mutant:
     line: int
     what: str
     text: str
+    lines: range
+    """Lines that run where this one does: those of the statement, or of its head if it has a body."""
+    at_import: bool
+    """It is no part of a function: what it does is seen wherever its module is used."""
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.what}"
@@ -141,23 +156,41 @@ def _never_run(tree: ast.Module) -> set[int]:
     return out
 
 
-def mutants(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a file, in the order of its lines."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _places(tree: ast.Module) -> Iterator[tuple[int, int, ast.AST, range, bool]]:
+    """All there is to change: number of the node, number of the change; the node, its lines, whether import runs it."""
     skipped = _never_run(tree)
-    number = -1
+    found: dict[int, tuple[range, bool]] = {}
+
+    def walk(node: ast.AST, lines: range, inside: bool) -> None:
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else (node.end_lineno or node.lineno)
+            lines = range(node.lineno, max(last, node.lineno) + 1)
+        found[id(node)] = (lines, not inside)
+        for child in ast.iter_child_nodes(node):
+            of_body = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and child in node.body
+            walk(child, lines, inside or of_body or isinstance(node, ast.Lambda))
+
+    walk(tree, range(0), False)
     for position, node in enumerate(ast.walk(tree)):
-        if id(node) in skipped or not hasattr(node, "lineno"):
+        if id(node) not in skipped and hasattr(node, "lineno"):
+            for turn, _ in enumerate(changes(node)):
+                yield position, turn, node, *found[id(node)]
+
+
+def mutants(path: Path, wanted: set[int] | None = None) -> Iterator[Mutant]:
+    """Every mutant of a file, or those with these numbers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for number, (position, turn, node, lines, at_import) in enumerate(_places(tree)):
+        if wanted is not None and number not in wanted:
             continue
-        for turn, _ in enumerate(changes(node)):
-            number += 1
-            changed = copy.deepcopy(tree)
-            target = next(other for at, other in enumerate(ast.walk(changed)) if at == position)
-            before = ast.unparse(target)
-            list(changes(target))[turn]()
-            after = ast.unparse(target)
-            what = f"{_short(before)}  ->  {_short(after)}"
-            yield Mutant(path, int(node.lineno), what, ast.unparse(ast.fix_missing_locations(changed)))
+        changed = copy.deepcopy(tree)
+        target = next(other for at, other in enumerate(ast.walk(changed)) if at == position)
+        before = ast.unparse(target)
+        list(changes(target))[turn]()
+        what = f"{_short(before)}  ->  {_short(ast.unparse(target))}"
+        text = ast.unparse(ast.fix_missing_locations(changed))
+        yield Mutant(path, int(node.lineno), what, text, lines, at_import)  # type: ignore[attr-defined]
 
 
 def _short(text: str) -> str:
@@ -167,81 +200,164 @@ def _short(text: str) -> str:
 
 def count(path: Path) -> int:
     """How many mutants a file has, without making them."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    skipped = _never_run(tree)
-    return sum(
-        sum(1 for _ in changes(node)) for node in ast.walk(tree) if id(node) not in skipped and hasattr(node, "lineno")
-    )
+    return sum(1 for _ in _places(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def chosen(files: list[Path], wanted: int, seed: int) -> list[Mutant]:
     """A draw of mutants over all files, the same for the same sources and seed."""
-    sizes = [(path, count(path)) for path in files]
-    places = [(path, index) for path, size in sizes for index in range(size)]
+    places = [(path, index) for path in files for index in range(count(path))]
     drawn = random.Random(seed).sample(places, min(wanted, len(places)))
     by_file: dict[Path, set[int]] = {}
     for path, index in drawn:
         by_file.setdefault(path, set()).add(index)
-    return [
-        mutant for path, indices in sorted(by_file.items()) for i, mutant in enumerate(mutants(path)) if i in indices
-    ]
+    return [mutant for path, indices in sorted(by_file.items()) for mutant in mutants(path, indices)]
 
 
-def killed(mutant: Mutant, tests: tuple[str, ...]) -> bool:
-    """Whether the tests notice. They run in a process of their own, on a copy of the sources."""
-    with tempfile.TemporaryDirectory(prefix="mutate-") as scratch:
-        copied = Path(scratch) / "src" / "reprieve"
-        shutil.copytree(SOURCES, copied, ignore=shutil.ignore_patterns("__pycache__"))
-        (copied / mutant.path.relative_to(SOURCES)).write_text(mutant.text, encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": str(copied.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-        existing = [test for test in tests if (ROOT / test).exists()]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", *existing]
+def judges(mutant: Mutant, reached: Reached, among: tuple[str, ...]) -> tuple[list[str], float]:
+    """The tests among these that can notice, the quickest files and tests first, and what they take (seconds).
+
+    They are those that run a line of the mutant's, and for what import runs, a line of any module beside it; at last
+    those that start processes, whose lines nobody sees.
+    """
+    numbers: set[int] = set()
+    for name, lines in reached["lines"].items():
+        file = Path(name)
+        if file == mutant.path and not mutant.at_import:
+            numbers.update(*(tests for line, tests in lines.items() if line in mutant.lines))
+        elif file.parent == mutant.path.parent and mutant.at_import:
+            numbers.update(*lines.values())
+    unseen = set(reached["starts_processes"]) - numbers
+    seconds = reached["seconds"]
+    ordered = []
+    for everyone in (numbers, unseen):
+        group = [n for n in everyone if reached["tests"][n].startswith(tuple(f"{place}/" for place in among))]
+        of_file: dict[str, float] = {}
+        for number in group:
+            file_name = reached["tests"][number].partition("::")[0]
+            of_file[file_name] = of_file.get(file_name, 0.0) + seconds[number]
+        ordered += sorted(group, key=lambda n: (of_file[f := reached["tests"][n].partition("::")[0]], f, seconds[n]))
+    return [reached["tests"][number] for number in ordered], sum(seconds[number] for number in ordered)
+
+
+class Copy:
+    """A copy of the product's sources in which one file at a time is changed, and the tests of the checkout."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sources = folder / "src" / "reprieve"
+        shutil.copytree(SOURCES, self.sources, ignore=shutil.ignore_patterns("__pycache__"))
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(self.sources.parent), str(ROOT / "tools"))),
+            "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
+            "PYTHONHASHSEED": "0",
+        }
+        # Tests that hold a server to the clock fail for other reasons than the mutant.
+        self.command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--no-header",
+            "-m",
+            "not timed",
+        ]
+
+    def pytest(self, *options: str, limit: float | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+        """One run."""
+        command, environment = [*self.command, *options], {**self.environment, **more}
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, timeout=limit, check=False, text=True
+        )
+
+    def reach(self, places: tuple[str, ...], tests: list[str]) -> Reached:
+        """Run the tests once on what is there, and see which of them run which line of the places."""
+        out = self.folder / "reached.json"
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        folders = os.pathsep.join(str(self.sources / place) for place in places)
+        done = self.pytest("-p", "reached_lines", *tests, REACHED_SOURCES=folders, REACHED_LINES=str(out))
+        if done.returncode not in (0, 1):
+            raise SystemExit(f"the tests do not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        if done.returncode:
+            print(f"left out, as they fail without a mutant:\n{done.stdout[-2000:]}", flush=True)
+        raw = json.loads(out.read_text(encoding="utf-8"))
+        raw["lines"] = {
+            str(SOURCES / Path(file).relative_to(self.sources)): {int(line): of for line, of in lines.items()}
+            for file, lines in raw["lines"].items()
+        }
+        return raw  # type: ignore[no-any-return]
+
+    def killed(self, mutant: Mutant, tests: list[str], seconds: float) -> bool:
+        """Whether the tests notice."""
+        place = self.sources / mutant.path.relative_to(SOURCES)
+        listed = self.folder / "tests.txt"
+        listed.write_text("".join(f"{test}\n" for test in tests), encoding="utf-8")
+        place.write_text(mutant.text, encoding="utf-8")
+        limit = max(LEAST_SECONDS, LIMIT_FACTOR * seconds)
         try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, timeout=LIMIT_SECONDS, check=False
-            )
+            done = self.pytest("-x", f"@{listed}", limit=limit, PYTHONDONTWRITEBYTECODE="1")
         except subprocess.TimeoutExpired:
             return True
+        finally:
+            shutil.copy2(mutant.path, place)
         if done.returncode not in (0, 1, 2, 3, 4):
-            raise SystemExit(f"pytest ended with {done.returncode}: {done.stdout.decode(errors='replace')[-2000:]}")
+            raise SystemExit(f"pytest ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.returncode != 0
+
+
+def picked_of(area: str, options: argparse.Namespace) -> list[Mutant]:
+    """The mutants that are asked for in an area."""
+    files = sorted(path for place in AREAS[area][0] for path in (SOURCES / place).rglob("*.py"))
+    if not options.only:
+        return chosen(files, options.count, options.seed)
+    where, _, line = options.only.rpartition(":")
+    path = (ROOT / where).resolve()
+    return [m for m in mutants(path) if m.line == int(line)] if path in files and line.isdigit() else []
+
+
+def judge_area(mutants_of: list[Mutant], copied: Copy, reached: Reached | None, tests: tuple[str, ...]) -> int:
+    """Say of each mutant what became of it; how many were killed."""
+    noticed = 0
+    for mutant in mutants_of:
+        able, seconds = (list(tests), LEAST_SECONDS) if reached is None else judges(mutant, reached, tests)
+        found = bool(able) and copied.killed(mutant, able, seconds)
+        noticed += found
+        print(f"{'killed  ' if found else 'SURVIVED' if able else 'NOT RUN '} {mutant}", flush=True)
+    return noticed
 
 
 def main() -> None:
     """Make mutants, run tests, print who survived and the rates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
-    parser.add_argument("--count", type=int, default=20, help="mutants in each area (default 20)")
+    parser.add_argument("--count", type=int, default=40, help="mutants in each area (default 40)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
-    parser.add_argument("--only", metavar="PATH:LINE", help="all mutants of one line, with the tests of its area")
+    parser.add_argument("--only", metavar="PATH:LINE", help="all mutants of one line")
+    parser.add_argument("--tests", nargs="+", metavar="PATH", default=[], help="tests that are to judge, all of them")
     parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
     options = parser.parse_args()
     unknown = [area for area in options.areas if area not in AREAS]
     if unknown:
         parser.error(f"unknown area {unknown[0]!r}; known: {', '.join(AREAS)}")
-    rates = []
-    for area in options.areas or AREAS:
-        places, tests = AREAS[area]
-        files = sorted(path for place in places for path in (SOURCES / place).rglob("*.py"))
-        if options.only:
-            where, _, line = options.only.rpartition(":")
-            picked = [m for m in mutants((ROOT / where).resolve()) if m.line == int(line)] if line.isdigit() else []
-            if (ROOT / where).resolve() not in files:
-                continue
-        else:
-            picked = chosen(files, options.count, options.seed)
-        noticed = 0
-        for mutant in picked:
-            if options.list:
-                print(mutant)
-                continue
-            found = killed(mutant, tests)
-            noticed += found
-            print(f"{'killed  ' if found else 'SURVIVED'} {mutant}", flush=True)
-        rates.append((area, noticed, len(picked)))
-    if not options.list:
-        for area, noticed, made in rates:
-            print(f"{area:12} {noticed} of {made} killed ({100 * noticed / max(1, made):.0f} %)")
+    picked = {area: found for area in options.areas or AREAS if (found := picked_of(area, options))}
+    if options.list:
+        print(*(mutant for found in picked.values() for mutant in found), sep="\n")
+        return
+    rates = {}
+    with tempfile.TemporaryDirectory(prefix="mutate-") as scratch:
+        copied = Copy(Path(scratch))
+        reached = None
+        if not options.tests:
+            places = {place: None for area in picked for place in AREAS[area][0]}
+            tests = {test: None for area in picked for test in AREAS[area][1] if (ROOT / test).exists()}
+            reached = copied.reach(tuple(places), list(tests))
+        for area, found in picked.items():
+            rates[area] = judge_area(found, copied, reached, tuple(options.tests) or AREAS[area][1])
+    for area, noticed in rates.items():
+        made = len(picked[area])
+        print(f"{area:12} {noticed} of {made} killed ({100 * noticed / made:.0f} %)")
 
 
 if __name__ == "__main__":

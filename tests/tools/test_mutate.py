@@ -66,3 +66,31 @@ def test_a_draw_depends_on_the_seed_alone(mutate: ModuleType, tmp_path: Path) ->
     assert draws[0] == draws[1]
     assert any(draw != draws[0] for draw in draws[2:])
     assert all(len(draw) == 4 for draw in draws)
+
+
+def test_a_mutant_knows_which_lines_run_with_it(mutate: ModuleType, tmp_path: Path) -> None:
+    """The head of a compound statement; what no function holds is run by the import."""
+    path = tmp_path / "clip.py"
+    path.write_text(SOURCE)
+    found = {mutant.what: (mutant.lines, mutant.at_import) for mutant in mutate.mutants(path)}
+    assert found["value < least  ->  value <= least"] == (range(8, 9), False)
+    assert found["print('low')  ->  None"] == (range(9, 10), False)
+    assert found["3  ->  4"] == (range(3, 4), True)
+    assert found["0  ->  1"] == (range(6, 7), True)
+
+
+def test_the_quickest_that_can_notice_judge_first(mutate: ModuleType, tmp_path: Path) -> None:
+    """Those of the area that run its lines; at last those whose processes nobody sees into."""
+    path = tmp_path / "clip.py"
+    path.write_text(SOURCE)
+    reached = {
+        "tests": ["a/t.py::slow", "a/t.py::quick", "a/u.py::quickest", "b/t.py::other", "a/p.py::starts", "a/t.py::no"],
+        "seconds": [2.0, 1.0, 0.5, 0.1, 0.1, 0.1],
+        "starts_processes": [4],
+        "lines": {str(path): {8: [0, 1, 2, 3], 9: [5]}},
+    }
+    found = {mutant.what: mutate.judges(mutant, reached, ("a",)) for mutant in mutate.mutants(path)}
+    quickest_first = ["a/u.py::quickest", "a/t.py::quick", "a/t.py::slow", "a/p.py::starts"]
+    assert found["value < least  ->  value <= least"] == (quickest_first, pytest.approx(3.6))
+    assert found["print('low')  ->  None"][0] == ["a/t.py::no", "a/p.py::starts"]
+    assert found["3  ->  4"][0] == ["a/u.py::quickest", "a/t.py::no", "a/t.py::quick", "a/t.py::slow", "a/p.py::starts"]
