@@ -28,6 +28,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import CycleState, Plugin
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.outcome import MINIMIZE_VICTIMS
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Decision
@@ -277,7 +278,10 @@ class WatchedEngine(Engine):
 
 
 class World:
-    """An engine in a virtual cluster. `plain=True`: the reference paths, nothing shared and every filter asked."""
+    """An engine in a virtual cluster.
+
+    `plain`: the reference paths, nothing shared and every filter asked; `placement`: of a group that makes room.
+    """
 
     def __init__(
         self,
@@ -287,9 +291,10 @@ class World:
         timing: Timing | None = None,
         profiles: Mapping[str, Profile] | None = None,
         seed: int | None = None,
+        placement: str = MINIMIZE_VICTIMS,
     ) -> None:
-        if plain and profiles is None:
-            profile = profile_with(DefaultPreemption(plain=True, share=False))
+        if profiles is None and (plain or placement != MINIMIZE_VICTIMS):
+            profile = profile_with(DefaultPreemption(plain=plain, share=not plain, placement=placement))
             profiles = {profile.name: profile}
         self.engine = WatchedEngine(profiles, gates=gates, timing=timing, share=not plain, seed=seed)
         self.virtual = VirtualCluster(self.engine, START)
@@ -510,10 +515,12 @@ class RandomCluster:
         """All objects, in the order a scheduler that starts would learn of them."""
         return [*self.nodes, *self.groups, *self.budgets, *self.running, *self.pending]
 
-    def world(self, *, order: Sequence[int] | None = None, plain: bool = False) -> World:
+    def world(
+        self, *, order: Sequence[int] | None = None, plain: bool = False, placement: str = MINIMIZE_VICTIMS
+    ) -> World:
         """All of it in a world, by default in the natural order; nothing has run yet."""
         items = self.everything
-        return World(*(items if order is None else [items[i] for i in order]), plain=plain)
+        return World(*(items if order is None else [items[i] for i in order]), plain=plain, placement=placement)
 
 
 def _brief(item: objects.KubernetesObject) -> str:

@@ -17,6 +17,7 @@ import yaml
 
 from reprieve.api.loading import load
 from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
 
@@ -79,17 +80,21 @@ def differences(case: Case, answer: Plan) -> list[str]:
     return out
 
 
-def outcome(case: Case, folder: Path) -> Plan:
-    """The plan of a case."""
+def outcome(case: Case, folder: Path, *, compatible: bool = False) -> Plan:
+    """The plan of a case; `compatible`: groups make room where they are placed by score."""
     manifest = folder / "case.yaml"
     manifest.write_text(yaml.safe_dump_all(documents(case)), encoding="utf-8")
-    return plan(load([manifest]), PlanOptions(gates=FeatureGates.of(case.get("gates", {})))).plan
+    gates = FeatureGates.of(case.get("gates", {}))
+    profiles = (default_profile(gates, compatible=compatible),)
+    return plan(load([manifest]), PlanOptions(gates=gates, profiles=profiles, any_scheduler=True)).plan
 
 
+@pytest.mark.parametrize("compatible", [True, False], ids=["compatible", "cheapest"])
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_case(path: Path, tmp_path: Path) -> None:
+def test_case(path: Path, compatible: bool, tmp_path: Path) -> None:
+    """In all of these the places that score best are also those that cost least: both ways must say the same."""
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert differences(case, outcome(case, tmp_path)) == []
+    assert differences(case, outcome(case, tmp_path, compatible=compatible)) == []
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ some = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 OPTIONS: list[dict[str, str]] = [
-    {"victim_search": "PriorityFloor"},
+    {"victim_search": "PriorityFloor", "placement": "Compatible"},
     {"placement": "MinimizeVictims"},
     {"victim_search": "PriorityFloor", "placement": "MinimizeVictims"},
 ]
@@ -62,7 +62,10 @@ def _uneven() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("options", "victims"), [({}, ["dear"]), *[(options, ["cheap"]) for options in OPTIONS]])
+@pytest.mark.parametrize(
+    ("options", "victims"),
+    [({}, ["cheap"]), ({"placement": "Compatible"}, ["dear"]), *[(options, ["cheap"]) for options in OPTIONS]],
+)
 def test_where_room_is_made(options: dict[str, str], victims: list[str]) -> None:
     """preemption.md 4, "Options": Compatible takes the algorithm's place, the others look for a cheaper eviction."""
     assert _victims(_preempts(World(*_uneven(), profiles=_with(**options)))) == victims
@@ -119,8 +122,8 @@ def _cost(preemption: Preemption, cluster: RandomCluster) -> Cost | None:
 @given(random_clusters(preemptor="group", max_nodes=6))
 def test_minimizing_is_never_worse_than_compatible(cluster: RandomCluster) -> None:
     """preemption.md 4, "Options": by the cost order of section 3, for as many pods."""
-    usual = World(*cluster.everything).step().preemption
-    found = World(*cluster.everything, profiles=_with(placement="MinimizeVictims")).step().preemption
+    usual = cluster.world(placement="Compatible").step().preemption
+    found = cluster.world().step().preemption
     assert (usual is None) is (found is None)
     if usual is not None and found is not None:
         one, other = _cost(found, cluster), _cost(usual, cluster)
@@ -143,9 +146,14 @@ def _configured(**args: str) -> Any:
 
 def test_options_come_from_the_configuration() -> None:
     """preemption.md 4: "configuration of the preemption plugin"."""
-    assert _victims(_preempts(World(*_uneven(), profiles=_configured(placement="MinimizeVictims")))) == ["cheap"]
-    assert _victims(_preempts(World(*_uneven(), profiles=_configured(victimSearch="PriorityFloor")))) == ["cheap"]
-    assert _victims(_preempts(World(*_uneven(), profiles=_configured(victimSearch="Reprieve")))) == ["dear"]
+    for args, victim in (
+        ({}, "cheap"),
+        ({"placement": "MinimizeVictims"}, "cheap"),
+        ({"placement": "Compatible"}, "dear"),
+        ({"placement": "Compatible", "victimSearch": "PriorityFloor"}, "cheap"),
+        ({"placement": "Compatible", "victimSearch": "Reprieve"}, "dear"),
+    ):
+        assert _victims(_preempts(World(*_uneven(), profiles=_configured(**args)))) == [victim], args
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,12 @@ many = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+EACH = pytest.mark.parametrize(
+    ("preemptor", "placement"),
+    [("pod", "MinimizeVictims"), ("group", "MinimizeVictims"), ("group", "Compatible")],
+    ids=["pod", "group", "group-compatible"],
+)
+"""Who preempts, and how a group's place is chosen."""
 
 
 def _assigned(picture: Picture, world: World, preemption: Preemption) -> list[tuple[object, str]]:
@@ -110,27 +116,27 @@ def test_every_decision_to_preempt_keeps_the_rules(cluster: RandomCluster) -> No
     event(f"preemptions: {min(judge.seen, 3)}")
 
 
-@pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@EACH
 @must_meet(judged=40)
 @many
 @given(data=st.data())
-def test_every_decision_of_one_preemptor_keeps_the_rules(of_group: bool, data: st.DataObject) -> None:
+def test_every_decision_of_one_preemptor_keeps_the_rules(preemptor: str, placement: str, data: st.DataObject) -> None:
     """The same where one preemptor with a good chance wants in."""
-    cluster = data.draw(random_clusters(preemptor="group" if of_group else "pod"))
-    world = cluster.world()
+    cluster = data.draw(random_clusters(preemptor=preemptor))
+    world = cluster.world(placement=placement)
     judge = _Judge(cluster, world)
     world.settle()
     event(f"preemptions: {min(judge.seen, 3)}")
 
 
-@pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@EACH
 @must_meet(evicts=40)
 @many
 @given(data=st.data())
-def test_nobody_goes_in_vain(of_group: bool, data: st.DataObject) -> None:
+def test_nobody_goes_in_vain(preemptor: str, placement: str, data: st.DataObject) -> None:
     """preemption.md 9: no victim without a preemptor that then fits; nothing for a group that stays unschedulable."""
-    cluster = data.draw(random_clusters(preemptor="group" if of_group else "pod"))
-    world = cluster.world()
+    cluster = data.draw(random_clusters(preemptor=preemptor))
+    world = cluster.world(placement=placement)
     waiting_before = set(world.pending)
     world.settle()
     evicted = set(world.evicted)
@@ -172,30 +178,35 @@ def test_the_fast_path_decides_as_the_plain_path_with_amounts_alone(cluster: Ran
     assert (fast.where, fast.evicted, fast.nominated) == (plain.where, plain.evicted, plain.nominated)
 
 
-@pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@EACH
 @many
 @given(data=st.data())
-def test_the_fast_path_decides_as_the_plain_path(of_group: bool, data: st.DataObject) -> None:
+def test_the_fast_path_decides_as_the_plain_path(preemptor: str, placement: str, data: st.DataObject) -> None:
     """The same with one preemptor, host ports included."""
-    cluster = data.draw(random_clusters(preemptor="group" if of_group else "pod"))
-    fast, plain = cluster.world().settle(), cluster.world(plain=True).settle()
+    cluster = data.draw(random_clusters(preemptor=preemptor))
+    fast, plain = cluster.world(placement=placement).settle(), cluster.world(plain=True, placement=placement).settle()
     assert history(fast) == history(plain)
     assert (fast.where, fast.evicted) == (plain.where, plain.evicted)
 
 
-@pytest.mark.parametrize("of_group", [False, True], ids=["pod", "group"])
+@EACH
 @many
 @given(data=st.data(), chance=st.randoms(use_true_random=False))
-def test_the_order_of_the_input_does_not_matter(of_group: bool, data: st.DataObject, chance: random.Random) -> None:
+def test_the_order_of_the_input_does_not_matter(
+    preemptor: str, placement: str, data: st.DataObject, chance: random.Random
+) -> None:
     """preemption.md 4: "same cluster, same answer, whatever the order in which objects arrived"."""
-    cluster = data.draw(random_clusters(preemptor="group" if of_group else "pod"))
+    cluster = data.draw(random_clusters(preemptor=preemptor))
     order = list(range(len(cluster.everything)))
     chance.shuffle(order)
-    assert history(cluster.world().settle()) == history(cluster.world(order=order).settle())
+    assert history(cluster.world(placement=placement).settle()) == history(
+        cluster.world(order=order, placement=placement).settle()
+    )
 
 
 def _first(cluster: RandomCluster) -> tuple[World, Picture, Decision]:
-    world = cluster.world()
+    """By `placement: Compatible`, which is what the reference does."""
+    world = cluster.world(placement="Compatible")
     picture = Picture(cluster, world)
     return world, picture, world.step()
 

@@ -121,10 +121,14 @@ def test_the_zone_of_the_first_pod_may_be_the_wrong_one(other: int, count: int, 
 
 
 def test_room_is_not_made_where_another_order_needs_none() -> None:
-    """preemption.md 2.1, with the option: what can be placed without preemption preempts nobody."""
+    """preemption.md 2.1, with the option: what can be placed without preemption preempts nobody.
+
+    Nor does the search for the cheapest eviction make room where none has to be made (cost.md 4).
+    """
     items = [*SPREAD, node("busy", cpu=4), pod("low", cpu=4, node="busy")]
-    greedy, retry = World(*items).settle(), World(*items, profiles=retrying()).settle()
+    greedy, retry = World(*items, placement="Compatible").settle(), World(*items, profiles=retrying()).settle()
     assert greedy.evicted == ["low"]
+    assert World(*items).settle().evicted == []
     first = next(d for d in greedy.engine.decisions if d.preemption is not None)
     assert first.order_matters == OrderMatters(placed=3)
     assert retry.evicted == []

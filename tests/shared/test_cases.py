@@ -1,4 +1,7 @@
-"""Every file of ../shared/cases, where that folder exists: the outcome independent implementations expect."""
+"""Every file of ../shared/cases, where that folder exists: the outcome independent implementations expect.
+
+They expect a group to be placed by score (`--compatible`).  In all of these cases that is also the cheapest eviction.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -10,6 +13,7 @@ import yaml
 
 from reprieve.api.loading import load
 from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.outside import BESIDE, needs
 
@@ -31,13 +35,15 @@ def runner() -> ModuleType:
     return module
 
 
+@pytest.mark.parametrize("compatible", [True, False], ids=["compatible", "cheapest"])
 @pytest.mark.parametrize("path", FILES or [SHARED], ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_case(path: Path, runner: ModuleType, tmp_path: Path) -> None:
+def test_case(path: Path, compatible: bool, runner: ModuleType, tmp_path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     if not runner.usable(case):
         pytest.skip("needs a custom plugin or white-box steps")
     manifest = tmp_path / "case.yaml"
     manifest.write_text(yaml.safe_dump_all(runner.documents(case)))
-    gates = {k: v for k, v in (case.get("gates") or {}).items() if k in PASSED_ON and v != "any"}
-    answer = plan(load([manifest]), PlanOptions(gates=FeatureGates.of(gates)))
+    gates = FeatureGates.of({k: v for k, v in (case.get("gates") or {}).items() if k in PASSED_ON and v != "any"})
+    profiles = (default_profile(gates, compatible=compatible),)
+    answer = plan(load([manifest]), PlanOptions(gates=gates, profiles=profiles, any_scheduler=True))
     assert runner.check(case, msgspec.to_builtins(answer.plan)) == []

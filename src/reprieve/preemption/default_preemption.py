@@ -13,7 +13,7 @@ from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status
 from reprieve.preemption.for_group import GroupOptions, preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
-from reprieve.preemption.outcome import COMPATIBLE, GROUP_MEMBER, HOLD_SECONDS, REPRIEVE
+from reprieve.preemption.outcome import GROUP_MEMBER, HOLD_SECONDS, MINIMIZE_VICTIMS, REPRIEVE
 
 
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
@@ -32,7 +32,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         *,
         group_policy: bool = True,
         victim_search: str = REPRIEVE,
-        placement: str = COMPATIBLE,
+        placement: str = MINIMIZE_VICTIMS,
         hold_seconds: float = HOLD_SECONDS,
         plain: bool = False,
         share: bool = True,

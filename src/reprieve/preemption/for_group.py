@@ -14,7 +14,6 @@ from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import (
     CLUSTER_DOMAIN,
-    COMPATIBLE,
     MINIMIZE_VICTIMS,
     NO_VICTIMS_GROUP,
     REPRIEVE,
@@ -80,7 +79,7 @@ class GroupOptions:
     group_policy: bool = True
     """The gate PodGroupPreemptionPolicy."""
     victim_search: str = REPRIEVE
-    placement: str = COMPATIBLE
+    placement: str = MINIMIZE_VICTIMS
     plain: bool = False
     """The reference path, for property tests."""
 
@@ -257,6 +256,8 @@ class _Search:
             numbers = numbers_of(self.running, pods, self.priority, found.ranking, found.placement)
         cheaper = cheapest_eviction(numbers, sorted(found.reasons)) if numbers is not None else None
         if numbers is not None and cheaper is not None:
+            if numbers.exact and cheaper.units == tuple(sorted(found.reasons)):
+                return found
             own = PodGroupAssignment(cheaper.assigned(numbers), True, {}) if numbers.exact else None
             other = self._with_gone(found, set(cheaper.units), own)
             if numbers.exact or other is not found:

@@ -89,7 +89,7 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
     victim_search: str = REPRIEVE
-    placement: str = COMPATIBLE
+    placement: str = MINIMIZE_VICTIMS
     hold_seconds: Int64 = int(HOLD_SECONDS)
 
 

@@ -25,7 +25,7 @@ Building the first evictions comes to a few steps for each node."""
 _FEWEST_STEPS, _FEW_NODES = 2_000, 100
 """In clusters of more nodes than that improvement takes less, in proportion, so that the whole stays within a few times
 what placing by score takes."""
-CLOSE = 100
+CLOSE = 50
 """One part in so many is the least that is worth looking for."""
 
 
@@ -116,6 +116,8 @@ class _Search:
         if state.settle() or state.repack():
             self._note()
         state.rollback(start)
+        if self.best is not None and self.close and self.best.price[1] <= state.lowest:
+            return self.best
         if self._build():
             self._note()
         if self.best is None:

@@ -30,6 +30,8 @@ class Eviction:
         self.dirty: set[int] = set(range(len(numbers.free)))
         self.missing = [len(kind.pods) for kind in numbers.kinds]
         self.weight = [(unit.priority + OFFSET) * len(unit.pods) for unit in numbers.units]
+        self.lowest = min((unit.priority for unit in numbers.units), default=0)
+        """No eviction's highest priority is lower, but for evicting nobody."""
         self._start = [unit.start for unit in numbers.units]
         starts = {start: turn for turn, start in enumerate(sorted({-start for start in self._start}))}
         self.age = [starts[-start] / (4.0 * len(starts)) for start in self._start]
