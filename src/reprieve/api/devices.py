@@ -117,3 +117,13 @@ class DeviceClass(KubernetesObject, frozen=True, kw_only=True):
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
 
     spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceSelectorError(ValueError):
+    """An expression that does not compile or fails when run; `str()` says why, in one line."""
+
+
+def split_name(name: str, driver: str) -> tuple[str, str]:
+    """(domain, identifier) of a qualified name; the driver is the domain of names without one."""
+    domain, slash, identifier = name.partition("/")
+    return (domain, identifier) if slash else (driver, name)

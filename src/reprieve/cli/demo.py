@@ -1,6 +1,5 @@
 """`reprieve demo`: the worked example, played on a live cluster on this machine."""
 
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import typer
@@ -24,6 +23,8 @@ def command() -> None:
 
     Ends by itself; exit code 0 only if what must happen happened.
     """
+    from tempfile import TemporaryFile
+
     from reprieve.cli.apiserver import log_to_stderr, run_serving
 
     log_to_stderr(False)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from reprieve.cli.helping import helps_of
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
-from reprieve.observability.store import Name
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.report import Answer
+
+if TYPE_CHECKING:
+    from reprieve.observability.store import Name
 
 MOST_RECORDS: Final = 20_000
 

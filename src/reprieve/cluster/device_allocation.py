@@ -13,7 +13,7 @@ Instead of a time-out there is `MOST_STEPS`: the same input gives the same answe
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reprieve.api.devices import DeviceClass
+from reprieve.api.devices import DeviceClass, DeviceSelectorError
 from reprieve.cluster.device_pools import Capacity, CapacityPolicy, Device, DeviceId, DeviceMatcher, Pool, PoolId, Slice
 from reprieve.cluster.device_requests import (
     MOST_RESULTS,
@@ -23,7 +23,6 @@ from reprieve.cluster.device_requests import (
     Option,
     expressions,
 )
-from reprieve.cluster.device_selectors import DeviceSelectorError
 
 MOST_STEPS = 20_000
 """Devices looked at for one pod on one node before the search gives up."""

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reprieve.api.devices import ResourceSlice
+from reprieve.api.devices import DeviceSelectorError, ResourceSlice, split_name
 from reprieve.api.meta import NodeSelector
 from reprieve.api.quantity import parse
 from reprieve.api.selectors import CompiledNodeSelector, compile_node_selector
-from reprieve.cluster.device_selectors import DeviceSelectorError, compiled, device_value, split_name
 
 DeviceId = tuple[str, str, str]
 """(driver, pool, device)."""
@@ -336,6 +335,8 @@ class DeviceMatcher:
         """Whether the device satisfies it. Raises DeviceSelectorError, the same each time."""
         found = device.answers.get(expression)
         if found is None:
+            from reprieve.cluster.device_selectors import compiled  # most clusters have none, and CEL takes 15 ms
+
             selector = compiled(expression)
             key = (expression, *_seen_by(device, selector.reads))
             found = self._answers.get(key)
@@ -351,6 +352,8 @@ class DeviceMatcher:
 
 
 def _answer(device: Device, ask: Callable[[Any], bool]) -> bool | str:
+    from reprieve.cluster.device_selectors import device_value
+
     try:
         if device.value is None:
             amounts = {name: capacity.value for name, capacity in device.capacity.items()}

@@ -16,12 +16,9 @@ from typing import Any
 from reprieve.api import cel, device_expressions
 from reprieve.api.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, MakeMap, Select
 from reprieve.api.device_expressions import LONGEST, MAX_COST
+from reprieve.api.devices import DeviceSelectorError, split_name
 
 __all__ = ["LONGEST", "MAX_COST", "DeviceSelectorError", "Selector", "compiled", "device_value", "split_name"]
-
-
-class DeviceSelectorError(ValueError):
-    """An expression that does not compile or fails when run; `str()` says why, in one line."""
 
 
 class Selector:
@@ -87,12 +84,6 @@ def device_value(driver: str, shared: bool, attributes: Mapping[str, Any], capac
         "attributes": _Domains(known),
         "capacity": _Domains(amounts),
     }
-
-
-def split_name(name: str, driver: str) -> tuple[str, str]:
-    """(domain, identifier) of a qualified name; the driver is the domain of names without one."""
-    domain, slash, identifier = name.partition("/")
-    return (domain, identifier) if slash else (driver, name)
 
 
 def _attribute(name: str, attribute: Mapping[str, Any]) -> Any:

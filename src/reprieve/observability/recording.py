@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import readable
@@ -46,7 +46,6 @@ from reprieve.observability.records import (
     Why,
 )
 from reprieve.observability.shortages import lack_of
-from reprieve.observability.store import Name, RecordStore
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.cost import cost_of
 from reprieve.preemption.outcome import Cost as CostKey
@@ -55,6 +54,9 @@ from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries
 from reprieve.scheduling.held_room import ReleasedRoom
+
+if TYPE_CHECKING:  # a plan keeps records too, and needs no file for them
+    from reprieve.observability.store import Name, RecordStore
 
 RESULTS: Final = {
     Result.SCHEDULED: "PartlyScheduled",

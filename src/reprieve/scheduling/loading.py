@@ -7,10 +7,10 @@ out-of-tree registry; the second are enabled in every profile that does not ment
 Nothing of an entry point is imported before a configuration enables it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from reprieve.framework import plugin as framework
 from reprieve.framework.gates import FeatureGates
@@ -19,6 +19,9 @@ from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import CallPolicy
 from reprieve.framework.status import named
 from reprieve.scheduling.configuring import POINTS, Args, Factory
+
+if TYPE_CHECKING:  # reading the metadata of all packages takes as long as a small plan
+    from importlib.metadata import EntryPoint
 
 GROUP = "reprieve.plugins"
 _EXTENSION_POINTS = (*dict.fromkeys(POINTS.values()), framework.SignPlugin)
@@ -47,21 +50,21 @@ NO_THIRD_PARTY = ThirdParty()
 
 
 def third_party(
-    references: Iterable[str] = (), *, in_tree: Iterable[str] = (), found: Sequence[EntryPoint] | None = None
+    references: Iterable[str] = (), *, in_tree: Iterable[str] = (), found: "Sequence[EntryPoint] | None" = None
 ) -> ThirdParty:
     """The plugins of installed packages and those named as `module:Class`.
 
-    `in_tree` are names that are taken; `found` are the entry points, by default those of this Python.  Raises
-    PluginLoadError for a reference that cannot be used, or a name that is taken.
+    `in_tree` are names that are taken; `found` are the entry points, by default those of this Python: without
+    references they are looked for when a configuration names a plugin that is not in the tree.  Raises PluginLoadError
+    for a reference that cannot be used, or a name that is taken.
     """
-    taken = set(in_tree)
-    factories: dict[str, Factory] = {}
-    offered: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=GROUP) if found is None else found:
-        offered.setdefault(point.name, []).append(point)
-    for name, points in offered.items():
-        factories[name] = _of_entry_points(name, points, in_tree=name in taken)
-    named = []
+    taken = frozenset(in_tree)
+    references = tuple(references)
+    if not references and found is None:
+        return ThirdParty(_Installed(taken))
+    offered = _by_name(_installed() if found is None else found)
+    factories = _factories(offered, taken)
+    named: list[str] = []
     for reference in references:
         kind = _class_of(reference)
         if kind.name in taken:
@@ -76,6 +79,45 @@ def third_party(
     return ThirdParty(factories, tuple(named))
 
 
+class _Installed(Mapping[str, Factory]):
+    """What installed packages offer, looked up when the first name is asked for."""
+
+    def __init__(self, taken: frozenset[str]) -> None:
+        self._taken = taken
+        self._known: dict[str, Factory] | None = None
+
+    def _found(self) -> dict[str, Factory]:
+        if self._known is None:
+            self._known = _factories(_by_name(_installed()), self._taken)
+        return self._known
+
+    def __getitem__(self, name: str) -> Factory:
+        return self._found()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+
+def _installed() -> "Sequence[EntryPoint]":
+    from importlib.metadata import entry_points
+
+    return tuple(entry_points(group=GROUP))
+
+
+def _by_name(points: "Iterable[EntryPoint]") -> "dict[str, list[EntryPoint]]":
+    offered: dict[str, list[EntryPoint]] = {}
+    for point in points:
+        offered.setdefault(point.name, []).append(point)
+    return offered
+
+
+def _factories(offered: "Mapping[str, Sequence[EntryPoint]]", taken: frozenset[str]) -> dict[str, Factory]:
+    return {name: _of_entry_points(name, points, in_tree=name in taken) for name, points in offered.items()}
+
+
 def _factory(kind: type[Plugin]) -> Factory:
     def build(_gates: FeatureGates, args: Args) -> Plugin:
         return kind.configured(args)
@@ -83,7 +125,7 @@ def _factory(kind: type[Plugin]) -> Factory:
     return build
 
 
-def _of_entry_points(name: str, points: Sequence[EntryPoint], *, in_tree: bool) -> Factory:
+def _of_entry_points(name: str, points: "Sequence[EntryPoint]", *, in_tree: bool) -> Factory:
     """A factory that imports when it is asked; until then trouble of one package is nobody's trouble."""
 
     def build(_gates: FeatureGates, args: Args) -> Plugin:
@@ -99,7 +141,7 @@ def _of_entry_points(name: str, points: Sequence[EntryPoint], *, in_tree: bool) 
     return build
 
 
-def _reference(point: EntryPoint) -> str:
+def _reference(point: "EntryPoint") -> str:
     return _reference_of(point.value)
 
 
@@ -108,7 +150,7 @@ def _reference_of(text: str) -> str:
     return f"{module.strip()}:{name.strip()}"
 
 
-def _described(point: EntryPoint) -> str:
+def _described(point: "EntryPoint") -> str:
     package = point.dist.name if point.dist is not None else "?"
     return f"entry point {point.name} = {point.value} of {package}"
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from reprieve.api import patterns
 from reprieve.api.json import Json
-from reprieve.controlplane.schema import cel_rules, definitions, field_errors, nodes, scalars
+from reprieve.controlplane.schema import definitions, field_errors, nodes, scalars
 from reprieve.controlplane.schema.decoding import Thorough, TypeProblem, UnknownField
 from reprieve.controlplane.schema.effort import Effort, TooMuchError
 from reprieve.controlplane.schema.field_errors import FieldError
@@ -181,6 +181,8 @@ class Structural:
                 if errors:
                     errors.append(_CEL_SKIPPED)
                 else:
+                    from reprieve.controlplane.schema import cel_rules  # few definitions have rules
+
                     errors.extend(cel_rules.evaluate(self.schema, obj, old, effort))
         except TooMuchError:
             return [_TOO_MUCH]
