@@ -1,12 +1,27 @@
-"""What is said at the end of a run: how much of it did not happen for want of data (`tests/outside.py`)."""
+"""What holds for every run: examples are the same each time, and it says at its end what did not happen.
+
+Properties are tried with examples that follow from the test alone, and none fails for being slow: what fails, fails for
+everybody. `REPRIEVE_EXAMPLES=random` looks for new ones. Left out is what wants data that is not there
+(`tests/outside.py`).
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.outside import BESIDE, REASON
+
+settings.register_profile(
+    "reprieve",
+    deadline=None,
+    derandomize=os.environ.get("REPRIEVE_EXAMPLES") != "random",
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("reprieve")
 
 LEFT_OUT = "left_out"
 """A property of a test that ran without a part of itself: what was left out (`record_property`)."""

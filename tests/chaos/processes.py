@@ -11,10 +11,12 @@ from pathlib import Path
 
 import yaml
 
+from tests.waiting import DEADLINE
+
 _ELECTION = {"leaderElect": True, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms"}
 
 
-async def until(check: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+async def until(check: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
     """Return when `check` is true; an AssertionError names what did not come."""
     ends = asyncio.get_running_loop().time() + seconds
     while not check():
@@ -71,7 +73,7 @@ class Process:
         if self._running is not None and self._running.returncode is None:
             self._running.terminate()
             try:
-                await asyncio.wait_for(self._running.wait(), 15)
+                await asyncio.wait_for(self._running.wait(), DEADLINE)
             except TimeoutError:
                 self._running.kill()
                 await self._running.wait()

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from reprieve.cli.apiserver import default_data_dir
-from tests.e2e.cluster import COMMAND, DEADLINE, PODS, Up, ended, environment, eventually, pod, up
+from tests.e2e.cluster import COMMAND, PODS, Up, ended, environment, eventually, pod, up
+from tests.waiting import DEADLINE
 
 DEFAULT = PODS.format(namespace="default")
 

@@ -7,6 +7,8 @@ import heapq
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from ..waiting import DEADLINE
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -49,7 +51,7 @@ class FakeClock:
         return sum(1 for _, _, over in self._sleepers if not over.done())
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
     """Return when the condition holds; fail when it does not come true in time."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + seconds

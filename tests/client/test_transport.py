@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from reprieve.client.pacing import Backoff, BackoffPolicy, TokenBucket
 from reprieve.client.transport import Limits
 
 from .clock import FakeClock, until
-from .scripted import Reply, answer, client_of, cut, scripted, status, text
+from .scripted import Reply, Scripted, answer, client_of, cut, scripted, status, text
 
 OK = answer({"ok": True})
 
@@ -112,13 +113,14 @@ def test_nobody_listens() -> None:
     """The connection is never made, so even a write is repeated; the error says where."""
 
     async def run() -> None:
-        async with scripted(OK) as server:
-            pass
         clock = FakeClock(instant=60.0)
-        async with client_of(server, clock=clock) as client:
-            with pytest.raises(UnreachableError, match=r"127\.0\.0\.1.*cannot connect"):
-                await client.request("POST", "/api", body={})
-            assert len(clock.slept) == Limits().attempts - 1
+        with socket.socket() as taken:  # so that nobody else comes to listen there
+            taken.bind(("127.0.0.1", 0))
+            server = Scripted(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+            async with client_of(server, clock=clock) as client:
+                with pytest.raises(UnreachableError, match=r"127\.0\.0\.1.*cannot connect"):
+                    await client.request("POST", "/api", body={})
+                assert len(clock.slept) == Limits().attempts - 1
 
     asyncio.run(run())
 

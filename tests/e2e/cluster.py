@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tests.waiting import DEADLINE
+
 Json = dict[str, Any]
 T = TypeVar("T")
-DEADLINE = 180.0
-"""Seconds for what must come; long, as it is waited out only where something is wrong, and machines are slow."""
 COMMAND = [sys.executable, "-m", "reprieve", "up"]
 PODS = "/api/v1/namespaces/{namespace}/pods"
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/{namespace}/podgroups"

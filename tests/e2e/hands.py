@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import kubernetes
 
 from tests.controlplane.clients.cluster import kubectls
-from tests.e2e.cluster import DEADLINE, Json
+from tests.e2e.cluster import Json
+from tests.waiting import DEADLINE
 
 client: Any = kubernetes.client
 config: Any = kubernetes.config

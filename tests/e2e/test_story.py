@@ -14,7 +14,6 @@ import pytest
 from tests.controlplane.clients.cluster import kubectls
 from tests.e2e.cluster import (
     CLASSES,
-    DEADLINE,
     GROUPS,
     PODS,
     Json,
@@ -30,6 +29,7 @@ from tests.e2e.cluster import (
     up,
 )
 from tests.e2e.hands import Hands, Kubectl, Library, hands
+from tests.waiting import DEADLINE
 
 POOLS = {"a": 8, "b": 2, "c": 2, "d": 3, "e": 2}
 """Name of a pool -> its nodes, 4 CPUs each."""

@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.cluster import (
     CLASSES,
-    DEADLINE,
     GROUPS,
     PODS,
     Up,
@@ -23,6 +22,7 @@ from tests.e2e.cluster import (
     priority_class,
     up,
 )
+from tests.waiting import DEADLINE
 
 HERE = {"namespace": "default"}
 METRICS = {

@@ -1,7 +1,8 @@
 """The live scheduler in a test: the real executor and engine, on an embedded API server, with its calls under control.
 
 Time runs a hundred times as fast for the scheduler, so that backoffs and retries are over soon; nothing waits for a
-time to pass, only for conditions. There are no kubelets: `leave` plays them for pods that are to go.
+time to pass, only for conditions. A machine that stands still for a second must not be a minute and a half to the
+scheduler: see `FastClock`. There are no kubelets: `leave` plays them for pods that are to go.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.profiles import default_profile
 
+from ..waiting import DEADLINE
 from .faults import Call, FaultyClient, Json, Send, client_of
 
 _FASTER = 100.0
+_LOOK = 0.005
 KINDS = ("Pod", "Node", "Namespace", "PriorityClass", "PodGroup", "PodDisruptionBudget")
 """What the scheduler watches unless a test asks for more: a cluster that serves neither volumes nor devices."""
 EVERY_KIND = tuple(kind.KIND for kind in KINDS_READ)
@@ -42,20 +45,30 @@ _QUICK = InformerOptions(
 
 
 class FastClock:
-    """The machine's clock, a hundred times as fast from when it was made."""
+    """The machine's clock, a hundred times as fast from when it was made, but for pauses.
+
+    Whoever sleeps looks at it every few milliseconds, and what is longer between two looks does not count in full: of a
+    pause of the whole process, in which nothing could go on, hardly any time passes.
+    """
 
     def __init__(self) -> None:
-        self._began = REAL_CLOCK.monotonic()
+        self._looked = REAL_CLOCK.monotonic()
         self._now = REAL_CLOCK.now()
+        self._passed = 0.0
 
     def monotonic(self) -> float:
-        return (REAL_CLOCK.monotonic() - self._began) * _FASTER
+        looked = REAL_CLOCK.monotonic()
+        self._passed += min(looked - self._looked, 2 * _LOOK) * _FASTER
+        self._looked = looked
+        return self._passed
 
     def now(self) -> datetime:
         return self._now + timedelta(seconds=self.monotonic())
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / _FASTER)
+        ends = self.monotonic() + seconds
+        while (left := ends - self.monotonic()) > 0:
+            await asyncio.sleep(min(left / _FASTER, _LOOK))
 
 
 class Watched(Observer):
@@ -142,7 +155,7 @@ async def running(
                 await task
 
 
-async def until(condition: Callable[[], Awaitable[object] | object], what: str, seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], Awaitable[object] | object], what: str, seconds: float = DEADLINE) -> None:
     """Return when the condition holds; fail when it does not come true in time.
 
     Asking costs requests, which slow down what is waited for: it is asked less and less often.

@@ -20,6 +20,8 @@ from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, Answer, ApiClient, Limits
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 
+from ..waiting import DEADLINE
+
 Json = dict[str, Any]
 Send = Callable[[], Awaitable[Answer]]
 
@@ -80,7 +82,8 @@ async def cluster(**options: Any) -> AsyncIterator[tuple[Serving, ApiClient]]:
 
 @asynccontextmanager
 async def client_of(server: Serving, kind: type[ApiClient] = ApiClient, **named: Any) -> AsyncIterator[Any]:
-    limits = Limits(qps=0.0)
+    # Longer than any test: clocks of tests run fast, machines slow.
+    limits = Limits(qps=0.0, deadline=100 * DEADLINE)
     async with kind(connect(server.kubeconfig), limits=limits, chance=random.Random(1), **named) as client:
         yield client
 
@@ -159,7 +162,7 @@ async def create_custom(client: ApiClient, resource: Resource, body: Json) -> Js
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     await client.request("POST", definitions, body=_definition(resource))
     loop = asyncio.get_running_loop()
-    ends = loop.time() + 10
+    ends = loop.time() + DEADLINE
     while loop.time() < ends:
         try:
             made: Json = (await client.request("POST", resource.path("default"), body=body)).read(dict)

@@ -26,6 +26,7 @@ from reprieve.scheduling.held_room import ReleasedRoom
 
 from ..building import node, pod, profile_with
 from ..client.clock import FakeClock, until
+from ..waiting import DEADLINE
 
 
 class Changes(ClusterFeed):
@@ -145,7 +146,7 @@ def test_changes_are_decided_and_idleness_costs_no_turns() -> None:
 
     async def act(stage: Stage) -> None:
         stage.add(node("n1"), pod("a", cpu=1), pod("b", cpu=1))
-        await until(lambda: stage.bound == ["a", "b"])
+        await until(lambda: stage.bound == ["a", "b"] and stage.clock.sleeping)
         turns = 0
         real = stage.feed.apply
 
@@ -283,8 +284,13 @@ def test_preemption_within_the_cycle_gives_reserved_victims_up_meanwhile() -> No
         stage.add(pod("p", cpu=4, priority=10))
         await until(lambda: stage.acts.preempted)
         await until(lambda: stage.engine.cluster.pods["uid-low"].row < 0)
-        stage.clock.advance(1.5)
-        await until(lambda: stage.bound == ["low", "p"])
+
+        def later() -> bool:
+            """Its backoff begins when the loop is told of the end, which may be yet to come."""
+            stage.clock.advance(0.1)
+            return stage.bound == ["low", "p"]
+
+        await until(later)
 
     play(act, gates=FeatureGates(scheduler_async_preemption=False))
 
@@ -303,7 +309,7 @@ class Slow(PerNodeFilter):
     def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
         self.thread = threading.get_ident()
         self.asked.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(DEADLINE)
         return None
 
 
@@ -356,7 +362,7 @@ def test_a_scrape_during_a_cycle_shows_the_state_before_or_after_it() -> None:
         assert not await stage.loop.at_rest(metrics.look, within=0.0)
         metrics.render(look=False)
         assert counts() == before
-        scrape = asyncio.create_task(stage.loop.at_rest(metrics.look, within=10))
+        scrape = asyncio.create_task(stage.loop.at_rest(metrics.look, within=DEADLINE))
         await asyncio.sleep(0)
         assert not scrape.done()
         slow.go_on.set()

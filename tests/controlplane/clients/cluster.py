@@ -17,6 +17,7 @@ from typing import Any
 
 import kubernetes
 import urllib3
+from tests.waiting import DEADLINE
 
 client: Any = kubernetes.client
 """The library as its users see it: its annotations make every field optional, so they are not used here."""
@@ -35,8 +36,6 @@ options = ServeOptions(
 )
 asyncio.run(serve(options, asyncio.Event()))
 """
-DEADLINE = 180.0
-"""Seconds for what must come; long, as it is waited out only where something is wrong, and machines are slow."""
 _PLACES = ("/usr/bin", "/usr/local/bin", "/usr/lib/google-cloud-sdk/bin")
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controlplane.clients.cluster import DEADLINE, Cluster, client, eventually, has_account, kubectls, running
+from tests.controlplane.clients.cluster import Cluster, client, eventually, has_account, kubectls, running
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 FOUND = kubectls()

@@ -14,7 +14,8 @@ from kubernetes.leaderelection.electionconfig import Config
 from kubernetes.leaderelection.leaderelection import LeaderElection
 from kubernetes.leaderelection.resourcelock.configmaplock import ConfigMapLock
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
-from tests.controlplane.clients.cluster import DEADLINE, Cluster, client, eventually, has_account, running
+from tests.controlplane.clients.cluster import Cluster, client, eventually, has_account, running
+from tests.waiting import DEADLINE
 
 NAMESPACE = "py"
 ApiException = client.ApiException
