@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -93,22 +94,36 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
+def _plural(kind: str) -> str:
+    """The name in URLs that follows from that of the kind, as apimachinery guesses it."""
+    word = kind.lower()
+    if word.endswith("y"):
+        return f"{word[:-1]}ies"
+    return word if word == "endpoints" else word + ("es" if word.endswith("s") else "s")
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Field-selector labels with their paths: `LABEL=PATH`, or just the label where it is the path."""
+    pairs = (word.partition("=") for word in text.split())
+    return {label: path or label for label, _, path in pairs}
+
+
 def _row(
     group: str,
     version: str,
     kind: str,
-    plural: str,
+    short: str = "",
     *,
     namespaced: bool = True,
-    short: str = "",
-    all_category: bool = False,
+    categories: tuple[str, ...] = (),
     sub: str = "",
-    storage_version: str = "",
+    stored_as: str = "",
     storage_key: str = "",
+    fields: str = "",
     **strategy: Any,
 ) -> Kind:
-    api_version = f"{group}/{version}" if group else version
-    strategy.setdefault("categories", ("all",) if all_category else ())
+    """A built-in kind; `short`, `sub` (subresources) and `fields` are lists of words, `stored_as` an apiVersion."""
+    plural = _plural(kind)
     return Kind(
         group=group,
         version=version,
@@ -118,361 +133,135 @@ def _row(
         list_kind=f"{kind}List",
         namespaced=namespaced,
         short_names=tuple(short.split()),
+        categories=categories,
         subresources=frozenset(sub.split()),
-        storage_version=storage_version or api_version,
+        storage_version=stored_as or (f"{group}/{version}" if group else version),
         storage_key=storage_key or (f"{group}/{plural}" if group else plural),
+        fields=_fields(fields),
         **strategy,
     )
 
 
 _CREATE = ("create",)
-_POD_FIELDS = {
-    "spec.nodeName": "spec.nodeName",
-    "spec.restartPolicy": "spec.restartPolicy",
-    "spec.schedulerName": "spec.schedulerName",
-    "spec.serviceAccountName": "spec.serviceAccountName",
-    "spec.hostNetwork": "spec.hostNetwork",
-    "status.phase": "status.phase",
-    "status.podIP": "status.podIP",
-    "status.podIPs": "status.podIP",
-    "status.nominatedNodeName": "status.nominatedNodeName",
-}
-_OBJECT_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_EVENT_FIELDS = {f"involvedObject.{name}": f"involvedObject.{name}" for name in _OBJECT_FIELDS} | {
-    "reason": "reason",
-    "reportingComponent": "reportingComponent",
-    "source": "source.component",
-    "type": "type",
-}
-_EVENT_V1_FIELDS = {f"regarding.{name}": f"involvedObject.{name}" for name in _OBJECT_FIELDS} | {
-    "reason": "reason",
-    "reportingController": "reportingComponent",
-    "type": "type",
-}
 _NO_COLLECTION_DELETE = ("create", "delete", "get", "list", "patch", "update", "watch")
+_ALL = ("all",)
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_POD_FIELDS = (
+    "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase "
+    "status.podIP status.podIPs=status.podIP status.nominatedNodeName"
+)
+_EVENT_FIELDS = "reason reportingComponent source=source.component type " + " ".join(
+    f"involvedObject.{name}" for name in _REFERENCE
+)
+_EVENT_V1_FIELDS = "reason reportingController=reportingComponent type " + " ".join(
+    f"regarding.{name}=involvedObject.{name}" for name in _REFERENCE
+)
 _SCHEDULING = "scheduling.k8s.io"
-_STORAGE = "storage.k8s.io"
-_RESOURCE = "resource.k8s.io"
-_RBAC = "rbac.authorization.k8s.io"
+_core = partial(_row, "", "v1")
+_cluster = partial(_row, namespaced=False)
+_apps = partial(_row, "apps", "v1", categories=_ALL, generation=True, status_metadata="labels-kept")
+_batch = partial(_row, "batch", "v1", categories=_ALL, generation=True, sub="status")
+_storage = partial(_cluster, "storage.k8s.io", "v1", returns_deleted=True)
+_devices = partial(_row, "resource.k8s.io", "v1")
+_rbac = partial(_row, "rbac.authorization.k8s.io", "v1", create_on_update=True)
+_review = partial(_cluster, verbs=_CREATE, stored=False)
 
 
 def _scheduling(version: str) -> tuple[Kind, ...]:
-    stored = f"{_SCHEDULING}/v1beta1"
-    return (
-        _row(
-            _SCHEDULING,
-            version,
-            "PodGroup",
-            "podgroups",
-            sub="status",
-            status_metadata="reset",
-            storage_version=stored,
-        ),
-        _row(_SCHEDULING, version, "Workload", "workloads", storage_version=stored),
-    )
+    row = partial(_row, _SCHEDULING, version, stored_as=f"{_SCHEDULING}/v1beta1")
+    return (row("PodGroup", sub="status", status_metadata="reset"), row("Workload"))
 
 
 BUILTIN: tuple[Kind, ...] = (
-    _row("", "v1", "Binding", "bindings", verbs=_CREATE, stored=False),
-    _row("", "v1", "ConfigMap", "configmaps", short="cm"),
-    _row("", "v1", "Endpoints", "endpoints", short="ep", create_on_update=True),
-    _row("", "v1", "Event", "events", short="ev", create_on_update=True, fields=_EVENT_FIELDS),
-    _row("", "v1", "LimitRange", "limitranges", short="limits", create_on_update=True),
-    _row(
-        "",
-        "v1",
-        "Namespace",
-        "namespaces",
-        namespaced=False,
-        short="ns",
-        sub="status finalize",
-        verbs=_NO_COLLECTION_DELETE,
-        fields={"status.phase": "status.phase"},
-    ),
-    _row(
-        "",
-        "v1",
-        "Node",
-        "nodes",
-        namespaced=False,
-        short="no",
-        sub="status",
-        status_on_create=True,
-        fields={"spec.unschedulable": "spec.unschedulable"},
-    ),
-    _row(
-        "",
-        "v1",
-        "PersistentVolume",
-        "persistentvolumes",
-        namespaced=False,
-        short="pv",
-        sub="status",
-        returns_deleted=True,
-    ),
-    _row(
-        "",
-        "v1",
-        "PersistentVolumeClaim",
-        "persistentvolumeclaims",
-        short="pvc",
-        sub="status",
-        returns_deleted=True,
-    ),
-    _row(
-        "",
-        "v1",
+    _core("Binding", verbs=_CREATE, stored=False),
+    _core("ConfigMap", "cm"),
+    _core("Endpoints", "ep", create_on_update=True),
+    _core("Event", "ev", create_on_update=True, fields=_EVENT_FIELDS),
+    _core("LimitRange", "limits", create_on_update=True),
+    _cluster("", "v1", "Namespace", "ns", sub="status finalize", verbs=_NO_COLLECTION_DELETE, fields="status.phase"),
+    _cluster("", "v1", "Node", "no", sub="status", status_on_create=True, fields="spec.unschedulable"),
+    _cluster("", "v1", "PersistentVolume", "pv", sub="status", returns_deleted=True),
+    _core("PersistentVolumeClaim", "pvc", sub="status", returns_deleted=True),
+    _core(
         "Pod",
-        "pods",
-        short="po",
-        all_category=True,
+        "po",
+        categories=_ALL,
         graceful=True,
         generation=True,
         returns_deleted=True,
         sub="binding eviction status",
         fields=_POD_FIELDS,
     ),
-    _row("", "v1", "PodTemplate", "podtemplates", generation=True, returns_deleted=True),
-    _row(
-        "",
-        "v1",
-        "ReplicationController",
-        "replicationcontrollers",
-        short="rc",
-        all_category=True,
-        generation=True,
-        sub="scale status",
-        fields={"status.replicas": "status.replicas"},
+    _core("PodTemplate", generation=True, returns_deleted=True),
+    _core(
+        "ReplicationController", "rc", categories=_ALL, generation=True, sub="scale status", fields="status.replicas"
     ),
-    _row("", "v1", "ResourceQuota", "resourcequotas", short="quota", sub="status", returns_deleted=True),
-    _row("", "v1", "Secret", "secrets", fields={"type": "type"}),
-    _row(
-        "",
-        "v1",
+    _core("ResourceQuota", "quota", sub="status", returns_deleted=True),
+    _core("Secret", fields="type"),
+    _core(
         "Service",
-        "services",
-        short="svc",
-        all_category=True,
+        "svc",
+        categories=_ALL,
         sub="status",
         create_on_update=True,
         returns_deleted=True,
-        fields={"spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"},
+        fields="spec.clusterIP spec.type",
     ),
-    _row(
-        "",
-        "v1",
-        "ServiceAccount",
-        "serviceaccounts",
-        short="sa",
-        sub="token",
-        unconditional_update=False,
-        returns_deleted=True,
-    ),
-    _row("apps", "v1", "ControllerRevision", "controllerrevisions"),
-    _row(
-        "apps",
-        "v1",
-        "DaemonSet",
-        "daemonsets",
-        short="ds",
-        all_category=True,
-        sub="status",
-        generation=True,
-        status_metadata="labels-kept",
-    ),
-    _row(
-        "apps",
-        "v1",
-        "Deployment",
-        "deployments",
-        short="deploy",
-        all_category=True,
-        sub="scale status",
-        generation=True,
-        status_metadata="labels-kept",
-    ),
-    _row(
-        "apps",
-        "v1",
-        "ReplicaSet",
-        "replicasets",
-        short="rs",
-        all_category=True,
-        sub="scale status",
-        generation=True,
-        status_metadata="labels-kept",
-        fields={"status.replicas": "status.replicas"},
-    ),
-    _row(
-        "apps",
-        "v1",
-        "StatefulSet",
-        "statefulsets",
-        short="sts",
-        all_category=True,
-        sub="scale status",
-        generation=True,
-        status_metadata="labels-kept",
-    ),
-    _row("batch", "v1", "CronJob", "cronjobs", short="cj", all_category=True, sub="status", generation=True),
-    _row(
-        "batch",
-        "v1",
-        "Job",
-        "jobs",
-        all_category=True,
-        sub="status",
-        generation=True,
-        fields={"status.successful": "status.succeeded"},
-    ),
-    _row(_SCHEDULING, "v1", "PriorityClass", "priorityclasses", namespaced=False, short="pc", generation=True),
+    _core("ServiceAccount", "sa", sub="token", unconditional_update=False, returns_deleted=True),
+    _row("apps", "v1", "ControllerRevision"),
+    _apps("DaemonSet", "ds", sub="status"),
+    _apps("Deployment", "deploy", sub="scale status"),
+    _apps("ReplicaSet", "rs", sub="scale status", fields="status.replicas"),
+    _apps("StatefulSet", "sts", sub="scale status"),
+    _batch("CronJob", "cj"),
+    _batch("Job", fields="status.successful=status.succeeded"),
+    _cluster(_SCHEDULING, "v1", "PriorityClass", "pc", generation=True),
     *_scheduling("v1beta1"),
     *_scheduling("v1alpha3"),
     *_scheduling("v1alpha2"),
-    _row(
-        "policy",
-        "v1",
-        "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        short="pdb",
-        sub="status",
-        generation=True,
-        unconditional_update=False,
-    ),
-    _row("coordination.k8s.io", "v1", "Lease", "leases", unconditional_update=False, create_on_update=True),
-    _row("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", generation=True),
+    _row("policy", "v1", "PodDisruptionBudget", "pdb", sub="status", generation=True, unconditional_update=False),
+    _row("coordination.k8s.io", "v1", "Lease", unconditional_update=False, create_on_update=True),
+    _row("discovery.k8s.io", "v1", "EndpointSlice", generation=True),
     _row(
         "events.k8s.io",
         "v1",
         "Event",
-        "events",
-        short="ev",
+        "ev",
         create_on_update=True,
         fields=_EVENT_V1_FIELDS,
-        storage_version="v1",
+        stored_as="v1",
         storage_key="events",
     ),
-    _row(
-        _STORAGE,
-        "v1",
-        "CSIDriver",
-        "csidrivers",
-        namespaced=False,
-        generation=True,
-        returns_deleted=True,
-        unconditional_update=False,
-    ),
-    _row(
-        _STORAGE,
-        "v1",
-        "CSINode",
-        "csinodes",
-        namespaced=False,
-        returns_deleted=True,
-        unconditional_update=False,
-    ),
-    _row(_STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities", unconditional_update=False),
-    _row(_STORAGE, "v1", "StorageClass", "storageclasses", namespaced=False, short="sc", returns_deleted=True),
-    _row(
-        _STORAGE,
-        "v1",
-        "VolumeAttachment",
-        "volumeattachments",
-        namespaced=False,
-        sub="status",
-        returns_deleted=True,
-        unconditional_update=False,
-    ),
-    _row(
-        _STORAGE,
-        "v1",
-        "VolumeAttributesClass",
-        "volumeattributesclasses",
-        namespaced=False,
-        short="vac",
-        returns_deleted=True,
-    ),
-    _row(_RESOURCE, "v1", "DeviceClass", "deviceclasses", namespaced=False, generation=True),
-    _row(_RESOURCE, "v1", "ResourceClaim", "resourceclaims", sub="status", status_metadata="reset"),
-    _row(_RESOURCE, "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
-    _row(
-        _RESOURCE,
-        "v1",
-        "ResourceSlice",
-        "resourceslices",
-        namespaced=False,
-        generation=True,
-        fields={"spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"},
-    ),
-    _row(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False, create_on_update=True),
-    _row(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False, create_on_update=True),
-    _row(_RBAC, "v1", "Role", "roles", create_on_update=True),
-    _row(_RBAC, "v1", "RoleBinding", "rolebindings", create_on_update=True),
-    _row(
+    _storage("CSIDriver", generation=True, unconditional_update=False),
+    _storage("CSINode", unconditional_update=False),
+    _row("storage.k8s.io", "v1", "CSIStorageCapacity", unconditional_update=False),
+    _storage("StorageClass", "sc"),
+    _storage("VolumeAttachment", sub="status", unconditional_update=False),
+    _storage("VolumeAttributesClass", "vac"),
+    _devices("DeviceClass", namespaced=False, generation=True),
+    _devices("ResourceClaim", sub="status", status_metadata="reset"),
+    _devices("ResourceClaimTemplate"),
+    _devices("ResourceSlice", namespaced=False, generation=True, fields="spec.nodeName spec.driver"),
+    _rbac("ClusterRole", namespaced=False),
+    _rbac("ClusterRoleBinding", namespaced=False),
+    _rbac("Role"),
+    _rbac("RoleBinding"),
+    _cluster(
         "apiextensions.k8s.io",
         "v1",
         "CustomResourceDefinition",
-        "customresourcedefinitions",
-        namespaced=False,
-        short="crd crds",
+        "crd crds",
         categories=("api-extensions",),
         sub="status",
         generation=True,
         unconditional_update=False,
     ),
-    _row(
-        "authentication.k8s.io",
-        "v1",
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-        namespaced=False,
-        verbs=_CREATE,
-        stored=False,
-    ),
-    _row(
-        "authentication.k8s.io",
-        "v1",
-        "TokenReview",
-        "tokenreviews",
-        namespaced=False,
-        verbs=_CREATE,
-        stored=False,
-    ),
-    _row(
-        "authorization.k8s.io",
-        "v1",
-        "LocalSubjectAccessReview",
-        "localsubjectaccessreviews",
-        verbs=_CREATE,
-        stored=False,
-    ),
-    _row(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-        namespaced=False,
-        verbs=_CREATE,
-        stored=False,
-    ),
-    _row(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-        namespaced=False,
-        verbs=_CREATE,
-        stored=False,
-    ),
-    _row(
-        "authorization.k8s.io",
-        "v1",
-        "SubjectAccessReview",
-        "subjectaccessreviews",
-        namespaced=False,
-        verbs=_CREATE,
-        stored=False,
-    ),
+    _review("authentication.k8s.io", "v1", "SelfSubjectReview"),
+    _review("authentication.k8s.io", "v1", "TokenReview"),
+    _review("authorization.k8s.io", "v1", "LocalSubjectAccessReview", namespaced=True),
+    _review("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
+    _review("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
+    _review("authorization.k8s.io", "v1", "SubjectAccessReview"),
 )
 
 VERSION_ORDER: Mapping[str, tuple[str, ...]] = {_SCHEDULING: ("v1", "v1beta1", "v1alpha3", "v1alpha2")}
