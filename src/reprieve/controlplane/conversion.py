@@ -25,7 +25,8 @@ _TO_CORE: Mapping[str, str] = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-_FROM_CORE = {core: name for name, core in _TO_CORE.items()}
+FROM_CORE = {core: name for name, core in _TO_CORE.items()}
+"""Core name of an event's field -> its name in events.k8s.io."""
 _CORE_DEFAULTS: Mapping[str, Any] = {
     "involvedObject": {},
     "source": {},
@@ -53,7 +54,7 @@ def _event_to_core(event: Json) -> Json:
 
 
 def _event_from_core(event: Json) -> Json:
-    out = {_FROM_CORE.get(key, key): value for key, value in event.items()}
+    out = {FROM_CORE.get(key, key): value for key, value in event.items()}
     out["apiVersion"] = "events.k8s.io/v1"
     for key, default in _V1_DEFAULTS.items():
         out.setdefault(key, default)

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import msgspec
-
 from reprieve.api.json import Json
-from reprieve.api.objects import LabelSelector
-from reprieve.api.selectors import compile_label_selector
 from reprieve.controlplane import errors
 from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.deleting import options_from
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions, internal_options
+from reprieve.controlplane.selectors import label_selector
 
 _RETRY_SECONDS = 10
 _MOST_DISRUPTED = 2000
@@ -70,8 +67,7 @@ def _budgets_of(registry: Registry, namespace: str, labels: Mapping[str, str]) -
         selector = (budget.get("spec") or {}).get("selector")
         if selector is None:
             continue
-        compiled = compile_label_selector(msgspec.convert(selector, LabelSelector))
-        if compiled.matches(labels):
+        if label_selector(selector).matches(labels):
             found.append(registry.view(kind, state))
     return found
 

@@ -9,14 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from reprieve.api.json import Json
-from reprieve.api.objects import LabelSelector
-from reprieve.api.selectors import compile_label_selector
 from reprieve.controlplane import errors
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
+from reprieve.controlplane.selectors import label_selector
 
 _BUILTIN: Mapping[str, str] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
@@ -39,15 +36,12 @@ def _selector(kind: Kind, obj: Json) -> str:
     if "labelSelectorPath" in paths:
         return str(_read(obj, paths["labelSelectorPath"]) or "")
     selector = (obj.get("spec") or {}).get("selector")
-    if kind.kind == "ReplicationController":
-        return ",".join(f"{key}={value}" for key, value in sorted((selector or {}).items()))
     if kind.custom or not selector:
         return ""
-    text = str(compile_label_selector(msgspec.convert(selector, LabelSelector)))
-    plain = selector.get("matchLabels") or {}
-    if not selector.get("matchExpressions"):
-        return ",".join(f"{key}={value}" for key, value in sorted(plain.items()))
-    return text
+    if selector.get("matchExpressions"):
+        return str(label_selector(selector))
+    plain = selector if kind.kind == "ReplicationController" else selector.get("matchLabels") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(plain.items()))
 
 
 def scale_of(kind: Kind, obj: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Label and field selectors of list and watch requests, compiled to one function over stored states.
+"""Selectors: those of list and watch requests, compiled to one function over stored states, and those in objects.
 
 The grammar is that of ``reprieve.api.selectors``; here it meets the fields each kind offers. Error texts
 and codes are those of kube-apiserver 1.36.
@@ -6,10 +6,23 @@ and codes are those of kube-apiserver 1.36.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reprieve.api.selectors import EVERYTHING, SelectorError, parse_field_selector, parse_label_selector
+import msgspec
+
+from reprieve.api.caching import remembered
+from reprieve.api.json import Json
+from reprieve.api.objects import LabelSelector
+from reprieve.api.selectors import (
+    EVERYTHING,
+    Selector,
+    SelectorError,
+    compile_label_selector,
+    parse_field_selector,
+    parse_label_selector,
+)
 from reprieve.controlplane.errors import StatusError, bad_request
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.storage.model import Stored
@@ -62,3 +75,15 @@ def _unknown_field(kind: Kind, label: str) -> StatusError:
     if kind.fields or kind.custom:
         return bad_request(f"field label not supported: {label}")
     return bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+
+
+def label_selector(selector: Json) -> Selector:
+    """Compile a label selector of an object, or the plain labels of a ReplicationController; raises SelectorError."""
+    if selector and not ("matchLabels" in selector or "matchExpressions" in selector):
+        selector = {"matchLabels": selector}
+    return _compiled(json.dumps(selector, sort_keys=True))
+
+
+@remembered(4096, 4096)
+def _compiled(text: str) -> Selector:
+    return compile_label_selector(msgspec.json.decode(text, type=LabelSelector))

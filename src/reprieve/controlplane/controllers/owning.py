@@ -7,21 +7,17 @@ adopts orphans its selector matches and releases pods it no longer matches (upst
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
-import msgspec
-
-from reprieve.api.caching import remembered
 from reprieve.api.json import Json
-from reprieve.api.objects import LabelSelector
-from reprieve.api.selectors import Selector, compile_label_selector
+from reprieve.api.selectors import Selector
 from reprieve.controlplane.controllers.reconciling import Context, Controller
 from reprieve.controlplane.controllers.views import Key, PodSeen, SelectingSeen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.selectors import label_selector
 
 CREATES_AT_ONCE = 100
 """Pods one look creates; the rest follows in the next turn, so that a large owner does not hold up the server."""
@@ -30,17 +26,9 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _NO_LABELS: Mapping[str, str] = {}
 
 
-@remembered(4096, 4096)
-def _compiled(text: str) -> Selector:
-    return compile_label_selector(msgspec.convert(json.loads(text), LabelSelector))
-
-
 def selector_of(spec: Json) -> Selector:
     """Compile ``spec.selector``: a label selector, or the plain labels of a ReplicationController."""
-    selector = spec.get("selector") or {}
-    if selector and not ("matchLabels" in selector or "matchExpressions" in selector):
-        selector = {"matchLabels": selector}
-    return _compiled(json.dumps(selector, sort_keys=True))
+    return label_selector(spec.get("selector") or {})
 
 
 def selects(spec: Json, labels: Mapping[str, str] | None) -> bool:

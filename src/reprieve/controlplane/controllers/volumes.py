@@ -16,11 +16,11 @@ import msgspec
 
 from reprieve.api.errors import FieldError
 from reprieve.api.json import Json
-from reprieve.api.meta import LabelSelector
 from reprieve.api.quantity import QuantityError, value_of
-from reprieve.api.selectors import SelectorError, compile_label_selector
+from reprieve.api.selectors import SelectorError
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Key, StorageSeen
+from reprieve.controlplane.selectors import label_selector
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -157,7 +157,7 @@ class VolumeBinder(Controller):
         try:
             wanted = size_of((claim.spec.get("resources") or {}).get("requests"))
             text = claim.spec.get("selector")
-            selector = compile_label_selector(msgspec.convert(text, LabelSelector)) if text is not None else None
+            selector = label_selector(text) if text is not None else None
         except (QuantityError, SelectorError, FieldError, msgspec.ValidationError):
             return None
         best: tuple[int, str] | None = None

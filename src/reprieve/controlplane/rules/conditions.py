@@ -1,14 +1,13 @@
-"""Rules of `metav1.Condition` lists, where a kind demands them complete."""
+"""Rules of `metav1.Condition` lists, where a kind demands them complete (transcripts 480, 481)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _STATES = ("False", "True", "Unknown")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", re.ASCII)
@@ -20,35 +19,19 @@ _REASON_MESSAGE = (
 )
 
 
-def conditions(given: list[Json] | tuple[Json, ...], path: str) -> Iterator[FieldError]:
-    """Type, status, time and reason of each; every type once (transcripts 480, 481)."""
-    seen: dict[str, int] = {}
-    for index, condition in enumerate(given):
-        kind = condition.get("type", "")
-        if kind in seen:
-            yield fe.duplicate(f"{path}[{index}].type", kind)
-        seen[kind] = index
-        yield from _one(condition, f"{path}[{index}]")
+def _since(condition: Json, path: str) -> r.Found:
+    return () if "lastTransitionTime" in condition else (fe.required(f"{path}.lastTransitionTime"),)
 
 
-def _one(condition: Json, place: str) -> Iterator[FieldError]:
-    kind = condition.get("type", "")
-    yield from fe.malformed(f"{place}.type", kind, names.qualified)
-    status = condition.get("status", "")
-    if status not in _STATES:
-        yield fe.not_supported(f"{place}.status", status, _STATES)
-    if condition.get("observedGeneration", 0) < 0:
-        said = "must be greater than or equal to zero"
-        yield fe.invalid(f"{place}.observedGeneration", condition["observedGeneration"], said)
-    if "lastTransitionTime" not in condition:
-        yield fe.required(f"{place}.lastTransitionTime")
-    reason = condition.get("reason", "")
-    if not reason:
-        yield fe.required(f"{place}.reason")
-    else:
-        if not _REASON.fullmatch(reason):
-            yield fe.invalid(f"{place}.reason", reason, _REASON_MESSAGE)
-        if len(reason) > 1024:
-            yield fe.too_long(f"{place}.reason", 1024)
-    if len(condition.get("message", "")) > 32 * 1024:
-        yield fe.too_long(f"{place}.message", 32 * 1024)
+conditions = r.listed(
+    "conditions",
+    r.Unique("type"),
+    r.formed("type", names.qualified, "always"),
+    r.enum("status", _STATES),
+    r.at_least(0, "observedGeneration", said="must be greater than or equal to zero"),
+    _since,
+    r.wanted("reason", lambda text: () if _REASON.fullmatch(text) else (_REASON_MESSAGE,)),
+    r.at_most(1024, "reason"),
+    r.at_most(32 * 1024, "message"),
+)
+"""Type, status, time and reason of each; every type once."""

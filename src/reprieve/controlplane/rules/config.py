@@ -2,118 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules import rows as r
+from reprieve.controlplane.rules.containers import PROTOCOLS, port_or_name
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _MAX_BYTES = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
-_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
-_PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
-def config_map(obj: Json) -> Iterator[FieldError]:
+def config_map(obj: Json, _: str) -> r.Found:
     """Keys are file names; the whole fits into a mebibyte."""
-    size = 0
     data, binary = obj.get("data", {}), obj.get("binaryData", {})
-    for key, value in data.items():
+    for key in data:
         yield from fe.malformed(f"data[{key}]", key, names.config_key)
         if key in binary:
             yield fe.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
-        size += len(value.encode())
-    for key, value in binary.items():
+    for key in binary:
         yield from fe.malformed(f"binaryData[{key}]", key, names.config_key)
-        size += len(value) * 3 // 4
-    if size > _MAX_BYTES:
+    if sum(len(value.encode()) for value in data.values()) + _decoded(binary) > _MAX_BYTES:
         yield fe.too_long("", _MAX_BYTES)
 
 
-def config_map_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """An immutable map stays immutable, and as it is."""
-    yield from _frozen(new, old, ("data", "binaryData"))
-    yield from config_map(new)
+def _decoded(given: Json) -> int:
+    """Bytes of what is written in base64."""
+    return sum(len(value) * 3 // 4 for value in given.values())
 
 
-def _frozen(new: Json, old: Json, parts: tuple[str, ...]) -> Iterator[FieldError]:
-    if old.get("immutable"):
-        if not new.get("immutable"):
-            yield fe.forbidden("immutable", _FROZEN)
-        for part in parts:
-            if new.get(part, {}) != old.get(part, {}):
-                yield fe.forbidden(part, _FROZEN)
+def frozen(*parts: str) -> r.Change:
+    """What is immutable stays so, and as it is."""
+
+    def change(new: Json, old: Json) -> r.Found:
+        if old.get("immutable"):
+            if not new.get("immutable"):
+                yield fe.forbidden("immutable", _FROZEN)
+            for part in parts:
+                if new.get(part, {}) != old.get(part, {}):
+                    yield fe.forbidden(part, _FROZEN)
+
+    return change
 
 
-def secret(obj: Json) -> Iterator[FieldError]:
+def secret(obj: Json, _: str) -> r.Found:
     """Keys are file names; the whole fits into a mebibyte."""
-    size = 0
-    for key, value in obj.get("data", {}).items():
+    data = obj.get("data", {})
+    for key in data:
         yield from fe.malformed(f"data[{key}]", key, names.config_key)
-        size += len(value) * 3 // 4
-    if size > _MAX_BYTES:
+    if _decoded(data) > _MAX_BYTES:
         yield fe.too_long("data", _MAX_BYTES)
 
 
-def secret_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """The type stays."""
-    if new.get("type") != old.get("type"):
-        yield fe.invalid("type", new.get("type"), "field is immutable")
-    yield from _frozen(new, old, ("data",))
-    yield from secret(new)
+def _exposure(spec: Json, path: str) -> r.Found:
+    """What the type asks for."""
+    kind, external = spec.get("type"), spec.get("type") == "ExternalName"
+    if not spec.get("ports") and kind != "ExternalName" and spec.get("clusterIP") != "None":
+        yield fe.required(f"{path}.ports")
+    if external and not spec.get("externalName"):
+        yield fe.required(f"{path}.externalName")
+    if external and spec.get("clusterIP"):
+        yield fe.forbidden(f"{path}.clusterIP", "may not be set when `type` is 'ExternalName'")
 
 
-def service(obj: Json) -> Iterator[FieldError]:
-    """Ports and type of a service."""
-    spec = obj.get("spec", {})
-    kind, ports = spec.get("type", ""), spec.get("ports", ())
-    headless = spec.get("clusterIP") == "None"
-    if kind not in _SERVICE_TYPES:
-        yield fe.not_supported("spec.type", kind, _SERVICE_TYPES)
-    if not ports and kind != "ExternalName" and not headless:
-        yield fe.required("spec.ports")
-    if kind == "ExternalName":
-        if not spec.get("externalName"):
-            yield fe.required("spec.externalName")
-        if spec.get("clusterIP"):
-            yield fe.forbidden("spec.clusterIP", "may not be set when `type` is 'ExternalName'")
-    seen: set[str] = set()
-    taken: set[tuple[str, int]] = set()
-    for index, port in enumerate(ports):
-        place, name = f"spec.ports[{index}]", port.get("name", "")
-        if not name and len(ports) > 1:
-            yield fe.required(f"{place}.name")
-        elif name:
-            yield from fe.malformed(f"{place}.name", name, names.dns_label)
-            if name in seen:
-                yield fe.duplicate(f"{place}.name", name)
-            seen.add(name)
-        number, protocol = port.get("port", 0), port.get("protocol", "")
-        if not 1 <= number <= 65535:
-            yield fe.invalid(f"{place}.port", number, _PORT_RANGE)
-        yield from fe.one_of(f"{place}.protocol", protocol, _PROTOCOLS)
-        target = port.get("targetPort", 0)
-        if isinstance(target, int) and not 1 <= target <= 65535:
-            yield fe.invalid(f"{place}.targetPort", target, _PORT_RANGE)
-        elif isinstance(target, str):
-            yield from fe.malformed(f"{place}.targetPort", target, names.port_name)
-        if (protocol, number) in taken:
-            yield fe.duplicate(place, {"protocol": protocol, "port": number})
-        taken.add((protocol, number))
+def _ports(named: Callable[[str, r.Syntax], r.Check]) -> r.Check:
+    return r.listed(
+        "ports",
+        named("name", names.dns_label),
+        r.Unique("name", empty=False),
+        r.within(1, 65535, "port", missing=0),
+        r.choice("protocol", PROTOCOLS),
+        port_or_name("targetPort"),
+        r.Unique("protocol", "port", place="", shown=lambda port: {key: port.get(key) for key in ("protocol", "port")}),
+    )
+
+
+_ONE_PORT, _SEVERAL_PORTS = _ports(r.formed), _ports(r.wanted)
+
+
+def _selector(spec: Json, path: str) -> r.Found:
     for key, value in spec.get("selector", {}).items():
         for message in (*names.qualified(key), *names.label_value(value)):
-            yield fe.invalid("spec.selector", key, message)
-    affinity = spec.get("sessionAffinity", "")
-    if affinity not in ("ClientIP", "None"):
-        yield fe.not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None"))
+            yield fe.invalid(f"{path}.selector", key, message)
 
 
-def service_update(new: Json, old: Json) -> Iterator[FieldError]:
+service = r.below(
+    "spec",
+    r.enum("type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
+    _exposure,
+    # Of several ports each has a name.
+    lambda spec, path: (_SEVERAL_PORTS if len(spec.get("ports", ())) > 1 else _ONE_PORT)(spec, path),
+    _selector,
+    r.enum("sessionAffinity", ("ClientIP", "None")),
+)
+"""Ports and type of a service."""
+
+
+def same_address(new: Json, old: Json) -> r.Found:
     """The cluster address stays."""
     after, before = new.get("spec", {}), old.get("spec", {})
     same_type = "ExternalName" not in (after.get("type"), before.get("type"))
     if same_type and before.get("clusterIP") and after.get("clusterIP") != before["clusterIP"]:
         yield fe.invalid("spec.clusterIPs[0]", after.get("clusterIP"), "may not change once set")
-    yield from service(new)

@@ -9,9 +9,9 @@ from typing import Any
 from reprieve.api import patterns
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import cel_rules
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?", re.ASCII)
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -22,76 +22,75 @@ _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _FORBIDDEN_INSIDE = ("type", "default", "additionalProperties", "nullable", "x-kubernetes-preserve-unknown-fields")
 
 
-def definition(obj: Json) -> Iterator[FieldError]:
+def definition(obj: Json, _: str) -> r.Found:
     """A new definition."""
     spec = obj.get("spec", {})
-    given, group = spec.get("names", {}), spec.get("group", "")
-    wanted = f"{given.get('plural', '')}.{group}"
-    if obj.get("metadata", {}).get("name") != wanted:
+    if obj.get("metadata", {}).get("name") != f"{spec.get('names', {}).get('plural', '')}.{spec.get('group', '')}":
         yield fe.invalid("metadata.name", obj["metadata"].get("name", ""), 'must be spec.names.plural+"."+spec.group')
-    yield from fe.wanted("spec.group", group, names.subdomain)
-    if group and "." not in group:
-        yield fe.invalid("spec.group", group, "should be a domain with at least one dot")
-    if spec.get("scope") not in ("Cluster", "Namespaced"):
-        yield fe.not_supported("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
-    yield from _names(given)
+    yield from _SPEC(spec, "spec")
     versions = spec.get("versions", ())
-    storing = sum(bool(version.get("storage")) for version in versions)
-    if storing != 1:
-        yield fe.invalid(
-            "spec.versions",
-            [v.get("name", "") for v in versions],
-            "must have exactly one version marked as storage version",
-        )
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        shown = [version.get("name", "") for version in versions]
+        yield fe.invalid("spec.versions", shown, "must have exactly one version marked as storage version")
     yield from _versions(versions)
 
 
-def _names(given: Json) -> Iterator[FieldError]:
-    for name in ("plural", "singular"):
-        text = given.get(name, "")
-        if not text:
-            yield fe.required(f"spec.names.{name}")
-        for message in names.dns1035_label(text) if text else ():
-            yield fe.invalid(f"spec.names.{name}", text, message)
-    for name in ("kind", "listKind"):
-        text = given.get(name, "")
-        if not text:
-            yield fe.required(f"spec.names.{name}")
-        elif not _KIND.fullmatch(text):
-            for message in names.dns1035_label(text.lower()):
-                yield fe.invalid(
-                    f"spec.names.{name}", text, "may have mixed case, but should otherwise match: " + message
-                )
+def _domain(spec: Json, path: str) -> r.Found:
+    if spec.get("group") and "." not in spec["group"]:
+        yield fe.invalid(f"{path}.group", spec["group"], "should be a domain with at least one dot")
+
+
+def _mixed_case(text: str) -> Iterator[str]:
+    """The syntax of a kind's name."""
+    if not _KIND.fullmatch(text):
+        for message in names.dns1035_label(text.lower()):
+            yield "may have mixed case, but should otherwise match: " + message
+
+
+def _two_kinds(given: Json, path: str) -> r.Found:
     if given.get("kind") and given.get("kind") == given.get("listKind"):
-        yield fe.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
-    for index, short in enumerate(given.get("shortNames", ())):
-        yield from fe.malformed(f"spec.names.shortNames[{index}]", short, names.dns1035_label)
+        yield fe.invalid(f"{path}.listKind", given["listKind"], "kind and listKind may not be the same")
 
 
-def _versions(versions: list[Json]) -> Iterator[FieldError]:
+_SPEC = r.all_of(
+    r.wanted("group", names.subdomain),
+    _domain,
+    r.enum("scope", ("Cluster", "Namespaced")),
+    r.below(
+        "names",
+        r.wanted("plural", names.dns1035_label),
+        r.wanted("singular", names.dns1035_label),
+        r.wanted("kind", _mixed_case),
+        r.wanted("listKind", _mixed_case),
+        _two_kinds,
+        r.texts("shortNames", names.dns1035_label),
+    ),
+)
+
+
+def _column_type(column: Json, path: str) -> r.Found:
+    if column.get("type") not in _COLUMN_TYPES:
+        yield fe.invalid(f"{path}.type", column.get("type", ""), f"must be one of {','.join(_COLUMN_TYPES)}")
+
+
+_COLUMNS = r.listed("additionalPrinterColumns", r.required("name", "jsonPath"), _column_type)
+
+
+def _versions(versions: list[Json]) -> r.Found:
     same = len({repr(version.get("schema")) for version in versions}) <= 1
-    seen: set[str] = set()
+    name = r.Unique("name").fresh()
     for index, version in enumerate(versions):
-        place, name = f"spec.versions[{index}]", version.get("name", "")
-        yield from fe.wanted(f"{place}.name", name, names.dns1035_label)
-        if name in seen:
-            yield fe.duplicate(f"{place}.name", name)
-        seen.add(name)
+        place = f"spec.versions[{index}]"
+        yield from fe.wanted(f"{place}.name", version.get("name", ""), names.dns1035_label)
+        yield from name(version, place)
         schema = version.get("schema", {}).get("openAPIV3Schema")
         if schema is None:
             yield fe.required(f"{place}.schema.openAPIV3Schema")
-        else:
+        elif index == 0 or not same:
             at = "spec.validation.openAPIV3Schema" if same else f"{place}.schema.openAPIV3Schema"
-            if index == 0 or not same:
-                yield from structure(schema, at, root=True)
-                yield from cel_rules.problems(schema, at)
-        for at_column, column in enumerate(version.get("additionalPrinterColumns", ())):
-            path = f"{place}.additionalPrinterColumns[{at_column}]"
-            for part in ("name", "jsonPath"):
-                if not column.get(part):
-                    yield fe.required(f"{path}.{part}")
-            if column.get("type") not in _COLUMN_TYPES:
-                yield fe.invalid(f"{path}.type", column.get("type", ""), f"must be one of {','.join(_COLUMN_TYPES)}")
+            yield from structure(schema, at, root=True)
+            yield from cel_rules.problems(schema, at)
+        yield from _COLUMNS(version, place)
         fields = version.get("selectableFields", ())
         at = "spec.selectableFields" if same else f"{place}.selectableFields"
         if fields and schema is None:
@@ -99,9 +98,8 @@ def _versions(versions: list[Json]) -> Iterator[FieldError]:
         for number, field in enumerate(fields if schema is not None else ()):
             path = field.get("jsonPath", "")
             if not _leads_to_scalar(schema, path):
-                yield fe.invalid(
-                    f"{at}[{number}].jsonPath", path, "is an invalid path: does not refer to a valid field"
-                )
+                said = "is an invalid path: does not refer to a valid field"
+                yield fe.invalid(f"{at}[{number}].jsonPath", path, said)
 
 
 def _leads_to_scalar(schema: Any, path: str) -> bool:
@@ -115,7 +113,7 @@ def _leads_to_scalar(schema: Any, path: str) -> bool:
     return isinstance(schema, dict) and schema.get("type") in ("string", "boolean", "integer")
 
 
-def structure(schema: Json, path: str, *, root: bool = False) -> Iterator[FieldError]:
+def structure(schema: Json, path: str, *, root: bool = False) -> r.Found:
     """Whether a schema is structural: every place has a type (innermost findings first, as upstream)."""
     for name, inner in sorted(schema.get("properties", {}).items()):
         if isinstance(inner, dict):
@@ -146,16 +144,14 @@ def structure(schema: Json, path: str, *, root: bool = False) -> Iterator[FieldE
         yield fe.required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map")
     if "$ref" in schema:
         yield fe.forbidden(f"{path}.$ref", "$ref is not supported")
-    for word in _JUNCTORS:
-        for index, inner in enumerate(schema.get(word, ())):
-            if isinstance(inner, dict):
-                yield from _inside(inner, f"{path}.{word}[{index}]", bool(schema.get("x-kubernetes-int-or-string")))
+    for inner, place in _junctors(schema, path):
+        yield from _inside(inner, place, bool(schema.get("x-kubernetes-int-or-string")))
     if isinstance(schema.get("not"), dict):
         yield from _values_inside(schema["not"], f"{path}.not")
     yield from _value_words(schema, path)
 
 
-def _value_words(schema: Json, path: str) -> Iterator[FieldError]:
+def _value_words(schema: Json, path: str) -> r.Found:
     """Words that a schema may have at every depth: what cannot be checked in linear time is refused, as upstream."""
     if schema.get("uniqueItems"):
         said = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -168,14 +164,14 @@ def _value_words(schema: Json, path: str) -> Iterator[FieldError]:
             yield fe.invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
 
 
-def _inside(schema: Json, path: str, int_or_string: bool) -> Iterator[FieldError]:
+def _inside(schema: Json, path: str, int_or_string: bool) -> r.Found:
     for word in _FORBIDDEN_INSIDE:
         if word in schema and not (word == "type" and int_or_string):
             yield fe.forbidden(f"{path}.{word}", "must be empty to be structural")
     yield from _values_inside(schema, path)
 
 
-def _values_inside(schema: Json, path: str) -> Iterator[FieldError]:
+def _values_inside(schema: Json, path: str) -> r.Found:
     """What is said of values in a schema that is part of a junctor, and in everything in it."""
     yield from _value_words(schema, path)
     for name, inner in schema.get("properties", {}).items():
@@ -184,26 +180,26 @@ def _values_inside(schema: Json, path: str) -> Iterator[FieldError]:
     for word in ("items", "additionalProperties", "not"):
         if isinstance(schema.get(word), dict):
             yield from _values_inside(schema[word], f"{path}.{word}")
+    for inner, place in _junctors(schema, path):
+        yield from _values_inside(inner, place)
+
+
+def _junctors(schema: Json, path: str) -> Iterator[tuple[Json, str]]:
+    """Schemas inside allOf, anyOf and oneOf, with their paths."""
     for word in _JUNCTORS:
         for index, inner in enumerate(schema.get(word, ())):
             if isinstance(inner, dict):
-                yield from _values_inside(inner, f"{path}.{word}[{index}]")
+                yield inner, f"{path}.{word}[{index}]"
 
 
-def definition_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """Group, scope and names stay."""
-    yield from definition(new)
-    after, before = new.get("spec", {}), old.get("spec", {})
-    for name in ("group", "scope"):
-        if after.get(name) != before.get(name):
-            yield fe.invalid(f"spec.{name}", after.get(name), "field is immutable")
-    for name in ("kind", "plural"):
-        now, was = after.get("names", {}).get(name), before.get("names", {}).get(name)
-        if now != was:
-            yield fe.invalid(f"spec.names.{name}", now, "field is immutable")
-    kept = {version.get("name") for version in after.get("versions", ())}
+def stored_versions(new: Json, old: Json) -> r.Found:
+    """Versions that objects are stored in stay."""
+    kept = {version.get("name") for version in new.get("spec", {}).get("versions", ())}
     for index, name in enumerate(old.get("status", {}).get("storedVersions", ())):
         if name not in kept:
-            said = "missing from spec.versions; " + f"{name} was previously a storage version, and must remain in "
-            said += "spec.versions until a storage migration ensures no data remains persisted in "
-            yield fe.invalid(f"status.storedVersions[{index}]", name, said + f"{name} and removes {name} from status")
+            said = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
+                f"{name} from status"
+            )
+            yield fe.invalid(f"status.storedVersions[{index}]", name, said)

@@ -5,28 +5,18 @@ An event is one stored object with two faces; findings name the fields of the co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from reprieve.api.json import Json
+from reprieve.controlplane.conversion import FROM_CORE
 from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules.rows import IMMUTABLE, Found, at_least, below, given, required
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _NEW_GROUP = "events.k8s.io/v1"
 _HOME = ("default", "kube-system")
 _TEXT_LIMIT = 128
 _NOTE_LIMIT = 1024
-# Core name -> name in events.k8s.io.
-_RENAMED = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-    "reportingComponent": "reportingController",
-}
 _IMMUTABLE = (
     "involvedObject",
     "reason",
@@ -47,11 +37,11 @@ _IMMUTABLE = (
 def _get(obj: Json, name: str, default: Any = "") -> Any:
     """A field by its core name, in whichever form the event is."""
     if obj.get("apiVersion") == _NEW_GROUP:
-        name = _RENAMED.get(name, name)
+        name = FROM_CORE.get(name, name)
     return obj.get(name, default)
 
 
-def event(obj: Json) -> Iterator[FieldError]:
+def event(obj: Json, _: str) -> Found:
     """A new event."""
     yield from _common(obj)
     if obj.get("apiVersion") != _NEW_GROUP:
@@ -67,7 +57,7 @@ def event(obj: Json) -> Iterator[FieldError]:
             yield fe.invalid(name, "", "needs to be unset")
 
 
-def _common(obj: Json) -> Iterator[FieldError]:
+def _common(obj: Json) -> Found:
     new_form = obj.get("apiVersion") == _NEW_GROUP
     namespace = obj.get("metadata", {}).get("namespace", "")
     about = _get(obj, "involvedObject", {}).get("namespace", "")
@@ -92,16 +82,17 @@ def _common(obj: Json) -> Iterator[FieldError]:
         yield fe.invalid("message", "", f"can have at most {_NOTE_LIMIT} characters")
 
 
-def _series(obj: Json) -> Iterator[FieldError]:
+_OBSERVED = given("series", required("lastObservedTime"))
+
+
+def _series(obj: Json) -> Found:
     series = obj.get("series")
-    if series is not None:
-        if series.get("count", 0) < 2:
-            yield fe.invalid("series.count", "", "should be at least 2")
-        if not series.get("lastObservedTime"):
-            yield fe.required("series.lastObservedTime")
+    if series is not None and series.get("count", 0) < 2:
+        yield fe.invalid("series.count", "", "should be at least 2")
+    yield from _OBSERVED(obj, "")
 
 
-def event_update(new: Json, old: Json) -> Iterator[FieldError]:
+def event_update(new: Json, old: Json) -> Found:
     """Only the series of an event changes, in the new form; the core form is free."""
     yield from _common(new)
     if new.get("apiVersion") != _NEW_GROUP:
@@ -111,21 +102,18 @@ def event_update(new: Json, old: Json) -> Iterator[FieldError]:
     for name in _IMMUTABLE:
         if _get(new, name, None) != _get(old, name, None):
             shown = "reportingController" if name == "reportingComponent" else name
-            yield fe.invalid(shown, _get(new, name, None), "field is immutable")
+            yield fe.invalid(shown, _get(new, name, None), IMMUTABLE)
 
 
-def lease(obj: Json) -> Iterator[FieldError]:
-    """Duration and count of a lease."""
-    spec = obj.get("spec", {})
-    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
-    if duration is not None and duration <= 0:
-        yield fe.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
-    if transitions is not None and transitions < 0:
-        yield fe.invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
+def _strategy(spec: Json, path: str) -> Found:
     if spec.get("preferredHolder") and not spec.get("strategy"):
-        yield fe.forbidden("spec.preferredHolder", "may only be specified when `strategy` is defined")
+        yield fe.forbidden(f"{path}.preferredHolder", "may only be specified when `strategy` is defined")
 
 
-def lease_update(new: Json, _: Json) -> Iterator[FieldError]:
-    """Every part may change."""
-    yield from lease(new)
+lease = below(
+    "spec",
+    at_least(1, "leaseDurationSeconds", said="must be greater than 0"),
+    at_least(0, "leaseTransitions"),
+    _strategy,
+)
+"""Duration and count of a lease."""

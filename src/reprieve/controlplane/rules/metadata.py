@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules.rows import IMMUTABLE, NOT_NEGATIVE, Found
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 NameCheck = Callable[[str], tuple[str, ...]]
 _ANNOTATION_BYTES = 256 * 1024
@@ -16,20 +16,18 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestam
 _NOT_OWNERS = frozenset({("v1", "Event")})
 
 
-def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Iterator[FieldError]:
+def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Found:
     """metadata of a new object."""
     meta = obj.get("metadata", {})
     prefix = meta.get("generateName", "")
     if prefix:
         checked = prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
-        for message in name_check(checked):
-            yield fe.invalid("metadata.generateName", prefix, message)
+        yield from fe.malformed("metadata.generateName", prefix, lambda _: name_check(checked))
     name = meta.get("name", "")
     if not name:
         yield fe.required("metadata.name", "name or generateName is required")
     else:
-        for message in name_check(name):
-            yield fe.invalid("metadata.name", name, message)
+        yield from fe.malformed("metadata.name", name, name_check)
     namespace = meta.get("namespace", "")
     if namespaced:
         yield from fe.wanted("metadata.namespace", namespace, names.dns_label)
@@ -39,27 +37,25 @@ def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Iterator[Fi
         yield from _common(meta)
 
 
-def _common(meta: Json) -> Iterator[FieldError]:
+def _common(meta: Json) -> Found:
     if meta.get("generation", 0) < 0:
-        yield fe.invalid("metadata.generation", meta["generation"], "must be greater than or equal to 0")
-    if "labels" in meta:
-        yield from label_map(meta["labels"], "metadata.labels")
-    if "annotations" in meta:
-        yield from annotation_map(meta["annotations"], "metadata.annotations")
+        yield fe.invalid("metadata.generation", meta["generation"], NOT_NEGATIVE)
+    yield from label_map(meta.get("labels", {}), "metadata.labels")
+    yield from annotation_map(meta.get("annotations", {}), "metadata.annotations")
     if "ownerReferences" in meta:
         yield from _owner_references(meta["ownerReferences"])
     for finalizer in meta.get("finalizers", ()):
         yield from _finalizer(finalizer, "metadata.finalizers")
 
 
-def label_map(given: Json, path: str) -> Iterator[FieldError]:
+def label_map(given: Json, path: str) -> Found:
     """Keys are qualified names, values label values."""
     for key, value in given.items():
         yield from fe.malformed(path, key, names.qualified)
         yield from fe.malformed(path, value, names.label_value)
 
 
-def annotation_map(given: Json, path: str) -> Iterator[FieldError]:
+def annotation_map(given: Json, path: str) -> Found:
     """Keys are qualified names whatever their case; all together at most 256 KiB."""
     size = 0
     for key, value in given.items():
@@ -70,7 +66,7 @@ def annotation_map(given: Json, path: str) -> Iterator[FieldError]:
         yield fe.too_long(path, _ANNOTATION_BYTES)
 
 
-def _owner_references(references: list[Json]) -> Iterator[FieldError]:
+def _owner_references(references: list[Json]) -> Found:
     path = "metadata.ownerReferences"
     controller: Json | None = None
     for reference in references:
@@ -89,7 +85,7 @@ def _owner_references(references: list[Json]) -> Iterator[FieldError]:
             controller = reference
 
 
-def _finalizer(finalizer: str, path: str) -> Iterator[FieldError]:
+def _finalizer(finalizer: str, path: str) -> Found:
     messages = names.qualified(finalizer)
     for message in messages:
         yield fe.invalid(path, finalizer, message)
@@ -97,7 +93,7 @@ def _finalizer(finalizer: str, path: str) -> Iterator[FieldError]:
         yield fe.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
 
 
-def update(new: Json, old: Json) -> Iterator[FieldError]:
+def update(new: Json, old: Json) -> Found:
     """metadata of a changed object."""
     meta, before = new.get("metadata", {}), old.get("metadata", {})
     yield from _common(meta)
@@ -112,9 +108,9 @@ def update(new: Json, old: Json) -> Iterator[FieldError]:
         yield fe.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")
 
 
-def immutable(new: Json, old: Json) -> Iterator[FieldError]:
+def immutable(new: Json, old: Json) -> Found:
     """Fields of metadata that never change."""
     meta, before = new.get("metadata", {}), old.get("metadata", {})
     for key in _IMMUTABLE:
         if key in meta and meta[key] != before.get(key):
-            yield fe.invalid(f"metadata.{key}", meta[key], "field is immutable")
+            yield fe.invalid(f"metadata.{key}", meta[key], IMMUTABLE)

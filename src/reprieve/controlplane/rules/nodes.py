@@ -4,62 +4,54 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names, resources, selectors
+from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _ONCE = 'node updates may not change {} except from "" to valid'
+_TAINTS = r.listed(
+    "taints",
+    r.formed("key", names.qualified, "always"),
+    r.formed("value", names.label_value),
+    r.choice("effect", selectors.EFFECTS),
+    r.Unique(
+        *("key", "effect"),
+        place="",
+        shown=lambda taint: {
+            "Key": taint.get("key", ""),
+            "Value": taint.get("value", ""),
+            "Effect": taint.get("effect", ""),
+            "TimeAdded": taint.get("timeAdded"),
+        },
+        detail="taints must be unique by key and effect pair",
+    ),
+)
 
 
-def node(obj: Json) -> Iterator[FieldError]:
-    """A node: taints, capacity, pod addresses."""
-    given = obj.get("spec", {})
-    yield from _taints(given)
-    blocks = given.get("podCIDRs", ())
+def _addresses(spec: Json, path: str) -> r.Found:
+    blocks = spec.get("podCIDRs", ())
     if len(blocks) > 2:
-        yield fe.invalid("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family")
-    status = obj.get("status", {})
-    for part in ("capacity", "allocatable"):
-        if part in status:
-            yield from resources.capacity(status[part], f"status.{part}")
+        yield fe.invalid(f"{path}.podCIDRs", blocks, "may specify no more than one CIDR for each IP family")
 
 
-def _taints(given: Json) -> Iterator[FieldError]:
-    seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(given.get("taints", ())):
-        place = f"metadata.taints[{index}]"
-        key, effect = taint.get("key", ""), taint.get("effect", "")
-        yield from fe.malformed(f"{place}.key", key, names.qualified)
-        for message in names.label_value(taint.get("value", "")):
-            yield fe.invalid(f"{place}.value", taint["value"], message)
-        yield from selectors.taint_effect(effect, f"{place}.effect")
-        if (key, effect) in seen:
-            shown = {
-                "Key": key,
-                "Value": taint.get("value", ""),
-                "Effect": effect,
-                "TimeAdded": taint.get("timeAdded"),
-            }
-            yield fe.duplicate(place, shown, "taints must be unique by key and effect pair")
-        seen.add((key, effect))
+def taints(obj: Json, _: str) -> r.Found:
+    """The taints of a node."""
+    return _TAINTS(obj.get("spec", {}), "metadata")
 
 
-def node_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """Pod addresses and provider are set once."""
-    yield from node(new)
-    after, before = new.get("spec", {}), old.get("spec", {})
-    if before.get("podCIDRs") and after.get("podCIDRs") != before["podCIDRs"]:
-        yield fe.forbidden("spec.podCIDRs", _ONCE.format("podCIDR"))
-    if before.get("providerID") and after.get("providerID") != before["providerID"]:
-        yield fe.forbidden("spec.providerID", _ONCE.format("providerID"))
+node = r.all_of(
+    taints,
+    r.below("spec", _addresses),
+    r.below("status", r.given("capacity", resources.capacity), r.given("allocatable", resources.capacity)),
+)
+"""A node: taints, capacity, pod addresses."""
+node_changes: tuple[r.Change, ...] = (
+    r.once("spec", "podCIDRs", _ONCE.format("podCIDR")),
+    r.once("spec", "providerID", _ONCE.format("providerID")),
     # Upstream looks at taints as part of the node and as part of the change, and tells both (transcript 124).
-    yield from _taints(after)
-
-
-def namespace(obj: Json) -> Iterator[FieldError]:
-    """Finalizers of a namespace are qualified names."""
-    for index, finalizer in enumerate(obj.get("spec", {}).get("finalizers", ())):
-        yield from fe.malformed(f"spec.finalizers[{index}]", finalizer, names.qualified)
+    r.of_new(taints),
+)
+"""Pod addresses and provider are set once."""
+namespace = r.below("spec", r.texts("finalizers", names.qualified))
+"""Finalizers of a namespace are qualified names."""

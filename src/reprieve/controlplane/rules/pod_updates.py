@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator
 
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import pods
+from reprieve.controlplane.rules.rows import Found
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _MAY_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -22,7 +21,7 @@ _MAY_CHANGE = (
 _DIFF_LINES = 200
 
 
-def update(new: Json, old: Json) -> Iterator[FieldError]:
+def update(new: Json, old: Json) -> Found:
     """A write to the main resource."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if after is before or after == before:
@@ -65,7 +64,7 @@ def _with_image(was: Json, now: Json) -> Json:
     return {**was, "image": now["image"]} if "image" in now else was
 
 
-def _deadline(after: Json, before: Json) -> Iterator[FieldError]:
+def _deadline(after: Json, before: Json) -> Found:
     old, new = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
     if old is not None:
         path = "spec.activeDeadlineSeconds"
@@ -75,7 +74,7 @@ def _deadline(after: Json, before: Json) -> Iterator[FieldError]:
             yield fe.invalid(path, new, f"must be less than or equal to previous value {old}")
 
 
-def _gates(after: Json, before: Json) -> Iterator[FieldError]:
+def _gates(after: Json, before: Json) -> Found:
     known = {gate.get("name") for gate in before.get("schedulingGates", ())}
     for index, gate in enumerate(after.get("schedulingGates", ())):
         if gate.get("name") not in known:
@@ -83,7 +82,7 @@ def _gates(after: Json, before: Json) -> Iterator[FieldError]:
             yield fe.forbidden(f"spec.schedulingGates[{index}].name", said)
 
 
-def _tolerations(after: Json, before: Json) -> Iterator[FieldError]:
+def _tolerations(after: Json, before: Json) -> Found:
     def plain(toleration: Json) -> Json:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
@@ -92,7 +91,7 @@ def _tolerations(after: Json, before: Json) -> Iterator[FieldError]:
         yield fe.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
 
 
-def _narrowed_selector(after: Json, before: Json) -> Iterator[FieldError]:
+def _narrowed_selector(after: Json, before: Json) -> Found:
     selector = after.get("nodeSelector", {})
     for key, value in before.get("nodeSelector", {}).items():
         if selector.get(key) != value:

@@ -4,149 +4,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from reprieve.api.json import Json
-from reprieve.controlplane.rules import containers, names, resources, selectors
+from reprieve.controlplane.rules import containers, metadata, names, resources, selectors
+from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
+PREEMPTION = ("PreemptLowerPriority", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_PREEMPTION = ("PreemptLowerPriority", "Never")
 _POD_LEVEL = frozenset({"cpu", "memory"})
 
 
-def create(obj: Json) -> Iterator[FieldError]:
+def create(obj: Json, _: str) -> r.Found:
     """A pod, metadata apart."""
-    yield from spec(obj.get("spec", {}), "spec")
+    return spec(obj.get("spec", {}), "spec")
 
 
-def template(given: Json, path: str, claims: Collection[str] = ()) -> Iterator[FieldError]:
+def template(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
     """The template of a controller: labels, annotations and the spec of its pods.
 
     `claims` names volumes that the controller adds to each pod; containers may mount them.
     """
-    from reprieve.controlplane.rules import metadata
-
-    meta = given.get("metadata", {})
+    meta = pod.get("metadata", {})
     yield from metadata.label_map(meta.get("labels", {}), f"{path}.labels")
     yield from metadata.annotation_map(meta.get("annotations", {}), f"{path}.annotations")
-    yield from spec(given.get("spec", {}), f"{path}.spec", claims)
+    yield from spec(pod.get("spec", {}), f"{path}.spec", claims)
 
 
-def spec(given: Json, path: str, claims: Collection[str] = ()) -> Iterator[FieldError]:
+def spec(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
     """Everything below `spec`; `claims` as in `template`."""
-    volumes = given.get("volumes", ())
-    if volumes:
-        yield from containers.volumes(volumes, f"{path}.volumes")
-    volume_names = {*claims, *(volume.get("name", "") for volume in volumes)}
-    yield from containers.containers(given, path, volume_names)
-    if "resources" in given:
-        yield from _pod_level(given["resources"], f"{path}.resources")
-    if "resourceClaims" in given:
-        yield from _claims(given["resourceClaims"], f"{path}.resourceClaims")
-    yield from _enumerations(given, path)
-    if "nodeSelector" in given:
-        yield from _labels(given["nodeSelector"], f"{path}.nodeSelector")
-    if "affinity" in given:
-        yield from selectors.affinity(given["affinity"], f"{path}.affinity")
-    for index, gate in enumerate(given.get("readinessGates", ())):
-        yield from fe.malformed(
-            f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType", ""), names.qualified
-        )
-    if "schedulingGates" in given:
-        yield from scheduling_gates(given["schedulingGates"], f"{path}.schedulingGates")
-    if "topologySpreadConstraints" in given:
-        yield from selectors.topology_spread(given["topologySpreadConstraints"], f"{path}.topologySpreadConstraints")
-    yield from _names(given, path)
-    if "tolerations" in given:
-        yield from selectors.tolerations(given["tolerations"], f"{path}.tolerations")
-    yield from _scheduling(given, path)
+    yield from containers.volumes(pod, path)
+    volumes = {*claims, *(volume.get("name", "") for volume in pod.get("volumes", ()))}
+    yield from containers.containers(pod, path, volumes)
+    yield from _FIELDS(pod, path)
 
 
-def _labels(given: Json, path: str) -> Iterator[FieldError]:
-    for key, value in given.items():
-        yield from fe.malformed(path, key, names.qualified)
-        yield from fe.malformed(path, value, names.label_value)
-
-
-def _pod_level(given: Json, path: str) -> Iterator[FieldError]:
+def _pod_level(needs: Json, path: str) -> r.Found:
     for part in ("limits", "requests"):
-        for name in given.get(part, ()):
+        for name in needs.get(part, ()):
             if name not in _POD_LEVEL and not name.startswith("hugepages-"):
                 yield fe.not_supported(f"{path}.{part}[{name}]", name, ("cpu", "memory", "hugepages-"))
-    yield from resources.requirements(given, path)
 
 
-def _claims(given: list[Json], path: str) -> Iterator[FieldError]:
-    seen: set[str] = set()
-    for index, claim in enumerate(given):
-        place, name = f"{path}[{index}]", claim.get("name", "")
-        yield from fe.wanted(f"{place}.name", name, names.dns_label)
-        if name in seen:
-            yield fe.duplicate(f"{place}.name", name)
-        seen.add(name)
-        sources = [s for s in ("resourceClaimName", "resourceClaimTemplateName") if s in claim]
-        if len(sources) != 1:
-            said = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            if sources:
-                said = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            yield fe.invalid(place, claim, said)
+def _claim_source(claim: Json, path: str) -> r.Found:
+    sources = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if name in claim]
+    if len(sources) != 1:
+        said = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        if sources:
+            said = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        yield fe.invalid(path, claim, said)
 
 
-def _enumerations(given: Json, path: str) -> Iterator[FieldError]:
-    for name, allowed in (("restartPolicy", RESTART_POLICIES), ("dnsPolicy", _DNS_POLICIES)):
-        value = given.get(name, "")
-        yield from fe.one_of(f"{path}.{name}", value, allowed)
-    grace = given.get("terminationGracePeriodSeconds")
-    if grace is None:
+def _grace(pod: Json, path: str) -> r.Found:
+    if pod.get("terminationGracePeriodSeconds") is None:
         yield fe.required(f"{path}.terminationGracePeriodSeconds")
 
 
-def scheduling_gates(given: list[Json], path: str) -> Iterator[FieldError]:
-    """What holds a pod back from scheduling."""
-    seen: set[str] = set()
-    for index, gate in enumerate(given):
-        name = gate.get("name", "")
-        yield from fe.malformed(f"{path}[{index}]", name, names.qualified)
-        if name in seen:
-            yield fe.duplicate(f"{path}[{index}]", name)
-        seen.add(name)
+def _gate(gate: Json, path: str) -> r.Found:
+    return fe.malformed(path, gate.get("name", ""), names.qualified)
 
 
-def _names(given: Json, path: str) -> Iterator[FieldError]:
-    for name in ("serviceAccountName", "nodeName"):
-        value = given.get(name)
-        if value:
-            yield from fe.malformed(f"{path}.{name}", value, names.subdomain)
-    deadline = given.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= 2**31 - 1:
-        yield fe.invalid(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
-    for name in ("hostname", "subdomain"):
-        value = given.get(name)
-        if value:
-            yield from fe.malformed(f"{path}.{name}", value, names.dns_label)
-
-
-def _scheduling(given: Json, path: str) -> Iterator[FieldError]:
-    for name in ("priorityClassName", "runtimeClassName"):
-        value = given.get(name)
-        if value:
-            yield from fe.malformed(f"{path}.{name}", value, names.subdomain)
-    policy = given.get("preemptionPolicy", "Never")
-    if policy not in _PREEMPTION:
-        yield fe.not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION)
-    for name, text in given.get("overhead", {}).items():
+def _overhead(pod: Json, path: str) -> r.Found:
+    for name, text in pod.get("overhead", {}).items():
         yield from resources.amount(name, text, f"{path}.overhead[{name}]")
-    if given.get("schedulingGates") and given.get("nodeName"):
-        said = "cannot be set until all schedulingGates have been cleared"
-        yield fe.forbidden(f"{path}.nodeName", said)
-    group = given.get("schedulingGroup")
-    if group is not None:
-        name = group.get("podGroupName")
-        place = f"{path}.schedulingGroup.podGroupName"
-        if name is None:
-            yield fe.invalid(place, None, "must specify one of: `podGroupName`")
-        else:
-            yield from fe.malformed(place, name, names.subdomain)
+
+
+def _gated(pod: Json, path: str) -> r.Found:
+    if pod.get("schedulingGates") and pod.get("nodeName"):
+        yield fe.forbidden(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def _group(group: Json, path: str) -> r.Found:
+    name = group.get("podGroupName")
+    if name is None:
+        yield fe.invalid(f"{path}.podGroupName", None, "must specify one of: `podGroupName`")
+    else:
+        yield from fe.malformed(f"{path}.podGroupName", name, names.subdomain)
+
+
+_FIELDS = r.all_of(
+    r.given("resources", _pod_level, resources.requirements),
+    r.listed("resourceClaims", r.wanted("name", names.dns_label), r.Unique("name"), _claim_source),
+    r.choice("restartPolicy", RESTART_POLICIES),
+    r.choice("dnsPolicy", _DNS_POLICIES),
+    _grace,
+    r.given("nodeSelector", metadata.label_map),
+    r.given("affinity", selectors.affinity),
+    r.listed("readinessGates", r.formed("conditionType", names.qualified, "always")),
+    r.listed("schedulingGates", _gate, r.Unique("name", place="")),
+    selectors.topology_spread,
+    r.formed("serviceAccountName", names.subdomain),
+    r.formed("nodeName", names.subdomain),
+    r.within(1, 2**31 - 1, "activeDeadlineSeconds"),
+    r.formed("hostname", names.dns_label),
+    r.formed("subdomain", names.dns_label),
+    selectors.tolerations,
+    r.formed("priorityClassName", names.subdomain),
+    r.formed("runtimeClassName", names.subdomain),
+    r.enum("preemptionPolicy", PREEMPTION, missing=None),
+    _overhead,
+    _gated,
+    r.given("schedulingGroup", _group),
+)

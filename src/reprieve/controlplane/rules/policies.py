@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from itertools import combinations
 
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names, resources, selectors
+from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _EVICTION = ("AlwaysAllow", "IfHealthyBudget")
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-_SCOPES = (
-    "Terminating",
-    "NotTerminating",
-    "BestEffort",
-    "NotBestEffort",
-    "PriorityClass",
-    "CrossNamespacePodAffinity",
-    "VolumeAttributesClass",
-)
-_POD_QUOTA = frozenset(
-    [
-        "cpu",
-        "memory",
-        "ephemeral-storage",
-        "requests.cpu",
-        "requests.memory",
-        "requests.ephemeral-storage",
-        "limits.cpu",
-        "limits.memory",
-        "limits.ephemeral-storage",
-        "pods",
-    ]
-)
-_OBJECT_QUOTA = frozenset(
-    [
-        "services",
-        "services.loadbalancers",
-        "services.nodeports",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "resourcequotas",
-        "persistentvolumeclaims",
-        "requests.storage",
-    ]
-)
+_STATES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort")
+_SCOPES = (*_STATES, "PriorityClass", "CrossNamespacePodAffinity", "VolumeAttributesClass")
+_AMOUNTS = ("cpu", "memory", "ephemeral-storage")
+_POD_QUOTA = frozenset(("pods", *(f"{prefix}{name}" for prefix in ("", "requests.", "limits.") for name in _AMOUNTS)))
+_OBJECT_QUOTA = {
+    "services", "services.loadbalancers", "services.nodeports", "replicationcontrollers", "secrets",
+    "configmaps", "resourcequotas", "persistentvolumeclaims", "requests.storage",
+}  # fmt: skip
 _BY_SCOPE = {
     "BestEffort": frozenset({"pods"}),
     "NotBestEffort": _POD_QUOTA,
@@ -59,51 +30,45 @@ _BY_SCOPE = {
 _LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 
 
-def int_or_percent(value: Any, path: str) -> Iterator[FieldError]:
+def int_or_percent(*fields: str) -> r.Check:
     """A count that is not negative, or a share of at most 100%."""
-    if isinstance(value, str):
-        messages = names.percent(value)
-        for message in messages:
-            yield fe.invalid(path, value, message)
-        if not messages and int(value[:-1]) > 100:
-            yield fe.invalid(path, value, "must not be greater than 100%")
-    elif value < 0:
-        yield fe.invalid(path, value, "must be greater than or equal to 0")
+
+    def check(holder: Json, path: str) -> r.Found:
+        for name in fields:
+            value = holder.get(name, 0)
+            if isinstance(value, str):
+                yield from fe.malformed(r.at(path, name), value, _share)
+            elif value < 0:
+                yield fe.invalid(r.at(path, name), value, r.NOT_NEGATIVE)
+
+    return check
 
 
-def disruption_budget(obj: Json) -> Iterator[FieldError]:
+def _share(text: str) -> tuple[str, ...]:
+    found = names.percent(text)
+    return ("must not be greater than 100%",) if not found and int(text[:-1]) > 100 else found
+
+
+def _one_bound(spec: Json, path: str) -> r.Found:
     """A budget names what must stay or what may go, not both."""
-    spec = obj.get("spec", {})
-    low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
-    if low is not None and high is not None:
-        shown = {
-            "MinAvailable": low,
-            "Selector": spec.get("selector"),
-            "MaxUnavailable": high,
-            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
-        }
-        yield fe.invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
-    for name in ("minAvailable", "maxUnavailable"):
-        if name in spec:
-            yield from int_or_percent(spec[name], f"spec.{name}")
-    if "selector" in spec:
-        yield from selectors.label_selector(spec["selector"], "spec.selector")
-    policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in _EVICTION:
-        yield fe.not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION)
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        fields = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
+        shown = {name[0].upper() + name[1:]: spec.get(name) for name in fields}
+        yield fe.invalid(path, shown, "minAvailable and maxUnavailable cannot be both set")
 
 
-def disruption_budget_update(new: Json, _: Json) -> Iterator[FieldError]:
-    """Every part may change."""
-    yield from disruption_budget(new)
+disruption_budget = r.below(
+    "spec",
+    _one_bound,
+    int_or_percent("minAvailable", "maxUnavailable"),
+    r.given("selector", selectors.label_selector),
+    r.enum("unhealthyPodEvictionPolicy", _EVICTION, missing=None),
+)
+budget_status = r.below("status", r.at_least(0, *_COUNTS))
+"""Counts are not negative."""
 
 
-def disruption_budget_status(new: Json, _: Json) -> Iterator[FieldError]:
-    """Counts are not negative."""
-    yield from resources.at_least_zero(new.get("status", {}), _COUNTS, "status")
-
-
-def quota(obj: Json) -> Iterator[FieldError]:
+def quota(obj: Json, _: str) -> r.Found:
     """Amounts and scopes of a quota."""
     spec = obj.get("spec", {})
     for name, text in spec.get("hard", {}).items():
@@ -112,17 +77,20 @@ def quota(obj: Json) -> Iterator[FieldError]:
         if "/" not in name and name not in _POD_QUOTA | _OBJECT_QUOTA and not _huge(name):
             yield fe.invalid(path, name, "must be a standard resource for quotas")
         if resources.nano(text) < 0:
-            yield fe.invalid(path, text, "must be greater than or equal to 0")
+            yield fe.invalid(path, text, r.NOT_NEGATIVE)
         if resources.nano(text) % 10**9 and (name.startswith("count/") or name == "pods" or name in _OBJECT_QUOTA):
             yield fe.invalid(path, text, "must be an integer")
     scopes = spec.get("scopes", ())
     for scope in scopes:
         if scope not in _SCOPES:
             yield fe.invalid("spec.scopes", scopes, "unsupported scope")
-    yield from _contradictions(set(scopes), "spec.scopes", scopes)
-    for index, expression in enumerate(spec.get("scopeSelector", {}).get("matchExpressions", ())):
+    for one in ("BestEffort", "Terminating"):
+        if {one, f"Not{one}"} <= set(scopes):
+            yield fe.invalid("spec.scopes", scopes, "conflicting scopes")
+    expressions = spec.get("scopeSelector", {}).get("matchExpressions", ())
+    for index, expression in enumerate(expressions):
         yield from _scope(expression, f"spec.scopeSelector.matchExpressions[{index}]")
-    named = {*scopes, *(e.get("scopeName") for e in spec.get("scopeSelector", {}).get("matchExpressions", ()))}
+    named = {*scopes, *(expression.get("scopeName") for expression in expressions)}
     for scope in sorted(name for name in named if name in _BY_SCOPE):
         if any(name not in _BY_SCOPE[scope] and not _counted(name) for name in spec.get("hard", ())):
             said = f"unsupported scope applied to resource: {scope}"
@@ -137,88 +105,65 @@ def _counted(name: str) -> bool:
     return name == "count/pods" or _huge(name) or (name.startswith("requests.") and "/" in name)
 
 
-def _contradictions(scopes: set[str], path: str, given: Any) -> Iterator[FieldError]:
-    for one in ("BestEffort", "Terminating"):
-        if {one, f"Not{one}"} <= scopes:
-            yield fe.invalid(path, given, "conflicting scopes")
+_OPERANDS = selectors.operands(forbidden=False, about=" for scope selector")
 
 
-def _scope(expression: Json, place: str) -> Iterator[FieldError]:
+def _scope(expression: Json, place: str) -> r.Found:
     name, operator = expression.get("scopeName", ""), expression.get("operator", "")
-    values = expression.get("values", ())
     if not name:
         yield fe.required(f"{place}.scopeName")
     elif name not in _SCOPES:
         yield fe.invalid(f"{place}.scopeName", name, "unsupported scope")
-    if operator in ("In", "NotIn"):
-        if not values:
-            said = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-            yield fe.required(f"{place}.values", said)
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            said = "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"
-            yield fe.invalid(f"{place}.values", values, said)
-    else:
-        yield fe.invalid(f"{place}.operator", operator, "not a valid selector operator")
-    if name in ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating") and operator not in ("Exists", ""):
+    yield from _OPERANDS(expression, place)
+    if name in _STATES and operator not in ("Exists", ""):
         said = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "
         said += "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
         said += "ResourceQuotaScopeCrossNamespacePodAffinity"
         yield fe.invalid(f"{place}.operator", operator, said)
 
 
-def quota_update(new: Json, old: Json) -> Iterator[FieldError]:
+def same_scopes(new: Json, old: Json) -> r.Found:
     """Scopes stay."""
-    yield from quota(new)
     after, before = new.get("spec", {}), old.get("spec", {})
     if sorted(after.get("scopes", ())) != sorted(before.get("scopes", ())):
-        yield fe.invalid("spec.scopes", after.get("scopes"), "field is immutable")
+        yield fe.invalid("spec.scopes", after.get("scopes"), r.IMMUTABLE)
 
 
-def quota_status(new: Json, _: Json) -> Iterator[FieldError]:
+def quota_status(obj: Json, _: str) -> r.Found:
     """Amounts in the status are amounts."""
-    status = new.get("status", {})
     for part in ("hard", "used"):
-        for name, text in status.get(part, {}).items():
+        for name, text in obj.get("status", {}).get(part, {}).items():
             if resources.nano(text) < 0:
-                yield fe.invalid(f"status.{part}[{name}]", text, "must be greater than or equal to 0")
+                yield fe.invalid(f"status.{part}[{name}]", text, r.NOT_NEGATIVE)
 
 
-def limit_range(obj: Json) -> Iterator[FieldError]:
-    """min <= defaultRequest <= default <= max, each type of thing once."""
-    seen: set[str] = set()
-    for index, item in enumerate(obj.get("spec", {}).get("limits", ())):
-        place, kind = f"spec.limits[{index}]", item.get("type", "")
-        if not kind:
-            yield fe.required(f"{place}.type")
-        elif kind not in _LIMIT_TYPES and "/" not in kind:
-            said = "must be a standard limit type or fully qualified"
-            yield fe.invalid(f"{place}.type", kind, said)
-        if kind in seen:
-            yield fe.duplicate(f"{place}.type", kind)
-        seen.add(kind)
-        if kind == "Pod":
-            for part in ("default", "defaultRequest"):
-                if item.get(part):
-                    yield fe.forbidden(f"{place}.{part}", "may not be specified when `type` is 'Pod'")
-        yield from _bounds(item, place)
+def _limit_type(item: Json, path: str) -> r.Found:
+    kind = item.get("type", "")
+    if not kind:
+        yield fe.required(f"{path}.type")
+    elif kind not in _LIMIT_TYPES and "/" not in kind:
+        yield fe.invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified")
 
 
-_ORDERED_BOUNDS = (
-    ("min", "max"),
-    ("min", "defaultRequest"),
-    ("min", "default"),
-    ("defaultRequest", "max"),
-    ("defaultRequest", "default"),
-    ("default", "max"),
-)
+def _no_defaults(item: Json, path: str) -> r.Found:
+    if item.get("type") == "Pod":
+        for part in ("default", "defaultRequest"):
+            if item.get(part):
+                yield fe.forbidden(f"{path}.{part}", "may not be specified when `type` is 'Pod'")
+
+
+_ORDERED_BOUNDS = tuple(combinations(("min", "defaultRequest", "default", "max"), 2))
 _BOUND_WORDS = {"min": "min", "max": "max", "default": "default", "defaultRequest": "default request"}
 
 
-def _bounds(item: Json, place: str) -> Iterator[FieldError]:
+def _bounds(item: Json, place: str) -> r.Found:
     for low, high in _ORDERED_BOUNDS:
         for name, text in item.get(low, {}).items():
             above = item.get(high, {}).get(name)
             if above is not None and resources.nano(text) > resources.nano(above):
                 said = f"{_BOUND_WORDS[low]} value {text} is greater than {_BOUND_WORDS[high]} value {above}"
                 yield fe.invalid(f"{place}.{low}[{name}]", text, said)
+
+
+limit_range = r.below("spec", r.listed("limits", _limit_type, r.Unique("type"), _no_defaults, _bounds))
+"""min <= defaultRequest <= default <= max, each type of thing once."""

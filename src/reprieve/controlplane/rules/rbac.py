@@ -4,43 +4,18 @@ binding says one role of this API group and whom it is given to, and never chang
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _GROUP = "rbac.authorization.k8s.io"
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
-def role(obj: Json) -> Iterator[FieldError]:
-    """A role of a namespace."""
-    yield from _rules(obj, namespaced=True)
-
-
-def cluster_role(obj: Json) -> Iterator[FieldError]:
-    """A role of the cluster."""
-    yield from _rules(obj, namespaced=False)
-
-
-def role_update(new: Json, _: Json) -> Iterator[FieldError]:
-    """What holds for a new role holds for a changed one."""
-    yield from role(new)
-
-
-def cluster_role_update(new: Json, _: Json) -> Iterator[FieldError]:
-    """What holds for a new role holds for a changed one."""
-    yield from cluster_role(new)
-
-
-def _rules(obj: Json, *, namespaced: bool) -> Iterator[FieldError]:
-    for index, rule in enumerate(obj.get("rules") or ()):
-        yield from _rule(rule, f"rules[{index}]", namespaced=namespaced)
-
-
-def _rule(rule: Json, path: str, *, namespaced: bool) -> Iterator[FieldError]:
+def _rule(rule: Json, path: str, *, namespaced: bool = False) -> r.Found:
     if not rule.get("verbs"):
         yield fe.required(f"{path}.verbs", "verbs must contain at least one value")
     paths = rule.get("nonResourceURLs")
@@ -59,48 +34,13 @@ def _rule(rule: Json, path: str, *, namespaced: bool) -> Iterator[FieldError]:
         yield fe.required(f"{path}.resourceNames", "resource names cannot apply to multiple resources")
 
 
-def role_binding(obj: Json) -> Iterator[FieldError]:
-    """A binding within a namespace."""
-    yield from _binding(obj, ("Role", "ClusterRole"), namespaced=True)
-
-
-def cluster_role_binding(obj: Json) -> Iterator[FieldError]:
-    """A binding of the whole cluster."""
-    yield from _binding(obj, ("ClusterRole",), namespaced=False)
-
-
-def role_binding_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """The role stays."""
-    yield from role_binding(new)
-    yield from _same_role(new, old)
-
-
-def cluster_role_binding_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """The role stays."""
-    yield from cluster_role_binding(new)
-    yield from _same_role(new, old)
-
-
-def _same_role(new: Json, old: Json) -> Iterator[FieldError]:
+def same_role(new: Json, old: Json) -> r.Found:
+    """The role of a binding stays."""
     if new.get("roleRef") != old.get("roleRef"):
         yield fe.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
 
 
-def _binding(obj: Json, kinds: tuple[str, ...], *, namespaced: bool) -> Iterator[FieldError]:
-    reference = obj.get("roleRef") or {}
-    if reference.get("apiGroup", "") != _GROUP:
-        yield fe.not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (_GROUP,))
-    if reference.get("kind", "") not in kinds:
-        yield fe.not_supported("roleRef.kind", reference.get("kind", ""), kinds)
-    if not reference.get("name"):
-        yield fe.required("roleRef.name")
-    else:
-        yield from fe.malformed("roleRef.name", reference["name"], names.path_segment)
-    for index, subject in enumerate(obj.get("subjects") or ()):
-        yield from _subject(subject, f"subjects[{index}]", namespaced=namespaced)
-
-
-def _subject(subject: Json, path: str, *, namespaced: bool) -> Iterator[FieldError]:
+def _subject(subject: Json, path: str, *, namespaced: bool = False) -> r.Found:
     kind, name, group = subject.get("kind", ""), subject.get("name", ""), subject.get("apiGroup", "")
     if not name:
         yield fe.required(f"{path}.name")
@@ -119,3 +59,16 @@ def _subject(subject: Json, path: str, *, namespaced: bool) -> Iterator[FieldErr
                 yield fe.not_supported(f"{path}.apiGroup", group, (_GROUP,))
         case _:
             yield fe.not_supported(f"{path}.kind", kind, _SUBJECTS)
+
+
+def _binding(subject: r.Check, *kinds: str) -> r.Check:
+    return r.all_of(
+        r.below("roleRef", r.enum("apiGroup", (_GROUP,)), r.enum("kind", kinds), r.wanted("name", names.path_segment)),
+        r.listed("subjects", subject),
+    )
+
+
+cluster_role = r.listed("rules", _rule)
+role = r.listed("rules", partial(_rule, namespaced=True))
+cluster_role_binding = _binding(_subject, "ClusterRole")
+role_binding = _binding(partial(_subject, namespaced=True), "Role", "ClusterRole")

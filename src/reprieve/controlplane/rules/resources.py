@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from reprieve.api import quantity
 from reprieve.api.caching import remembered
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules.rows import NOT_NEGATIVE, POSITIVE, Found, Unique, listed, required
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _NATIVE_PREFIX = "kubernetes.io/"
-_NEGATIVE = "must be greater than or equal to 0"
 
 
 @remembered(16384)
@@ -52,16 +49,16 @@ def _container_name_errors(name: str) -> tuple[str, ...]:
     return ()
 
 
-def amount(name: str, text: str, path: str) -> Iterator[FieldError]:
+def amount(name: str, text: str, path: str) -> Found:
     """Not negative; whole for what comes in ones."""
     value = nano(text)
     if value < 0:
-        yield fe.invalid(path, text, _NEGATIVE)
+        yield fe.invalid(path, text, NOT_NEGATIVE)
     if value % quantity.NANO and (is_extended(name) or name == "pods"):
         yield fe.invalid(path, text, "must be an integer")
 
 
-def requirements(given: Json, path: str) -> Iterator[FieldError]:
+def requirements(given: Json, path: str) -> Found:
     """Requests and limits of a container or a pod."""
     limits, requests = given.get("limits", {}), given.get("requests", {})
     for name, text in limits.items():
@@ -84,37 +81,34 @@ def requirements(given: Json, path: str) -> Iterator[FieldError]:
     mentioned = {*limits, *requests}
     if any(n.startswith("hugepages-") for n in mentioned) and not mentioned & {"cpu", "memory"}:
         yield fe.forbidden(path, "HugePages require cpu or memory")
-    seen: set[tuple[str, str]] = set()
-    for index, claim in enumerate(given.get("claims", ())):
-        key = (claim.get("name", ""), claim.get("request", ""))
-        if not key[0]:
-            yield fe.required(f"{path}.claims[{index}].name")
-        elif key in seen:
-            yield fe.duplicate(f"{path}.claims[{index}]", "/".join(filter(None, key)))
-        seen.add(key)
+    yield from _CLAIMS(given, path)
 
 
-def _one(name: str, text: str, path: str) -> Iterator[FieldError]:
+_CLAIMS = listed(
+    "claims",
+    required("name"),
+    Unique("name", "request", place="", shown=lambda claim: "/".join(filter(None, _claim(claim))), empty=False),
+)
+
+
+def _claim(claim: Json) -> tuple[str, str]:
+    return claim.get("name", ""), claim.get("request", "")
+
+
+def _one(name: str, text: str, path: str) -> Found:
     for message in _container_name_errors(name):
         yield fe.invalid(path, name, message)
     yield from amount(name, text, path)
 
 
-def capacity(given: Json, path: str) -> Iterator[FieldError]:
+def capacity(given: Json, path: str) -> Found:
     """Capacity or allocatable of a node, capacity of a volume."""
     for name, text in given.items():
         yield from fe.malformed(f"{path}.{name}", name, names.qualified)
         yield from amount(name, text, f"{path}.{name}")
 
 
-def positive(text: str, path: str) -> Iterator[FieldError]:
+def positive(text: str, path: str) -> Found:
     """More than nothing."""
     if nano(text) <= 0:
-        yield fe.invalid(path, text, "must be greater than zero")
-
-
-def at_least_zero(holder: Json, names_of_fields: tuple[str, ...], path: str) -> Iterator[FieldError]:
-    """Integer fields that may not be negative."""
-    for name in names_of_fields:
-        if holder.get(name, 0) < 0:
-            yield fe.invalid(f"{path}.{name}", holder[name], _NEGATIVE)
+        yield fe.invalid(path, text, POSITIVE)

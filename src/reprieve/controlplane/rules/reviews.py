@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from reprieve.api.json import Json
-from reprieve.controlplane.schema.field_errors import FieldError, invalid
+from reprieve.controlplane.rules.rows import Check, Found, all_of, below
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
 
 
-def _self_access(obj: Json) -> list[FieldError]:
+def _one_question(spec: Json, path: str) -> Found:
     """Exactly one of ``resourceAttributes`` and ``nonResourceAttributes``."""
-    spec = obj.setdefault("spec", {})
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and path is not None:
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and other is not None:
         text = "cannot be specified in combination with resourceAttributes"
-        return [invalid("spec.nonResourceAttributes", path, text)]
-    if resource is None and path is None:
+        yield fe.invalid(f"{path}.nonResourceAttributes", other, text)
+    if resource is None and other is None:
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid("spec.resourceAttributes", None, text)]
-    return []
+        yield fe.invalid(f"{path}.resourceAttributes", None, text)
 
 
-def _access(obj: Json) -> list[FieldError]:
-    """As for oneself, and who asks: a user or a group."""
-    found = _self_access(obj)
-    spec = obj["spec"]
+def _somebody(spec: Json, path: str) -> Found:
+    """Who asks: a user or a group."""
     if not spec.get("user") and not spec.get("groups"):
-        found.append(invalid("spec.user", spec.get("user", ""), "at least one of user or group must be specified"))
-    return found
+        yield fe.invalid(f"{path}.user", spec.get("user", ""), "at least one of user or group must be specified")
 
 
-def _local_access(obj: Json) -> list[FieldError]:
-    """As for anybody, about resources of the namespace it is asked in."""
-    found = _access(obj)
-    spec = obj["spec"]
-    namespace = obj.get("metadata", {}).get("namespace", "")
-    asked = spec.get("resourceAttributes")
-    if spec.get("nonResourceAttributes") is not None:
-        text = "disallowed on this kind of request"
-        found.append(invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], text))
-    if asked is not None and asked.get("namespace", "") != namespace:
-        text = "must match metadata.namespace"
-        found.append(invalid("spec.resourceAttributes.namespace", asked.get("namespace", ""), text))
-    return found
+def _local(obj: Json, _: str) -> Found:
+    """About resources of the namespace it is asked in."""
+    spec = obj.get("spec", {})
+    other, asked = spec.get("nonResourceAttributes"), spec.get("resourceAttributes")
+    if other is not None:
+        yield fe.invalid("spec.nonResourceAttributes", other, "disallowed on this kind of request")
+    if asked is not None and asked.get("namespace", "") != obj.get("metadata", {}).get("namespace", ""):
+        place = "spec.resourceAttributes.namespace"
+        yield fe.invalid(place, asked.get("namespace", ""), "must match metadata.namespace")
 
 
-_RULES: dict[str, Callable[[Json], list[FieldError]]] = {
-    "SelfSubjectAccessReview": _self_access,
-    "SubjectAccessReview": _access,
-    "LocalSubjectAccessReview": _local_access,
+_RULES: dict[str, Check] = {
+    "SelfSubjectAccessReview": below("spec", _one_question),
+    "SubjectAccessReview": below("spec", _one_question, _somebody),
+    "LocalSubjectAccessReview": all_of(below("spec", _one_question, _somebody), _local),
 }
 
 
 def validate_review(kind: str, obj: Json) -> list[FieldError]:
     """Everything wrong with a review; kinds that need nothing said are always right."""
     rule = _RULES.get(kind)
-    return rule(obj) if rule is not None else []
+    return list(rule(obj, "")) if rule is not None else []

@@ -6,24 +6,19 @@ v1beta1 and v1alpha3 let `minCount` change and write it as an object, where `all
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from reprieve.api.json import Json
-from reprieve.controlplane.rules import conditions, devices, names
+from reprieve.controlplane.rules import devices, names
+from reprieve.controlplane.rules import rows as r
+from reprieve.controlplane.rules.pods import PREEMPTION
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
-_PREEMPTION = ("PreemptLowerPriority", "Never")
 _MAX_TEMPLATES = 8
-_MAX_TOPOLOGY = 1
 _OLD_VERSION = "scheduling.k8s.io/v1alpha2"
-_IMMUTABLE = "field is immutable"
 
 
-def priority_class(obj: Json) -> Iterator[FieldError]:
-    """Value, name and preemption policy of a class."""
+def _priority_value(obj: Json, _: str) -> r.Found:
     name, value = obj.get("metadata", {}).get("name", ""), obj.get("value", 0)
     if name.startswith("system-"):
         known = SYSTEM_CLASSES.get(name)
@@ -40,20 +35,14 @@ def priority_class(obj: Json) -> Iterator[FieldError]:
     elif value > HIGHEST_USER_PRIORITY:
         said = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         yield fe.forbidden("value", said)
-    policy = obj.get("preemptionPolicy", "Never")
-    if policy not in _PREEMPTION:
-        yield fe.not_supported("preemptionPolicy", policy, _PREEMPTION)
 
 
-def priority_class_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """Value and policy stay."""
-    if new.get("value", 0) != old.get("value", 0):
-        yield fe.forbidden("value", "may not be changed in an update.")
-    if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-        yield fe.invalid("preemptionPolicy", new.get("preemptionPolicy"), _IMMUTABLE)
+_POLICY = r.enum("preemptionPolicy", PREEMPTION, missing=None)
+priority_class = r.all_of(_priority_value, _POLICY)
+"""Value, name and preemption policy of a class."""
 
 
-def _union(holder: Json, members: tuple[str, ...], path: str) -> Iterator[FieldError]:
+def _union(holder: Json, members: tuple[str, ...], path: str) -> r.Found:
     """Exactly one member of a union is set."""
     given = [member for member in members if member in holder]
     listed = ", ".join(f"`{member}`" for member in members)
@@ -63,7 +52,7 @@ def _union(holder: Json, members: tuple[str, ...], path: str) -> Iterator[FieldE
         yield fe.invalid(path, "{" + ", ".join(given) + "}", f"must specify exactly one of: {listed}")
 
 
-def _policy(holder: Json, path: str) -> Iterator[FieldError]:
+def _policy(holder: Json, path: str) -> r.Found:
     policy = holder.get("schedulingPolicy", {})
     yield from _union(policy, ("basic", "gang"), f"{path}.schedulingPolicy")
     gang = policy.get("gang")
@@ -76,22 +65,10 @@ def _policy(holder: Json, path: str) -> Iterator[FieldError]:
             yield fe.invalid(place, count, "must be greater than or equal to 1")
 
 
-def _constraints(holder: Json, path: str) -> Iterator[FieldError]:
-    topology = holder.get("schedulingConstraints", {}).get("topology", ())
-    place = f"{path}.schedulingConstraints.topology"
-    if len(topology) > _MAX_TOPOLOGY:
-        yield fe.too_many(place, len(topology), _MAX_TOPOLOGY)
-        return
-    for index, constraint in enumerate(topology):
-        key = constraint.get("key", "")
-        if not key:
-            yield fe.required(f"{place}[{index}].key")
-        else:
-            for message in names.qualified(key):
-                yield fe.invalid(f"{place}[{index}].key", key, message)
+_CONSTRAINTS = r.below("schedulingConstraints", r.listed("topology", r.wanted("key", names.qualified), most=1))
 
 
-def _disruption(holder: Json, path: str, api_version: str) -> Iterator[FieldError]:
+def _disruption(holder: Json, path: str, api_version: str) -> r.Found:
     mode = holder.get("disruptionMode")
     if mode is None:
         return
@@ -105,37 +82,42 @@ def _disruption(holder: Json, path: str, api_version: str) -> Iterator[FieldErro
         yield fe.forbidden(place, "`all` may not be set together with the `basic` scheduling policy")
 
 
-def _priority(holder: Json, path: str) -> Iterator[FieldError]:
-    name = holder.get("priorityClassName")
-    if name is not None:
-        for message in names.subdomain(name):
-            yield fe.invalid(f"{path}.priorityClassName", name, message)
-    value = holder.get("priority", 0)
-    limit = max(SYSTEM_CLASSES.values()) if name in SYSTEM_CLASSES else HIGHEST_USER_PRIORITY
-    if value > limit:
-        said = f"must be less than or equal to {limit}"
-        yield fe.invalid(f"{path}.priority", value, said)
-    policy = holder.get("preemptionPolicy", "Never")
-    if policy not in _PREEMPTION:
-        yield fe.not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION)
+def _priority(holder: Json, path: str) -> r.Found:
+    limit = HIGHEST_USER_PRIORITY
+    if holder.get("priorityClassName") in SYSTEM_CLASSES:
+        limit = max(SYSTEM_CLASSES.values())
+    if holder.get("priority", 0) > limit:
+        yield fe.invalid(f"{path}.priority", holder["priority"], f"must be less than or equal to {limit}")
 
 
-def workload(obj: Json) -> Iterator[FieldError]:
+_CLASS = r.formed("priorityClassName", names.subdomain, "set")
+_MEMBERS = r.all_of(_CLASS, _priority, _POLICY, devices.group_claims)
+
+
+def _members(holder: Json, path: str, version: str) -> r.Found:
+    """What a group and a template for one have alike."""
+    yield from _policy(holder, path)
+    yield from _CONSTRAINTS(holder, path)
+    yield from _disruption(holder, path, version)
+    yield from _MEMBERS(holder, path)
+
+
+_CONTROLLER = r.given(
+    "controllerRef",
+    r.formed("apiGroup", names.subdomain),
+    r.wanted("kind", names.path_segment),
+    r.wanted("name", names.path_segment),
+)
+
+
+def _template_name(text: str) -> tuple[str, ...]:
+    return tuple(names.label_message if said == "must not contain dots" else said for said in names.dns_label(text))
+
+
+def workload(obj: Json, _: str) -> r.Found:
     """A workload: its templates and the object that controls it."""
     spec = obj.get("spec", {})
-    controller = spec.get("controllerRef")
-    if controller is not None:
-        group = controller.get("apiGroup", "")
-        if group:
-            for message in names.subdomain(group):
-                yield fe.invalid("spec.controllerRef.apiGroup", group, message)
-        for name in ("kind", "name"):
-            value = controller.get(name, "")
-            if not value:
-                yield fe.required(f"spec.controllerRef.{name}")
-            else:
-                for message in names.path_segment(value):
-                    yield fe.invalid(f"spec.controllerRef.{name}", value, message)
+    yield from _CONTROLLER(spec, "spec")
     templates = spec.get("podGroupTemplates", ())
     if not templates:
         yield fe.required("spec.podGroupTemplates")
@@ -144,40 +126,27 @@ def workload(obj: Json) -> Iterator[FieldError]:
         return
     seen: set[str] = set()
     for index, template in enumerate(templates):
-        place = f"spec.podGroupTemplates[{index}]"
-        name = template.get("name", "")
+        place, name = f"spec.podGroupTemplates[{index}]", template.get("name", "")
         if name in seen:
             shown = {"schedulingConstraints": None, **template}
             ordered = {key: shown[key] for key in ("name", "schedulingPolicy", "schedulingConstraints") if key in shown}
             yield fe.duplicate(place, {**ordered, **shown})
             continue
         seen.add(name)
-        if not name:
-            yield fe.required(f"{place}.name")
-        else:
-            for message in names.dns_label(name):
-                text = names.label_message if message == "must not contain dots" else message
-                yield fe.invalid(f"{place}.name", name, text)
-        yield from _policy(template, place)
-        yield from _constraints(template, place)
-        yield from _disruption(template, place, obj.get("apiVersion", ""))
-        yield from _priority(template, place)
-        yield from devices.group_claims(template, place)
+        yield from fe.wanted(f"{place}.name", name, _template_name)
+        yield from _members(template, place, obj.get("apiVersion", ""))
 
 
-def workload_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """Templates stay as they are but for minCount (v1beta1, v1alpha3); so does the controller once set."""
-    after, before = new.get("spec", {}), old.get("spec", {})
-    if after.get("controllerRef") != before.get("controllerRef"):
-        yield fe.invalid("spec.controllerRef", None, _IMMUTABLE)
-    now, was = after.get("podGroupTemplates", ()), before.get("podGroupTemplates", ())
+def same_templates(new: Json, old: Json) -> r.Found:
+    """Templates stay as they are but for minCount (v1beta1, v1alpha3)."""
+    now, was = (r.reach(obj, "spec").get("podGroupTemplates", ()) for obj in (new, old))
     if now == was:
         return
     free = new.get("apiVersion") != _OLD_VERSION
     if free and [_without_count(template) for template in now] == [_without_count(template) for template in was]:
-        yield from workload(new)
+        yield from workload(new, "")
         return
-    yield fe.invalid("spec.podGroupTemplates", None, _IMMUTABLE)
+    yield fe.invalid("spec.podGroupTemplates", None, r.IMMUTABLE)
 
 
 def _without_count(holder: Json) -> Json:
@@ -189,68 +158,39 @@ def _without_count(holder: Json) -> Json:
     return {**holder, "schedulingPolicy": {**policy, "gang": gang}}
 
 
-def pod_group(obj: Json) -> Iterator[FieldError]:
+def pod_group(obj: Json, _: str) -> r.Found:
     """A pod group."""
     spec, version = obj.get("spec", {}), obj.get("apiVersion", "")
-    yield from _reference(spec, version)
-    yield from _policy(spec, "spec")
-    yield from _constraints(spec, "spec")
-    yield from _disruption(spec, "spec", version)
-    yield from _priority(spec, "spec")
-    yield from devices.group_claims(spec, "spec")
-
-
-def _reference(spec: Json, version: str) -> Iterator[FieldError]:
-    if version == _OLD_VERSION:
-        outer = spec.get("podGroupTemplateRef")
-        if outer is None:
-            return
-        if "workload" not in outer:
-            yield fe.invalid("spec.podGroupTemplateRef", "", "must specify one of: `workload`")
-            return
-        reference, path, template = outer["workload"], "spec.podGroupTemplateRef.workload", "podGroupTemplateName"
+    if version != _OLD_VERSION:
+        yield from _REFERENCE(spec, "spec")
+    elif "podGroupTemplateRef" in spec and "workload" not in spec["podGroupTemplateRef"]:
+        yield fe.invalid("spec.podGroupTemplateRef", "", "must specify one of: `workload`")
     else:
-        reference, path, template = spec.get("workloadRef"), "spec.workloadRef", "templateName"
-        if reference is None:
-            return
-    for name, check in (("workloadName", names.subdomain), (template, names.dns_label)):
-        value = reference.get(name, "")
-        if not value:
-            yield fe.required(f"{path}.{name}")
-        else:
-            for message in check(value):
-                yield fe.invalid(f"{path}.{name}", value, message)
+        yield from _OLD_REFERENCE(spec, "spec")
+    yield from _members(spec, "spec", version)
 
 
-_GROUP_FIELDS = (
-    "podGroupTemplateRef",
-    "workloadRef",
-    "parentCompositePodGroupName",
-    "schedulingConstraints",
-    "resourceClaims",
-    "disruptionMode",
-    "priorityClassName",
-    "priority",
-    "preemptionPolicy",
+_WORKLOAD = r.wanted("workloadName", names.subdomain)
+_REFERENCE = r.given("workloadRef", _WORKLOAD, r.wanted("templateName", names.dns_label))
+_OLD_REFERENCE = r.given(
+    "podGroupTemplateRef", r.given("workload", _WORKLOAD, r.wanted("podGroupTemplateName", names.dns_label))
 )
 
 
-def pod_group_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """Everything in the spec stays but minCount (v1beta1, v1alpha3)."""
+def same_policy(new: Json, old: Json) -> r.Found:
+    """The policy stays but for minCount (v1beta1, v1alpha3)."""
     after, before = new.get("spec", {}), old.get("spec", {})
-    policy_now, policy_was = after.get("schedulingPolicy"), before.get("schedulingPolicy")
-    if policy_now != policy_was:
-        free = new.get("apiVersion") != _OLD_VERSION
-        if free and _without_count(after).get("schedulingPolicy") == _without_count(before).get("schedulingPolicy"):
-            yield from _policy(after, "spec")
-        else:
-            yield fe.invalid("spec.schedulingPolicy", None, _IMMUTABLE)
-    for name in _GROUP_FIELDS:
-        if after.get(name) != before.get(name):
-            yield fe.invalid(f"spec.{name}", None, _IMMUTABLE)
+    if after.get("schedulingPolicy") == before.get("schedulingPolicy"):
+        return
+    free = new.get("apiVersion") != _OLD_VERSION
+    if free and _without_count(after).get("schedulingPolicy") == _without_count(before).get("schedulingPolicy"):
+        yield from _policy(after, "spec")
+    else:
+        yield fe.invalid("spec.schedulingPolicy", None, r.IMMUTABLE)
 
 
-def pod_group_status(new: Json, _: Json) -> Iterator[FieldError]:
-    """Conditions of a group are complete and unique; claims made for it are claims it asks for."""
-    yield from conditions.conditions(new.get("status", {}).get("conditions", ()), "status.conditions")
-    yield from devices.group_claim_statuses(new)
+GROUP_FIELDS = (
+    "podGroupTemplateRef", "workloadRef", "parentCompositePodGroupName", "schedulingConstraints",
+    "resourceClaims", "disruptionMode", "priorityClassName", "priority", "preemptionPolicy",
+)  # fmt: skip
+"""What else stays in the spec of a group."""

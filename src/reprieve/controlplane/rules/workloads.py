@@ -2,154 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from reprieve.api.json import Json
-from reprieve.controlplane.rules import pods, resources, selectors
+from reprieve.api.selectors import SelectorError
+from reprieve.controlplane.rules import pods, selectors
+from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.rules.policies import int_or_percent
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.field_errors import FieldError
+from reprieve.controlplane.selectors import label_selector
 
-_IMMUTABLE = "field is immutable"
 _MISMATCH = "`selector` does not match template `labels`"
 _JOB_COUNTS = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
-_STATEFUL_FREE = frozenset(
-    [
-        "replicas",
-        "ordinals",
-        "template",
-        "updateStrategy",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-        "minReadySeconds",
-    ]
-)
+_STATEFUL_FREE = (
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+)  # fmt: skip
 _SCHEDULING_DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 
-def _matches(selector: Json, labels: Json) -> bool:
-    for key, value in selector.get("matchLabels", {}).items():
-        if labels.get(key) != value:
-            return False
-    for expression in selector.get("matchExpressions", ()):
-        key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values", ())
-        has = key in labels
-        fits = {
-            "In": has and labels.get(key) in values,
-            "NotIn": not has or labels.get(key) not in values,
-            "Exists": has,
-            "DoesNotExist": not has,
-        }
-        if not fits.get(operator, False):
-            return False
-    return True
+def _fits_template(spec: Json, path: str) -> r.Found:
+    """The selector matches the labels of the template."""
+    labels = r.reach(spec, "template.metadata").get("labels", {})
+    try:
+        fits = label_selector(spec["selector"]).matches(labels)
+    except SelectorError:
+        fits = False
+    if not fits:
+        yield fe.invalid(f"{path}.template.metadata.labels", labels, _MISMATCH)
 
 
-def _selector(spec: Json) -> Iterator[FieldError]:
+def _selector(spec: Json, path: str) -> r.Found:
     selector = spec.get("selector")
     if selector is None:
-        yield fe.required("spec.selector")
+        yield fe.required(f"{path}.selector")
         return
-    yield from selectors.label_selector(selector, "spec.selector")
+    yield from selectors.label_selector(selector, f"{path}.selector")
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        yield fe.invalid("spec.selector", selector, "empty selector is invalid")
-        return
-    labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
-    if not _matches(selector, labels):
-        yield fe.invalid("spec.template.metadata.labels", labels, _MISMATCH)
+        yield fe.invalid(f"{path}.selector", selector, "empty selector is invalid")
+    else:
+        yield from _fits_template(spec, path)
 
 
-def _always_restarts(spec: Json) -> Iterator[FieldError]:
-    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy")
-    if policy != "Always":
-        yield fe.not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
+def _plain_selector(spec: Json, path: str) -> r.Found:
+    return _fits_template(spec, path) if spec.get("selector") else (fe.required(f"{path}.selector"),)
 
 
-def replica_set(obj: Json) -> Iterator[FieldError]:
-    """Replicas, selector and template; a stateful set's pods may also mount the claims it makes for them."""
-    spec = obj.get("spec", {})
-    yield from resources.at_least_zero(spec, ("replicas", "minReadySeconds", "revisionHistoryLimit"), "spec")
-    yield from _selector(spec)
+def _template(spec: Json, path: str) -> r.Found:
+    """A stateful set's pods may also mount the claims it makes for them."""
     claims = [claim.get("metadata", {}).get("name", "") for claim in spec.get("volumeClaimTemplates", ())]
-    yield from pods.template(spec.get("template", {}), "spec.template", claims)
-    yield from _always_restarts(spec)
+    return pods.template(spec.get("template", {}), f"{path}.template", claims)
 
 
-def replica_set_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """The selector stays."""
-    yield from replica_set(new)
-    yield from _same_selector(new, old)
+_RUNS_ON = (_template, r.below("template", r.below("spec", r.enum("restartPolicy", ("Always",), missing=None))))
 
 
-def _same_selector(new: Json, old: Json) -> Iterator[FieldError]:
-    after, before = new.get("spec", {}).get("selector"), old.get("spec", {}).get("selector")
-    if after != before:
-        yield fe.invalid("spec.selector", after, _IMMUTABLE)
-
-
-def replication_controller(obj: Json) -> Iterator[FieldError]:
-    """The older form: its selector is a plain map."""
-    spec = obj.get("spec", {})
-    yield from resources.at_least_zero(spec, ("replicas", "minReadySeconds"), "spec")
-    selector, labels = spec.get("selector", {}), spec.get("template", {}).get("metadata", {}).get("labels", {})
-    if not selector:
-        yield fe.required("spec.selector")
-    elif not _matches({"matchLabels": selector}, labels):
-        yield fe.invalid("spec.template.metadata.labels", labels, _MISMATCH)
-    yield from pods.template(spec.get("template", {}), "spec.template")
-    yield from _always_restarts(spec)
-
-
-def replication_controller_update(new: Json, _: Json) -> Iterator[FieldError]:
-    """Every part may change."""
-    yield from replication_controller(new)
-
-
-def deployment(obj: Json) -> Iterator[FieldError]:
-    """A replica set with a way to roll."""
-    yield from replica_set(obj)
-    spec = obj.get("spec", {})
+def _rolling(spec: Json, path: str) -> r.Found:
     strategy = spec.get("strategy", {})
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-    if kind not in ("Recreate", "RollingUpdate"):
-        yield fe.not_supported("spec.strategy.type", kind, ("Recreate", "RollingUpdate"))
-    elif kind == "Recreate" and rolling is not None:
-        said = "may not be specified when strategy `type` is 'Recreate'"
-        yield fe.forbidden("spec.strategy.rollingUpdate", said)
-    elif rolling is not None:
-        for name in ("maxUnavailable", "maxSurge"):
-            if name in rolling:
-                yield from int_or_percent(rolling[name], f"spec.strategy.rollingUpdate.{name}")
+    place = f"{path}.strategy.rollingUpdate"
+    if kind == "Recreate" and rolling is not None:
+        yield fe.forbidden(place, "may not be specified when strategy `type` is 'Recreate'")
+    elif kind == "RollingUpdate" and rolling is not None:
+        yield from _STEPS(rolling, place)
         if all(rolling.get(name) in (0, "0%") for name in ("maxUnavailable", "maxSurge")):
-            said = "may not be 0 when `maxSurge` is 0"
-            yield fe.invalid("spec.strategy.rollingUpdate.maxUnavailable", rolling["maxUnavailable"], said)
+            yield fe.invalid(f"{place}.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
+
+
+_STEPS = int_or_percent("maxUnavailable", "maxSurge")
+
+
+def _deadline(spec: Json, path: str) -> r.Found:
     deadline = spec.get("progressDeadlineSeconds", 600)
     if deadline <= spec.get("minReadySeconds", 0):
-        yield fe.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+        yield fe.invalid(f"{path}.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
-def deployment_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """The selector stays."""
-    yield from deployment(new)
-    yield from _same_selector(new, old)
-
-
-def stateful_set(obj: Json) -> Iterator[FieldError]:
-    """A replica set of pods with names."""
-    yield from replica_set(obj)
-    policy = obj.get("spec", {}).get("podManagementPolicy", "")
+def _pod_management(spec: Json, path: str) -> r.Found:
+    policy = spec.get("podManagementPolicy", "")
     if policy not in ("OrderedReady", "Parallel"):
-        said = "must be 'OrderedReady' or 'Parallel'"
-        yield fe.invalid("spec.podManagementPolicy", policy, said)
+        yield fe.invalid(f"{path}.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
 
 
-def stateful_set_update(new: Json, old: Json) -> Iterator[FieldError]:
+_REPLICATED = (r.at_least(0, "replicas", "minReadySeconds", "revisionHistoryLimit"), _selector, *_RUNS_ON)
+replica_set = r.below("spec", *_REPLICATED)
+replication_controller = r.below("spec", r.at_least(0, "replicas", "minReadySeconds"), _plain_selector, *_RUNS_ON)
+"""The older form: its selector is a plain map."""
+deployment = r.below(
+    "spec", *_REPLICATED, r.below("strategy", r.enum("type", ("Recreate", "RollingUpdate"))), _rolling, _deadline
+)
+"""A replica set with a way to roll."""
+stateful_set = r.below("spec", *_REPLICATED, _pod_management)
+"""A replica set of pods with names."""
+daemon_set = r.below(
+    "spec", _selector, *_RUNS_ON, r.below("updateStrategy", r.enum("type", ("OnDelete", "RollingUpdate")))
+)
+"""A pod on every node."""
+same_selector = r.fixed("spec", "selector")
+
+
+def stateful_changes(new: Json, old: Json) -> r.Found:
     """Only replicas, template and strategy change."""
-    yield from stateful_set(new)
     after, before = new.get("spec", {}), old.get("spec", {})
-    if {k: v for k, v in after.items() if k not in _STATEFUL_FREE} != {
-        k: v for k, v in before.items() if k not in _STATEFUL_FREE
-    }:
+    if any(after.get(name) != before.get(name) for name in {*after, *before} - {*_STATEFUL_FREE}):
         said = (
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
             "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
@@ -157,50 +110,17 @@ def stateful_set_update(new: Json, old: Json) -> Iterator[FieldError]:
         yield fe.forbidden("spec", said)
 
 
-def daemon_set(obj: Json) -> Iterator[FieldError]:
-    """A pod on every node."""
-    spec = obj.get("spec", {})
-    yield from _selector(spec)
-    yield from pods.template(spec.get("template", {}), "spec.template")
-    yield from _always_restarts(spec)
-    kind = spec.get("updateStrategy", {}).get("type", "")
-    if kind not in ("OnDelete", "RollingUpdate"):
-        yield fe.not_supported("spec.updateStrategy.type", kind, ("OnDelete", "RollingUpdate"))
-
-
-def daemon_set_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """The selector stays."""
-    yield from daemon_set(new)
-    yield from _same_selector(new, old)
-
-
-def job(obj: Json) -> Iterator[FieldError]:
-    """Counts, template and modes of a job."""
-    yield from _job_spec(obj.get("spec", {}), "spec")
-    spec = obj.get("spec", {})
-    selector = spec.get("selector")
-    if selector is not None:
-        yield from selectors.label_selector(selector, "spec.selector")
-        labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
-        if not _matches(selector, labels):
-            yield fe.invalid("spec.template.metadata.labels", labels, _MISMATCH)
-    elif spec.get("manualSelector"):
-        yield fe.required("spec.selector")
-
-
-def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
-    yield from resources.at_least_zero(spec, _JOB_COUNTS, path)
+def _completion(spec: Json, path: str) -> r.Found:
     mode = spec.get("completionMode")
-    if mode not in ("NonIndexed", "Indexed"):
-        yield fe.not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
-    elif mode == "Indexed" and "completions" not in spec:
+    if mode == "Indexed" and "completions" not in spec:
         yield fe.required(f"{path}.completions", "when completion mode is Indexed")
     if "backoffLimitPerIndex" in spec and mode != "Indexed":
-        yield fe.invalid(
-            f"{path}.backoffLimitPerIndex", spec["backoffLimitPerIndex"], "requires indexed completion mode"
-        )
-    yield from pods.template(spec.get("template", {}), f"{path}.template")
-    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy")
+        shown = spec["backoffLimitPerIndex"]
+        yield fe.invalid(f"{path}.backoffLimitPerIndex", shown, "requires indexed completion mode")
+
+
+def _restarts(spec: Json, path: str) -> r.Found:
+    policy = r.reach(spec, "template.spec").get("restartPolicy")
     place = f"{path}.template.spec.restartPolicy"
     if policy == "Always":
         yield fe.required(place, 'valid values: "OnFailure", "Never"')
@@ -210,48 +130,64 @@ def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
         yield fe.invalid(place, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
 
-def job_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """Template, selector and modes stay; a suspended job may be placed anew (KEP-2926)."""
+def _own_selector(spec: Json, path: str) -> r.Found:
+    selector = spec.get("selector")
+    if selector is not None:
+        yield from selectors.label_selector(selector, f"{path}.selector")
+        yield from _fits_template(spec, path)
+    elif spec.get("manualSelector"):
+        yield fe.required(f"{path}.selector")
+
+
+_JOB_NUMBERS = r.at_least(0, *_JOB_COUNTS)
+_JOB = r.all_of(_JOB_NUMBERS, r.enum("completionMode", ("NonIndexed", "Indexed")), _completion, _template, _restarts)
+job = r.below("spec", _JOB, _own_selector)
+"""Counts, template and modes of a job."""
+
+
+def job_changes(new: Json, old: Json) -> r.Found:
+    """Counts change, completions of an elastic job with its parallelism."""
     after, before = new.get("spec", {}), old.get("spec", {})
-    yield from resources.at_least_zero(after, _JOB_COUNTS, "spec")
+    yield from _JOB_NUMBERS(after, "spec")
     elastic = after.get("completionMode") == "Indexed" and after.get("completions") == after.get("parallelism")
     if after.get("completions") != before.get("completions") and not elastic:
-        yield fe.invalid("spec.completions", after.get("completions"), _IMMUTABLE)
-    yield from _same_selector(new, old)
-    now, was = after.get("template", {}), before.get("template", {})
+        yield fe.invalid("spec.completions", after.get("completions"), r.IMMUTABLE)
+
+
+def same_job_template(new: Json, old: Json) -> r.Found:
+    """The template stays; a suspended job may be placed anew (KEP-2926)."""
+    before = old.get("spec", {})
+    now, was = new.get("spec", {}).get("template", {}), before.get("template", {})
     if now != was and before.get("suspend") and "startTime" not in old.get("status", {}):
         was = _placed_like(was, now)
     if now != was:
-        yield fe.invalid("spec.template", now, _IMMUTABLE)
-    for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
-        if after.get(name) != before.get(name):
-            yield fe.invalid(f"spec.{name}", after.get(name), _IMMUTABLE)
+        yield fe.invalid("spec.template", now, r.IMMUTABLE)
 
 
 def _placed_like(was: Json, now: Json) -> Json:
     """The old template with the new one's labels, annotations and scheduling directives."""
-    meta = {k: v for k, v in was.get("metadata", {}).items() if k not in ("labels", "annotations")}
-    meta |= {k: v for k, v in now.get("metadata", {}).items() if k in ("labels", "annotations")}
-    spec = {k: v for k, v in was.get("spec", {}).items() if k not in _SCHEDULING_DIRECTIVES}
-    spec |= {k: v for k, v in now.get("spec", {}).items() if k in _SCHEDULING_DIRECTIVES}
-    return {**was, "metadata": meta, "spec": spec}
+
+    def mixed(part: str, of_the_new: tuple[str, ...]) -> Json:
+        kept = {key: value for key, value in was.get(part, {}).items() if key not in of_the_new}
+        return kept | {key: value for key, value in now.get(part, {}).items() if key in of_the_new}
+
+    metadata = mixed("metadata", ("labels", "annotations"))
+    return {**was, "metadata": metadata, "spec": mixed("spec", _SCHEDULING_DIRECTIVES)}
 
 
-def cron_job(obj: Json) -> Iterator[FieldError]:
-    """A schedule and the job it starts."""
-    spec = obj.get("spec", {})
-    if not spec.get("schedule"):
-        yield fe.required("spec.schedule")
-    elif len(spec["schedule"].split()) != 5 and not spec["schedule"].startswith("@"):
-        said = f"expected exactly 5 fields, found {len(spec['schedule'].split())}: [{spec['schedule']}]"
-        yield fe.invalid("spec.schedule", spec["schedule"], said)
-    policy = spec.get("concurrencyPolicy", "")
-    if policy not in ("Allow", "Forbid", "Replace"):
-        yield fe.not_supported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
-    inner = {"completionMode": "NonIndexed", **spec.get("jobTemplate", {}).get("spec", {})}
-    yield from _job_spec(inner, "spec.jobTemplate.spec")
+def _schedule(spec: Json, path: str) -> r.Found:
+    schedule = spec.get("schedule", "")
+    if not schedule:
+        yield fe.required(f"{path}.schedule")
+    elif len(schedule.split()) != 5 and not schedule.startswith("@"):
+        said = f"expected exactly 5 fields, found {len(schedule.split())}: [{schedule}]"
+        yield fe.invalid(f"{path}.schedule", schedule, said)
 
 
-def cron_job_update(new: Json, _: Json) -> Iterator[FieldError]:
-    """Every part may change."""
-    yield from cron_job(new)
+def _started(spec: Json, path: str) -> r.Found:
+    inner = {"completionMode": "NonIndexed", **r.reach(spec, "jobTemplate.spec")}
+    return _JOB(inner, f"{path}.jobTemplate.spec")
+
+
+cron_job = r.below("spec", _schedule, r.enum("concurrencyPolicy", ("Allow", "Forbid", "Replace")), _started)
+"""A schedule and the job it starts."""

@@ -1,0 +1,253 @@
+"""Rules as rows: what a field has to be, said once per field and read from top to bottom.
+
+A *check* looks at one object, which stands at a path ("" for the whole), and returns what is wrong with it. Rows are
+checks made of the name of a field and what is asked of it; they stand in the order in which the API server tells its
+findings. A rule that compares fields is a function of the same form and stands among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Literal
+
+from reprieve.api.json import Json
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
+
+Found = Iterable[FieldError]
+Check = Callable[[Json, str], Found]
+Change = Callable[[Json, Json], Found]
+"""A rule of a change: (new object, old object)."""
+Syntax = Callable[[str], Iterable[str]]
+When = Literal["always", "set", "filled"]
+"""Whether a syntax is asked of a missing text ("always": as of an empty one), or of an empty one ("set")."""
+
+IMMUTABLE = "field is immutable"
+NOT_NEGATIVE = "must be greater than or equal to 0"
+POSITIVE = "must be greater than zero"
+_NOTHING: Json = {}
+
+
+def at(path: str, name: str) -> str:
+    """The path of a field."""
+    return f"{path}.{name}" if path else name
+
+
+def reach(obj: Json, dotted: str) -> Json:
+    """The object below some fields, an empty one if it is not there."""
+    for step in dotted.split(".") if dotted else ():
+        obj = obj.get(step) or _NOTHING
+    return obj
+
+
+# -- how checks go together
+
+
+def all_of(*checks: Check) -> Check:
+    """Everything that any of the checks finds."""
+
+    def check(holder: Json, path: str) -> list[FieldError]:
+        found: list[FieldError] = []
+        for one in checks:
+            found += one(holder, path)
+        return found
+
+    return check
+
+
+def below(dotted: str, *checks: Check) -> Check:
+    """Checks of an object inside; where it is missing, of an empty one."""
+    together = all_of(*checks)
+    return lambda holder, path: together(reach(holder, dotted), at(path, dotted))
+
+
+def given(name: str, *checks: Check) -> Check:
+    """Checks of an object inside, if it is there."""
+    together = all_of(*checks)
+
+    def check(holder: Json, path: str) -> Found:
+        inner = holder.get(name)
+        return together(inner, at(path, name)) if inner is not None else ()
+
+    return check
+
+
+class Unique:
+    """In a list: no two items agree in some fields.
+
+    `place` is where the second is told, from the item on; `shown` what is told of it, the one field if not said.
+    """
+
+    def __init__(
+        self,
+        *fields: str,
+        place: str | None = None,
+        shown: Callable[[Json], Any] | None = None,
+        detail: str = "",
+        empty: bool = True,
+    ) -> None:
+        self._fields, self._detail, self._empty = fields, detail, empty
+        self._place = f".{fields[0]}" if place is None else place
+        self._shown = shown or (lambda item: item.get(fields[0], ""))
+
+    def fresh(self) -> Check:
+        """The check for one list; items without a value in the first field are left out unless `empty`."""
+        seen: set[tuple[Any, ...]] = set()
+
+        def check(item: Json, path: str) -> Found:
+            key = tuple(item.get(name) or "" for name in self._fields)
+            if not self._empty and not key[0]:
+                return ()
+            if key in seen:
+                return (fe.duplicate(f"{path}{self._place}", self._shown(item), self._detail),)
+            seen.add(key)
+            return ()
+
+        return check
+
+
+def listed(name: str, *checks: Check | Unique, most: int | None = None, stops: bool = True) -> Check:
+    """Checks of every item of a list of objects, of which there are at most so many (`stops`: else nothing more)."""
+
+    def check(holder: Json, path: str) -> Found:
+        items = holder.get(name)
+        if not items:
+            return ()
+        place = at(path, name)
+        found: list[FieldError] = []
+        if most is not None and len(items) > most:
+            found.append(fe.too_many(place, len(items), most))
+            if stops:
+                return found
+        bound = [one.fresh() if isinstance(one, Unique) else one for one in checks]
+        for index, item in enumerate(items):
+            for one in bound:
+                found += one(item, f"{place}[{index}]")
+        return found
+
+    return check
+
+
+def texts(name: str, syntax: Syntax) -> Check:
+    """Every text of a list is well formed."""
+
+    def check(holder: Json, path: str) -> Found:
+        for index, text in enumerate(holder.get(name) or ()):
+            yield from fe.malformed(f"{at(path, name)}[{index}]", text, syntax)
+
+    return check
+
+
+# -- fields of one object
+
+
+def required(*names: str, detail: str = "") -> Check:
+    """There is a value, and no empty one."""
+    return lambda holder, path: [fe.required(at(path, name), detail) for name in names if not holder.get(name)]
+
+
+def wanted(name: str, syntax: Syntax) -> Check:
+    """A text that is there and well formed."""
+    return lambda holder, path: fe.wanted(at(path, name), holder.get(name, ""), syntax)
+
+
+def formed(name: str, syntax: Syntax, when: When = "filled") -> Check:
+    """A text that is well formed."""
+
+    def check(holder: Json, path: str) -> Found:
+        text = holder.get(name)
+        if (when == "filled" and not text) or (when == "set" and text is None):
+            return ()
+        return fe.malformed(at(path, name), text or "", syntax)
+
+    return check
+
+
+def enum(name: str, allowed: Collection[str], missing: str | None = "") -> Check:
+    """One of the known values; `missing` is taken where there is none (None: nothing is wrong)."""
+
+    def check(holder: Json, path: str) -> Found:
+        value = holder.get(name, missing)
+        if value in allowed or (value is None and missing is None):
+            return ()
+        return (fe.not_supported(at(path, name), value, allowed),)
+
+    return check
+
+
+def choice(name: str, allowed: Collection[str]) -> Check:
+    """There, and one of the known values."""
+
+    def check(holder: Json, path: str) -> Found:
+        value = holder.get(name) or ""
+        return () if value in allowed else fe.one_of(at(path, name), value, allowed)
+
+    return check
+
+
+def at_least(low: int, *names: str, said: str = NOT_NEGATIVE, missing: int | None = None) -> Check:
+    """Numbers that are not too small; `missing` stands for one that is not there (None: nothing is wrong)."""
+
+    def check(holder: Json, path: str) -> Found:
+        return [
+            fe.invalid(at(path, name), value, said)
+            for name in names
+            if (value := holder.get(name, missing)) is not None and value < low
+        ]
+
+    return check
+
+
+def within(low: int, high: int, name: str, *, missing: int | None = None, optional: bool = False) -> Check:
+    """A number between two others; `missing` as in `at_least`, `optional`: 0 is as good as nothing."""
+
+    def check(holder: Json, path: str) -> Found:
+        value = holder.get(name, missing)
+        if value is None or low <= value <= high or (optional and not value):
+            return ()
+        return (fe.invalid(at(path, name), value, f"must be between {low} and {high}, inclusive"),)
+
+    return check
+
+
+def at_most(limit: int, name: str) -> Check:
+    """A text of at most so many characters."""
+    return lambda holder, path: [fe.too_long(at(path, name), limit)] if len(holder.get(name, "")) > limit else ()
+
+
+# -- changes
+
+
+def fixed(path: str, *names: str, shown: bool = True) -> Change:
+    """Fields of the object at a path that do not change; the finding shows the new value unless told not to."""
+
+    def change(new: Json, old: Json) -> Found:
+        after, before = reach(new, path), reach(old, path)
+        return [
+            fe.invalid(at(path, name), after.get(name) if shown else None, IMMUTABLE)
+            for name in names
+            if after.get(name) != before.get(name)
+        ]
+
+    return change
+
+
+def locked(name: str, said: str) -> Change:
+    """A field that does not change, refused in words of its own."""
+    return lambda new, old: [fe.forbidden(name, said)] if new.get(name) != old.get(name) else ()
+
+
+def once(path: str, name: str, said: str) -> Change:
+    """A field that does not change once it is set."""
+
+    def change(new: Json, old: Json) -> Found:
+        before = reach(old, path).get(name)
+        same = not before or reach(new, path).get(name) == before
+        return () if same else (fe.forbidden(at(path, name), said),)
+
+    return change
+
+
+def of_new(check: Check) -> Change:
+    """What the new object has to be, whatever the old one was."""
+    return lambda new, _: check(new, "")
