@@ -33,6 +33,7 @@ from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.held_room import ReleasedRoom
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.virtual import VirtualCluster
 
@@ -383,6 +384,12 @@ class World:
     def evicted(self) -> list[str]:
         """Names of pods that preemption took, sorted."""
         return sorted(self.virtual.records[uid].name for uid in self.virtual.evicted)
+
+    def released(self) -> list[ReleasedRoom]:
+        """Room that was held and given back unused, since the last call."""
+        found = [*self.virtual.released, *self.engine.take_released()]
+        self.virtual.released.clear()
+        return found
 
     def message(self, name: str) -> str:
         """The PodScheduled=False message of a pod."""

@@ -16,7 +16,7 @@ def holding(seconds: float) -> dict[str, Profile]:
 
 def released(world: World) -> list[tuple[str, list[str], str]]:
     """What was given back since the last call: for whom, where, and why."""
-    return [(room.key, room.nodes, room.reason.value) for room in world.engine.take_released()]
+    return [(room.key, room.nodes, room.reason.value) for room in world.released()]
 
 
 def preempting(seconds: float = 600, *, stuck: bool = False) -> World:
@@ -58,7 +58,7 @@ def test_2_what_was_not_used_is_given_back_and_looked_for_elsewhere() -> None:
     world.virtual.until(START + 89)
     assert (world.evicted, world.nominated) == (["low"], {"high": "n1"})
     world.virtual.until(START + 91)
-    (room,) = world.engine.take_released()
+    (room,) = world.released()
     assert (room.key, room.nodes, room.reason) == ("pod/uid-high", ["n1"], Released.NOT_USED)
     assert room.message == "it was held for 60 s and not used"
     assert (world.evicted, world.nominated) == (["low", "other"], {"high": "n2"})
@@ -141,7 +141,7 @@ def test_3_a_preemptor_that_finds_room_elsewhere_releases_what_it_held() -> None
     world.add(node("n2", cpu=4))
     world.virtual.until(START + 12)
     assert world.where == {"high": "n2"}
-    (room,) = world.engine.take_released()
+    (room,) = world.released()
     assert (room.nodes, room.reason, room.message) == (["n1"], Released.PLACED_ELSEWHERE, "there was room on n2")
 
 

@@ -1,6 +1,7 @@
-"""Durations as Go writes them: in configuration files and in annotations."""
+"""Durations as Go writes them, in configuration files and annotations; points in time as messages name them."""
 
 import re
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Final
 
@@ -35,3 +36,8 @@ def readable_duration(seconds: float) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"
+
+
+def readable_time(seconds: float) -> str:
+    """A point in time (seconds since the epoch), to the second, as the API writes it: `2026-01-31T12:00:00Z`."""
+    return f"{datetime.fromtimestamp(round(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -294,6 +294,7 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
     restart_policy: str = "Always"
     runtime_class_name: str | None = None
     workload_ref: Any = None

@@ -7,7 +7,7 @@ Rule: a value that cannot be read counts as not there, and is told: nobody's pod
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -28,6 +28,8 @@ MINIMUM_RUNTIME: Final = f"{DOMAIN}minimum-runtime"
 """For so long after its start it is no victim."""
 PREEMPTION_DELAY: Final = f"{DOMAIN}preemption-delay"
 """How long it waits pending, as a preemptor, before it may evict."""
+EXPECTED_END: Final = f"{DOMAIN}expected-end"
+"""When it will have ended, as far as its owner knows: who needs its room may wait for that."""
 RESTART_COST: Final = f"{DOMAIN}restart-cost"
 """How long it takes, once it runs again, until it is where it was."""
 BELOW_MINIMUM: Final = f"{DOMAIN}below-minimum"
@@ -54,6 +56,9 @@ class WorkTerms:
     minimum_runtime: float | None = None
     preemption_delay: float | None = None
     restart_cost: float | None = None
+    expected_end: float | None = None
+    active_deadline: float | None = None
+    """Of a pod, for so long it may run: its `activeDeadlineSeconds`."""
     below_minimum_whole: bool | None = None
 
     def over(self, other: "WorkTerms") -> "WorkTerms":
@@ -129,6 +134,7 @@ _WORK: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     MINIMUM_RUNTIME: ("minimum_runtime", _duration),
     PREEMPTION_DELAY: ("preemption_delay", _duration),
     RESTART_COST: ("restart_cost", _duration),
+    EXPECTED_END: ("expected_end", _time),
     BELOW_MINIMUM: ("below_minimum_whole", _one_of(WHOLE)),
 }
 _CLASS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
@@ -145,6 +151,13 @@ def work_terms(annotations: Mapping[str, str]) -> WorkTerms:
     """What the annotations of a pod or PodGroup say; what cannot be read counts as not there."""
     found = _read(annotations, _WORK, [])
     return _terms(found)
+
+
+def work_terms_of(pod: Pod) -> WorkTerms:
+    """What a pod says of its work: its annotations, and for how long it may run."""
+    said = work_terms(pod.metadata.annotations)
+    deadline = pod.spec.active_deadline_seconds
+    return said if deadline is None else replace(said, active_deadline=float(deadline))
 
 
 def class_terms(annotations: Mapping[str, str]) -> ClassTerms:

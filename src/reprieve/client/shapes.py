@@ -332,6 +332,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "resourceClaims": _CLAIMS,
             "hostNetwork": _keep,
             "terminationGracePeriodSeconds": _keep,
+            "activeDeadlineSeconds": _keep,
             "restartPolicy": _keep,
         },
         "status": {

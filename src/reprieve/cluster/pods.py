@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reprieve.api import objects
 from reprieve.api.meta import ObjectMeta
 from reprieve.api.versions import pod_group_name
-from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms
+from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms_of
 from reprieve.cluster.label_classes import LabelClass
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 from reprieve.cluster.volumes import PodVolumes, volumes_of
@@ -195,7 +195,7 @@ def record_of(
         preempted=was_preempted(pod),
         generation=meta.generation,
         class_name=spec.priority_class_name or "",
-        terms=work_terms(meta.annotations),
+        terms=work_terms_of(pod),
         volumes=volumes_of(pod),
         claims=claims_of(pod),
         owner=controller_of(meta),

@@ -408,6 +408,8 @@ class PostFilterResult:
     """Nothing helps: whatever was nominated before no longer holds."""
     deferred_writes: tuple[Instruction, ...] = ()
     """What may make the pod fit a later time, to be carried out; no other PostFilter runs then."""
+    put_off: object | None = None
+    """What the plugin waits for instead, as its plain data: no other PostFilter runs then."""
     in_vain: object | None = None
     """Where it did not succeed: what was looked at and why it did not help, as the plugin's plain data."""
 

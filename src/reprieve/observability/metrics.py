@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from reprieve.framework.events import EventKind
 from reprieve.queueing.entity import Entity, QueueState
-from reprieve.queueing.queue import BACKOFF_COMPLETE, POD_UPDATED, SCHEDULE_ATTEMPT_FAILURE, Cause
+from reprieve.queueing.queue import ALARM, BACKOFF_COMPLETE, POD_UPDATED, SCHEDULE_ATTEMPT_FAILURE, Cause
 from reprieve.scheduling.engine import Engine
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -35,6 +35,7 @@ _MOST_ATTEMPTS = 15
 
 EVENT_LABELS: Final[dict[Cause, str]] = {
     SCHEDULE_ATTEMPT_FAILURE: "ScheduleAttemptFailure",
+    ALARM: "WaitOver",
     BACKOFF_COMPLETE: "BackoffComplete",
     POD_UPDATED: "UnschedulablePodUpdate",
     EventKind.FLUSH: "UnschedulableTimeout",

@@ -1,8 +1,14 @@
 """DefaultPreemption: the plugin that makes room for single pods and for pod groups."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.events import Hints
 from reprieve.framework.plugin import (
+    Assigned,
     CycleState,
     PodGroupAttempt,
     PodGroupPostFilterPlugin,
@@ -11,9 +17,18 @@ from reprieve.framework.plugin import (
 )
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status
+from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.for_group import GroupOptions, preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
-from reprieve.preemption.outcome import GROUP_MEMBER, HOLD_SECONDS, MINIMIZE_VICTIMS, REPRIEVE
+from reprieve.preemption.outcome import GROUP_MEMBER, HOLD_SECONDS, MINIMIZE_VICTIMS, REPRIEVE, Preemption, PutOff
+from reprieve.preemption.units import scheduled_pods
+from reprieve.preemption.waiting import (
+    owners_of,
+    predecessors,
+    until_completions,
+    until_delay_is_over,
+    until_predecessors_leave,
+)
 
 
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
@@ -21,8 +36,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     It needs the profile it runs in, so it is `attach`ed once that is built.  `group_policy`: the gate
     PodGroupPreemptionPolicy.  `victim_search` and `placement`: the options of preemption.md 4.  `hold_seconds`: for
-    how long room is held for a preemptor at most, 0 without an end (cost.md 5.1).  `plain` and `share` select the
-    reference paths for property tests.
+    how long room is held for a preemptor at most, 0 without an end (cost.md 5.1).  `successor`: what a predecessor
+    leaves counts as the preemptor's own (5.6).  `wait_for_completions`: seconds that those who say when they end are
+    waited for (6).  `plain` and `share` select the reference paths for property tests.
     """
 
     name = "DefaultPreemption"
@@ -34,10 +50,14 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         victim_search: str = REPRIEVE,
         placement: str = MINIMIZE_VICTIMS,
         hold_seconds: float = HOLD_SECONDS,
+        successor: bool = True,
+        wait_for_completions: float = 0.0,
         plain: bool = False,
         share: bool = True,
     ) -> None:
         self.hold_seconds = hold_seconds
+        self._successor = successor
+        self._wait_for_completions = wait_for_completions
         self._options = GroupOptions(group_policy, victim_search, placement, plain)
         self._plain = plain
         self._share = share
@@ -55,13 +75,91 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         """See `PostFilterPlugin.post_filter`. Pods of a group never preempt on their own (preemption.md 2.4)."""
         if state.group is not None:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {GROUP_MEMBER}", self.name))
-        return self._attached()[1].preempt(state, diagnosis)
+        running, for_pod = self._attached()
+        cluster, pod = running.cluster, state.pod
+        rows = [state.nominated] if state.nominated >= 0 else []
+        may = ineligible(cluster, pod.priority, pod.never_preempts, rows, under_way=state.preemption_under_way) is None
+        leaving = self._predecessors((pod,), None) if may else []
+        if not leaving:
+            return self._unless_it_waits(for_pod.preempt(state, diagnosis), (pod,), lambda: _place(running, state))
+        with cluster.trial():
+            cluster.displace_all(leaving)
+            places = _place(running, state)
+            if places is None:
+                found = for_pod.preempt(_anew(state), diagnosis)
+        if places is None:
+            return self._unless_it_waits(found, (pod,), lambda: _place(running, state))
+        return self._put_off(until_predecessors_leave(cluster, leaving, places, self.hold_seconds), "preemption: ")
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
         """See `PodGroupPostFilterPlugin.pod_group_post_filter`."""
-        return preempt_for_group(self._attached()[0], attempt, self.name, self._options)
+        running = self._attached()[0]
+        cluster, group, pods = running.cluster, attempt.group, attempt.pods
+        priority = group.spec.priority if group.spec is not None else 0
+        never = group_never_preempts(group, group_policy=self._options.group_policy)
+        under_way = attempt.preemption_under_way
+        may = ineligible(cluster, priority, never, attempt.nominated_rows, under_way=under_way) is None
+        leaving = self._predecessors(pods, group) if may else []
+        assigned = None
+        with cluster.trial():
+            cluster.displace_all(leaving)
+            assigned = _assign(attempt, attempt.placed_without_help + 1) if leaving else None
+            if assigned is None:
+                found = preempt_for_group(running, attempt, self.name, self._options)
+        if assigned is not None:
+            return self._put_off(until_predecessors_leave(cluster, leaving, assigned, self.hold_seconds))
+        wanted = len(found.proposal.nominations) if isinstance(found.proposal, Preemption) else 0
+        return self._unless_it_waits(found, pods, lambda: _assign(attempt, wanted))
+
+    def _predecessors(self, pods: Sequence[PodRecord], group: GroupState | None) -> list[PodRecord]:
+        """Who leaves room that counts as the preemptor's own."""
+        cluster = self._attached()[0].cluster
+        if not self._successor or not cluster.departures:
+            return []
+        return predecessors(cluster, owners_of(cluster, pods, group), self.hold_seconds)
+
+    def _unless_it_waits(
+        self, found: PostFilterResult, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
+    ) -> PostFilterResult:
+        """What was found, if it evicts nobody or there is nothing to wait for; else what is waited for."""
+        preemption = found.proposal
+        if not isinstance(preemption, Preemption) or not preemption.victims:
+            return found
+        prefix = "preemption: " if preemption.group is None else ""
+        cluster = self._attached()[0].cluster
+        delayed = until_delay_is_over(cluster, pods)
+        if delayed is not None:
+            return self._put_off(delayed, prefix)
+        if self._wait_for_completions > 0:
+            scheduled = list(scheduled_pods(cluster))
+            ending = until_completions(cluster, scheduled, pods, self._wait_for_completions, assign)
+            if ending is not None:
+                return replace(self._put_off(ending, prefix), clear_nomination=True)
+        return found
+
+    def _put_off(self, put_off: PutOff, prefix: str = "") -> PostFilterResult:
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + put_off.message, self.name), put_off=put_off)
 
     def _attached(self) -> tuple[RunningProfile, PodPreemption]:
         if self._attached_to is None:
             raise RuntimeError("DefaultPreemption is used before it was attached to a profile")
         return self._attached_to
+
+
+def _anew(state: CycleState) -> CycleState:
+    """The attempt in a view that has changed since it began."""
+    return CycleState(
+        state.cluster, state.pod, nominated=state.nominated, preemption_under_way=state.preemption_under_way
+    )
+
+
+def _place(running: RunningProfile, state: CycleState) -> Assigned | None:
+    """Where the pod goes in the present view."""
+    row = running.evaluator.best_row(_anew(state))
+    return ((state.pod, row),) if row >= 0 else None
+
+
+def _assign(attempt: PodGroupAttempt, wanted: int) -> Assigned | None:
+    """Where the group goes in the present view, if that are so many members."""
+    found = attempt.run()
+    return found.placed if found.feasible and len(found.placed) >= wanted else None

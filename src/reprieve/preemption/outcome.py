@@ -98,6 +98,31 @@ class Compared:
     steps: tuple[tuple[str, int], ...] = ()
 
 
+class WaitsFor(Enum):
+    """What a preemptor waits for before it evicts anybody."""
+
+    DELAY = "PreemptionDelay"
+    """Its own `preemption-delay` to be over."""
+    PREDECESSOR = "Predecessor"
+    """Those of the same owner who are leaving."""
+    COMPLETIONS = "Completions"
+    """Units that say when they end."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """A preemption that is put off (cost.md 5.6, 5.7, 6): for what, and until when at the latest."""
+
+    why: WaitsFor
+    message: str
+    until: float | None = None
+    """Seconds since the epoch: then it is tried again, whatever happens; None: when something happens."""
+    pods: tuple[PodRecord, ...] = ()
+    """Whose room it waits for."""
+    nominations: tuple[tuple[PodRecord, int], ...] = ()
+    """Room that is held meanwhile."""
+
+
 class NoRoom(Enum):
     """Why no room was made for a preemptor."""
 

@@ -28,6 +28,7 @@ class Entity:
     """
 
     __slots__ = (
+        "alarm",
         "attempts",
         "blocked",
         "events",
@@ -69,6 +70,8 @@ class Entity:
         """When it first might be tried; None while it never might."""
         self.wake = 0.0
         """When its backoff ends."""
+        self.alarm: float | None = None
+        """When it is to be tried again although nothing has happened."""
         self.gate: Status = SUCCESS
         self.blocked: str | None = None
         """Why it may not be tried although its pods are ready: its preemption is under way (preemption.md 7.3)."""

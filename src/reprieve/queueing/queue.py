@@ -41,6 +41,7 @@ Cause = EventKind | str
 SCHEDULE_ATTEMPT_FAILURE = "schedule_attempt_failure"
 BACKOFF_COMPLETE = "backoff_complete"
 POD_UPDATED = "pod_updated"
+ALARM = "wait_over"
 
 FEW_PODS = 32
 """So many waiting pods are tried again without asking whether they are out of reach."""
@@ -99,6 +100,7 @@ class SchedulingQueue:
         """Unschedulable entities by the plugins that rejected them."""
         self._listening: dict[str, Entity] = {}
         """Entities in their cycle or blocked: events are kept for them."""
+        self._alarms: list[tuple[float, str]] = []
         self._doubtful: dict[str, float] = {}
         """Entities kept back by a PreEnqueue plugin that failed, and when it is asked again; soonest first."""
         self.incoming: dict[tuple[QueueState, Cause], int] = {}
@@ -216,6 +218,7 @@ class SchedulingQueue:
             if entity is None or entity.state is not QueueState.ACTIVE or order != self._order(entity):
                 continue
             self._move(entity, QueueState.IN_CYCLE, now)
+            entity.alarm = None
             entity.attempts += 1
             entity.last_attempt = now
             entity.events.clear()
@@ -335,6 +338,11 @@ class SchedulingQueue:
             entity = self._entities.get(key)
             if entity is not None and entity.state is QueueState.BACKOFF and entity.wake == wake:
                 self._to_active(entity, now)
+        while self._alarms and self._alarms[0][0] <= now:
+            when, key = heapq.heappop(self._alarms)
+            if self._rings(key, when):
+                self._cause = ALARM
+                self.wake(key, now)
         while self._doubtful:
             key, when = next(iter(self._doubtful.items()))
             if when > now:
@@ -364,6 +372,11 @@ class SchedulingQueue:
             self._next_overdue = now + OVERDUE_INTERVAL
             self._reactivate(next(iter(self._overdue.values())), now)
 
+    def wake_at(self, entity: Entity, when: float) -> None:
+        """Let an entity that was just rejected be tried again at that time, if nothing wakes it before."""
+        entity.alarm = when
+        heapq.heappush(self._alarms, (when, entity.key))
+
     def wake(self, key: str, now: float) -> None:
         """An entity that waits may be tried again, whatever it waits for."""
         entity = self._entities.get(key)
@@ -389,6 +402,10 @@ class SchedulingQueue:
             times = [wake for wake, key in self._backoff if key not in ignoring and self._waits_until(key, wake)]
         else:
             times = [self._backoff[0][0]] if self._backoff else []
+        while self._alarms and not self._rings(self._alarms[0][1], self._alarms[0][0]):
+            heapq.heappop(self._alarms)
+        if self._alarms:
+            times.append(self._alarms[0][0])
         if flush and self._doubtful:
             times.append(next(iter(self._doubtful.values())))
         if flush and self._waiting:
@@ -586,6 +603,10 @@ class SchedulingQueue:
         self._move(entity, QueueState.GATED, entity.since)
         self._listening.pop(entity.key, None)
         self._entities.pop(entity.key, None)
+
+    def _rings(self, key: str, when: float) -> bool:
+        entity = self._entities.get(key)
+        return entity is not None and entity.alarm == when and entity.state is QueueState.UNSCHEDULABLE
 
     def _waits_until(self, key: str, wake: float) -> bool:
         entity = self._entities.get(key)

@@ -6,7 +6,7 @@ from enum import Enum
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.instructions import Instruction
-from reprieve.preemption.outcome import Preemption, PreemptionInVain
+from reprieve.preemption.outcome import Preemption, PreemptionInVain, PutOff
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -96,6 +96,8 @@ class Decision:
     """What a PostFilter wants done so that the pod may fit later; see `Engine.take_deferred_writes`."""
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
+    put_off: PutOff | None = None
+    """Why nobody is evicted yet, where somebody might be."""
     held_until: float | None = None
     """Until when at the latest the room of a preemption is held; None: without an end, or there is none."""
     attempt: int = 1

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
-from reprieve.api.work_annotations import WorkTerms, work_terms
+from reprieve.api.work_annotations import WorkTerms, work_terms_of
 from reprieve.cluster.default_selectors import SelectorOwner
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.history import RecordedCluster
@@ -30,7 +30,7 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, PluginError
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.preemption.units import effective_priority
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue, Timing
@@ -366,15 +366,17 @@ class Engine:
                 self._awaiting.add(binding, now)
         queue.done(entity, [binding.pod for binding in decision.bindings])
         queue.done(entity, [binding.pod for binding in decision.waiting])
-        if decision.preemption is not None:
-            nominations = decision.preemption.nominations
-            freed += [(pod, pod.nominated) for pod, row in nominations if pod.nominated not in (row, NO_ROW)]
-            self._nominations.moved(freed, nominations, now)
-            displaced = self._preempt(entity, decision.preemption, now)
+        wanted = decision.preemption or decision.put_off
+        if wanted is not None and wanted.nominations:
+            freed += [(pod, pod.nominated) for pod, row in wanted.nominations if pod.nominated not in (row, NO_ROW)]
+            self._nominations.moved(freed, wanted.nominations, now)
+            displaced = self._hold(entity, wanted, now)
             held_until = self._nominations.held.until(entity.key)
             decision = replace(decision, cleared=decision.cleared + displaced, held_until=held_until)
         if entity.ready or entity.held:
             self._requeue(entity, decision, now)
+            if decision.put_off is not None and decision.put_off.until is not None:
+                queue.wake_at(entity, decision.put_off.until)
         else:
             self._nominations.held.forget(entity.key)
         for binding in decision.bindings:
@@ -397,14 +399,16 @@ class Engine:
         else:
             self.queue.requeue(entity, now, decision.rejected_by)
 
-    def _preempt(self, entity: Entity, preemption: Preemption, now: float) -> tuple[PodRecord, ...]:
-        """Nominate, and wait for the victims; returns the pods that lost their nominations by that."""
-        victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
-        places, priority = preemption.nominations, preemption.priority
-        displaced = self._nominations.decide(entity.key, places, priority, victims, now)
-        if self._preemptions.begin(entity.key, (pod.uid for pod in victims)):
-            self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
-        return displaced
+    def _hold(self, entity: Entity, wanted: Preemption | PutOff, now: float) -> tuple[PodRecord, ...]:
+        """Nominate, and wait for those who leave; returns the pods that lost their nominations by that."""
+        leaving: Sequence[PodRecord] = ()
+        if isinstance(wanted, Preemption):
+            leaving = [pod for verdict in wanted.victims for pod in verdict.unit.pods]
+            if self._preemptions.begin(entity.key, (pod.uid for pod in leaving)):
+                self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
+        else:
+            leaving = wanted.pods
+        return self._nominations.decide(entity.key, wanted.nominations, entity.priority, leaving, now)
 
     def sizes(self) -> dict[str, int]:
         """How much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""
@@ -571,7 +575,7 @@ class Engine:
     def _changed_pod(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         known.preempted = was_preempted(pod)
         known.generation = pod.metadata.generation
-        self._changed_terms(known, work_terms(pod.metadata.annotations), now)
+        self._changed_terms(known, work_terms_of(pod), now)
         claims = claims_of(pod)
         if claims != known.claims:
             self.cluster.set_claims(known, claims)
@@ -692,5 +696,5 @@ def _otherwise(before: WorkTerms, now: WorkTerms) -> bool:
     """Whether what is said of somebody's work lets others be evicted than before, not only at another cost."""
     return any(
         getattr(before, field) != getattr(now, field)
-        for field in ("minimum_runtime", "preemption_delay", "below_minimum_whole")
+        for field in ("minimum_runtime", "preemption_delay", "below_minimum_whole", "expected_end", "active_deadline")
     )

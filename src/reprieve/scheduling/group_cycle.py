@@ -19,7 +19,7 @@ from reprieve.framework.status import PlacementError, PluginError, call_plugin
 from reprieve.plugins.dynamic_resources import NO_CLAIMS, NOT_SCHEDULABLE, DynamicResources
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eligibility import ineligible
-from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, NoRoom, Preemption, PreemptionInVain
+from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, NoRoom, Preemption, PreemptionInVain, PutOff
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
     SCHEDULER_ERROR,
@@ -194,9 +194,15 @@ def schedule_group(
     if found.feasible:
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
         return replace(_bind(cycle, key, found, retry_now=True), in_vain=in_vain)
-    clear = outcome is None or outcome.clear_nomination
+    put_off = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
+    held = put_off.nominations if put_off is not None else ()
+    rejected = _reject(cycle, key, found, texts, clear=outcome is None or outcome.clear_nomination)
+    kept = {pod.uid for pod, _ in held}
     return replace(
-        _reject(cycle, key, found, texts, clear=clear),
+        rejected,
+        put_off=put_off,
+        nominations=tuple((pod, running.cluster.nodes.names[row]) for pod, row in held),
+        cleared=tuple(pod for pod in rejected.cleared if pod.uid not in kept),
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
         in_vain=in_vain,
         order_matters=matters,
@@ -236,7 +242,7 @@ def _post_filters(
             texts.append(last.status.reason)
         if isinstance(last.in_vain, PreemptionInVain):
             in_vain = last.in_vain
-        if last.deferred_writes and not feasible:
+        if (last.deferred_writes or last.put_off is not None) and not feasible:
             break
     return last, texts, in_vain
 

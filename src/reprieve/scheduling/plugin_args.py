@@ -91,6 +91,8 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     victim_search: str = REPRIEVE
     placement: str = MINIMIZE_VICTIMS
     hold_seconds: Int64 = int(HOLD_SECONDS)
+    successor: bool = True
+    wait_for_completions: str = "0s"
 
 
 class _GangArgs(_Args, frozen=True, kw_only=True):
@@ -320,11 +322,16 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS))
     if found.hold_seconds < 0:
         raise ConfigurationError("holdSeconds", f"{found.hold_seconds}: must be zero or positive")
+    wait = _seconds(found.wait_for_completions, "waitForCompletions")
+    if wait < 0:
+        raise ConfigurationError("waitForCompletions", f"{found.wait_for_completions}: must be zero or positive")
     return DefaultPreemption(
         group_policy=gates.pod_group_preemption_policy,
         victim_search=found.victim_search,
         placement=found.placement,
         hold_seconds=float(found.hold_seconds),
+        successor=found.successor,
+        wait_for_completions=wait,
     )
 
 

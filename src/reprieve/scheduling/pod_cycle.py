@@ -5,7 +5,7 @@ from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import call_plugin
-from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
 
 
@@ -28,13 +28,19 @@ def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way
             diagnosis = evaluator.diagnose(state)
             outcome, texts = _post_filters(running, state, diagnosis)
     preemption = outcome.proposal if outcome is not None and isinstance(outcome.proposal, Preemption) else None
-    clears = preemption is None and (outcome is None or outcome.clear_nomination)
+    put_off = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
+    held = put_off.nominations if put_off is not None else ()
+    clears = preemption is None and not held and (outcome is None or outcome.clear_nomination)
+    names = cluster.nodes.names
     return Decision(
         key=key,
         result=Result.WAITING if preemption is not None else Result.UNSCHEDULABLE,
         rejections=(Rejection(pod, UNSCHEDULABLE, diagnosis.message(", ".join(texts))),),
         preemption=preemption,
-        nominations=((pod, preemption.domain),) if preemption is not None else (),
+        put_off=put_off,
+        nominations=((pod, preemption.domain),)
+        if preemption is not None
+        else tuple((pod, names[row]) for pod, row in held),
         cleared=(pod,) if clears and pod.nominated >= 0 else (),
         diagnosis=diagnosis,
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
@@ -58,7 +64,7 @@ def _post_filters(
             return last, []
         if last.status.reason:
             texts.append(last.status.reason)
-        if last.deferred_writes:
+        if last.deferred_writes or last.put_off is not None:
             break
     return last, texts
 

@@ -109,7 +109,9 @@ DEFAULT_WEIGHTS = {
 }
 
 
-_PLACED_BY_SCORE: dict[str, dict[str, str | int]] = {"DefaultPreemption": {"placement": COMPATIBLE, "holdSeconds": 0}}
+_PLACED_BY_SCORE: dict[str, dict[str, str | int]] = {
+    "DefaultPreemption": {"placement": COMPATIBLE, "holdSeconds": 0, "successor": False, "waitForCompletions": "0s"}
+}
 """Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it."""
 
 

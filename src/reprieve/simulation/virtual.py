@@ -7,7 +7,8 @@ jumps to the next thing that will happen.  The same input gives the same run.
 Rules of this world, where the API leaves room:
 - A binding is confirmed at once; the pod counts as started then.
 - A victim goes when its grace period is over.  A pod that was already terminating in the input stays: when it goes is
-  not the scheduler's to predict; made a victim (again), it goes after its grace period like the others.
+  not the scheduler's to predict; made a victim (again), or waited for, it goes after its grace period like the others.
+- Who says when it ends, and is waited for because of that, ends then; others run on.
 - A PodGroup that is deleted stays while pods that have not ended reference it (the protection finalizer, api.md).
 - A deleted node takes its pods along after 40 s, as the pod garbage collector does.
 - Device claims are made, written and given back as `reprieve.simulation.claims` says.
@@ -26,9 +27,11 @@ from reprieve.api import objects
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import VOLUME_KINDS
-from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.outcome import Preemption, PutOff
+from reprieve.preemption.waiting import expected_end
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.held_room import ReleasedRoom
 from reprieve.simulation.budgets import with_statuses
 from reprieve.simulation.claims import Claims
 from reprieve.simulation.storage import Storage
@@ -49,6 +52,15 @@ class Preempted:
     preemption: Preemption
 
 
+@dataclass(frozen=True, slots=True)
+class PutOffAt:
+    """A preemption that was put off, and when that was decided (seconds of virtual time)."""
+
+    at: float
+    decision: Decision
+    put_off: PutOff
+
+
 class Observed(Protocol):
     """A function that is told of a decision."""
 
@@ -64,6 +76,10 @@ class VirtualCluster:
         self.start = start
         self.now = start
         self.preemptions: list[Preempted] = []
+        self.put_off: dict[tuple[str, str, float | None], PutOffAt] = {}
+        """Preemptions that were put off: by preemptor, why and until when, in order of time."""
+        self.released: list[ReleasedRoom] = []
+        """Room that was held and given back unused."""
         self.rejections: dict[str, Rejection] = {}
         """UID -> the last PodScheduled=False condition of a pod that is not placed."""
         self.conditions: dict[str, GroupCondition] = {}
@@ -198,6 +214,7 @@ class VirtualCluster:
             if self._budgets_stale:
                 self._refresh_budgets()
             decision = self.engine.step(self.now)
+            self.released += self.engine.take_released()
             if decision is None:
                 return
             if self.observer is not None:
@@ -260,6 +277,8 @@ class VirtualCluster:
             self.rejections[rejection.pod.uid] = rejection
         self._note_condition(decision.condition)
         self._claims.carry_out(engine.take_deferred_writes(), self.now)
+        if decision.put_off is not None:
+            self._wait_for(decision, decision.put_off)
         self._errors[decision.key] = self._errors.get(decision.key, 0) + 1 if failed else 0
         if decision.preemption is not None and decision.preemption.victims:
             made = Preempted(self.now, decision, decision.preemption)
@@ -294,6 +313,17 @@ class VirtualCluster:
             self.engine.pod_terminating(pod.uid, self.now, preempted=True)
             self._leave_at(pod, self.now + pod.grace)
         self.engine.preemption_done(preemption.key, self.now)
+
+    def _wait_for(self, decision: Decision, put_off: PutOff) -> None:
+        """Those who are waited for go when they are expected to."""
+        made = PutOffAt(self.now, decision, put_off)
+        self.put_off.setdefault((decision.key, put_off.why.value, put_off.until), made)
+        for pod in put_off.pods:
+            if pod.terminating:
+                self._leave_at(pod, self.now + pod.grace)
+            else:
+                end = expected_end(self.engine.cluster, pod)
+                self._leave_at(pod, max(end, self.now) if end is not None else self.now)
 
     def _delete_pod(self, pod: PodRecord) -> None:
         if pod.row < 0:

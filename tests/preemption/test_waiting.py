@@ -1,0 +1,440 @@
+"""cost.md 5.6, 5.7 and 6: when a preemptor waits instead of evicting, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.api.work_annotations import PREEMPTION_DELAY
+from reprieve.framework.profile import Profile
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.outcome import PutOff, WaitsFor
+from tests.building import START, World, gang, group, node, pod, profile_with
+
+T = TypeVar("T", objects.Pod, objects.PodGroup, objects.ReplicaSet)
+Owner = tuple[str, str]
+"""(kind, name)."""
+
+
+def configured(**options: Any) -> dict[str, Profile]:
+    profile = profile_with(DefaultPreemption(**options))
+    return {profile.name: profile}
+
+
+def owned(item: T, kind: str, name: str) -> T:
+    """The object with a controller."""
+    reference = objects.OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=f"uid-{name}", controller=True)
+    return replace(item, metadata=replace(item.metadata, owner_references=(reference,)))
+
+
+def saying(item: T, **annotations: str) -> T:
+    """The object with annotations of ours."""
+    found = {f"scheduling.reprieve.dev/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    return replace(item, metadata=replace(item.metadata, annotations=found))
+
+
+def at(seconds: float) -> str:
+    """A time as annotations have it."""
+    return f"{datetime.fromtimestamp(START + seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def replica_set(name: str, deployment: str) -> objects.ReplicaSet:
+    made = objects.ReplicaSet(metadata=objects.ObjectMeta(name=name, namespace="default", uid=f"uid-{name}"))
+    return owned(made, "Deployment", deployment)
+
+
+def put_offs(world: World) -> list[tuple[str, float | None]]:
+    """What was put off, why and until when (seconds after START), each once."""
+    made = world.virtual.put_off.values()
+    return [(each.put_off.why.name, each.put_off.until and each.put_off.until - START) for each in made]
+
+
+def last_put_off(world: World) -> PutOff:
+    found = [decision.put_off for decision in world.engine.decisions if decision.put_off is not None]
+    return found[-1]
+
+
+# -- predecessors ------------------------------------------------------------------------------------------------------
+
+
+def rolling(old: Owner = ("ReplicaSet", "web"), new: Owner = ("ReplicaSet", "web"), **options: Any) -> World:
+    """A pod that leaves, its replacement that comes, and a bystander of lower priority who could be evicted."""
+    return World(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), *old),
+        pod("bystander", cpu=4, node="n2"),
+        owned(pod("new", cpu=4, priority=5), *new),
+        profiles=configured(**options),
+    )
+
+
+def test_5_6_a_replacement_takes_the_room_of_its_predecessor() -> None:
+    world = rolling().drain()
+    assert (world.nominated, world.evicted) == ({"new": "n1"}, [])
+    assert world.message("new").endswith("preemption: waiting for pod default/old of the same owner to leave")
+    found = last_put_off(world)
+    assert (found.why, [one.name for one in found.pods]) == (WaitsFor.PREDECESSOR, ["old"])
+    world.settle()
+    assert (world.where, world.evicted) == ({"bystander": "n2", "new": "n1"}, [])
+
+
+def test_5_6_its_room_is_held_against_others_of_its_priority() -> None:
+    world = rolling()
+    world.drain().add(pod("other", cpu=4, priority=5)).drain()
+    assert world.nominated == {"new": "n1", "other": "n2"}
+    world.settle()
+    assert (world.where, world.evicted) == ({"new": "n1", "other": "n2"}, ["bystander"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "spared"),
+    [
+        (("ReplicaSet", "web-1"), ("ReplicaSet", "web-2"), True),
+        (("ReplicaSet", "web-1"), ("ReplicaSet", "api-1"), False),
+        (("ReplicaSet", "web-1"), ("Deployment", "web"), True),
+        (("Job", "train"), ("Job", "train"), True),
+        (("Job", "train"), ("StatefulSet", "train"), False),
+    ],
+    ids=["rolling update", "other deployment", "above and below", "same job", "same name, other kind"],
+)
+def test_5_6_the_owner_is_the_highest_controller_that_is_known(old: Owner, new: Owner, spared: bool) -> None:
+    """A Deployment replaces the pods of one ReplicaSet by those of another."""
+    world = World(
+        replica_set("web-1", "web"),
+        replica_set("web-2", "web"),
+        replica_set("api-1", "api"),
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), *old),
+        pod("bystander", cpu=4, node="n2"),
+        owned(pod("new", cpu=4, priority=5), *new),
+    ).settle()
+    assert world.evicted == ([] if spared else ["bystander"])
+
+
+def test_5_6_only_what_its_room_does_not_cover_is_evicted() -> None:
+    """A larger replacement: two of the four cores are its predecessor's."""
+    world = World(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        owned(pod("old", cpu=2, node="n1", priority=5, terminating=True), "ReplicaSet", "web"),
+        pod("small", cpu=2, node="n1", priority=1),
+        pod("a", cpu=2, node="n2", priority=2),
+        pod("b", cpu=2, node="n2", priority=2),
+        owned(pod("new", cpu=4, priority=5), "ReplicaSet", "web"),
+    ).drain()
+    preemption = next(d.preemption for d in world.engine.decisions if d.preemption is not None)
+    # Without the predecessor's room n1 would not do: it has the replacement's own priority.
+    assert (preemption.domain, [verdict.unit.name for verdict in preemption.victims]) == ("n1", ["default/small"])
+
+
+def test_5_6_of_two_replacements_one_has_the_room() -> None:
+    world = World(
+        *[node(f"n{i}", cpu=4) for i in (1, 2)],
+        owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), "ReplicaSet", "web"),
+        pod("bystander", cpu=4, node="n2"),
+        *[owned(pod(f"new{i}", cpu=4, priority=5), "ReplicaSet", "web") for i in (1, 2)],
+    ).settle()
+    assert world.evicted == ["bystander"]
+    assert {world.where["new1"], world.where["new2"]} == {"n1", "n2"}
+
+
+def test_5_6_a_victims_replacement_has_no_claim_to_what_it_was_evicted_for() -> None:
+    """The room is nominated to who is more important."""
+    world = World(
+        node("n1", cpu=4),
+        owned(pod("old", cpu=4, node="n1", priority=1), "ReplicaSet", "web"),
+        pod("high", cpu=4, priority=9),
+    ).drain()
+    world.add(owned(pod("again", cpu=4, priority=1), "ReplicaSet", "web")).drain()
+    assert world.nominated == {"high": "n1"}
+    assert world.settle().where == {"high": "n1"}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["single", "all"])
+def test_5_6_a_gang_takes_the_room_of_the_gang_it_replaces(whole: bool) -> None:
+    """By the owner of the PodGroups; the pods have none."""
+    old = [owned(group("old", min_count=2, priority=5, whole=whole), "LeaderWorkerSet", "serve")]
+    new = [owned(group("new", min_count=2, priority=5), "LeaderWorkerSet", "serve")]
+    world = World(
+        *[node(f"n{i}", cpu=4) for i in range(4)],
+        *old,
+        *[pod(f"old-{i}", cpu=4, node=f"n{i}", group="old", priority=5, terminating=True) for i in range(2)],
+        *[pod(f"low-{i}", cpu=4, node=f"n{i + 2}") for i in range(2)],
+        *new,
+        *[pod(f"new-{i}", cpu=4, group="new", priority=5) for i in range(2)],
+    ).drain()
+    assert (sorted(world.nominated.values()), world.evicted) == (["n0", "n1"], [])
+    names = "default/old-0, default/old-1"
+    assert world.condition("new")[2].endswith(f"unschedulable, waiting for pods {names} of the same owner to leave")
+    world.settle()
+    assert {world.where["new-0"], world.where["new-1"]} == {"n0", "n1"}
+    assert world.evicted == []
+
+
+def test_5_6_it_can_be_turned_off() -> None:
+    assert rolling(successor=False).settle().evicted == ["bystander"]
+
+
+def test_5_7_a_predecessor_that_does_not_go_is_not_waited_for_for_ever() -> None:
+    """It should have gone at START; after `holdSeconds` nobody knows whether it ever does."""
+    world = rolling(hold_seconds=60)
+    world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
+    world.drain()
+    assert put_offs(world) == [("PREDECESSOR", 60.0)]
+    world.virtual.until(START + 59)
+    assert world.evicted == []
+    world.virtual.until(START + 62)
+    assert (world.evicted, world.nominated) == (["bystander"], {"new": "n2"})
+
+
+def test_5_6_who_never_preempts_waits_as_ever() -> None:
+    """preemption.md 2.2: it is nominated to nothing."""
+    world = World(
+        node("n1", cpu=4),
+        owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), "ReplicaSet", "web"),
+        owned(pod("new", cpu=4, priority=5, never=True), "ReplicaSet", "web"),
+    ).drain()
+    assert world.nominated == {}
+    assert world.message("new").endswith("not eligible due to preemptionPolicy=Never.")
+
+
+# -- the preemptor's own delay -----------------------------------------------------------------------------------------
+
+
+def delayed(*pods: objects.KubernetesObject, classes: Mapping[str, str] | None = None) -> World:
+    found = [
+        objects.PriorityClass(metadata=objects.ObjectMeta(name=name, annotations={PREEMPTION_DELAY: text}), value=9)
+        for name, text in (classes or {}).items()
+    ]
+    return World(*found, node("n1", cpu=4), (pod("low", cpu=4, node="n1"), START - 50), *[(one, START) for one in pods])
+
+
+def test_6_1_nobody_is_evicted_before_the_delay_is_over() -> None:
+    world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
+    assert (world.evicted, world.nominated) == ([], {})
+    assert world.message("high").endswith(f"preemption: nobody is evicted before {at(300)} (preemption-delay 5m)")
+    assert put_offs(world) == [("DELAY", 300.0)]
+    assert world.engine.next_wakeup(flush=False) == START + 300
+    world.virtual.until(START + 299)
+    assert world.evicted == []
+    world.virtual.until(START + 300)
+    assert (world.evicted, world.nominated) == (["low"], {"high": "n1"})
+
+
+def test_6_2_room_that_comes_meanwhile_is_used() -> None:
+    world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
+    world.gone("low").settle()
+    assert (world.where, world.evicted) == ({"high": "n1"}, [])
+    assert world.now < START + 300
+
+
+def test_6_1_a_restart_does_not_begin_the_delay_anew() -> None:
+    """It counts from when the pod was made."""
+    world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m"))
+    world.virtual.now = START + 299
+    world.drain()
+    assert put_offs(world) == [("DELAY", 300.0)]
+    world.virtual.until(START + 301)
+    assert world.evicted == ["low"]
+
+
+def _group(name: str, delay: str | None, *delays: str | None) -> list[objects.KubernetesObject]:
+    head = group(name, min_count=len(delays), priority=9)
+    made = [pod(f"{name}-{i}", cpu=1, priority=9, group=name) for i in range(len(delays))]
+    return [
+        saying(head, preemption_delay=delay) if delay else head,
+        *(saying(one, preemption_delay=own) if own else one for one, own in zip(made, delays, strict=True)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of_group", "of_pods", "until"),
+    [("1m", (None, None), 60), (None, ("1m", "2m"), 120), ("5m", ("1m", "0s"), 60), ("5m", ("1m", None), 300)],
+    ids=["the group's", "the longest of its pods", "a pod's own before the group's", "each by itself"],
+)
+def test_6_1_a_groups_delay_is_the_longest_of_its_pods(
+    of_group: str | None, of_pods: tuple[str | None, ...], until: float
+) -> None:
+    world = delayed(*_group("crew", of_group, *of_pods)).drain()
+    assert put_offs(world) == [("DELAY", until)]
+    text = f"pod group is unschedulable, nobody is evicted before {at(until)} (preemption-delay "
+    assert text in world.condition("crew")[2]
+    assert world.settle().evicted == ["low"]
+
+
+def test_6_1_a_priority_class_says_the_default() -> None:
+    high = pod("high", cpu=4, priority=9)
+    high = replace(high, spec=replace(high.spec, priority_class_name="patient"))
+    world = delayed(high, classes={"patient": "90s"}).drain()
+    assert put_offs(world) == [("DELAY", 90.0)]
+
+
+def test_6_1_a_delay_that_is_taken_back_ends_at_once() -> None:
+    """cost.md 2.4: the annotation counts from the next decision on."""
+    world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
+    world.change_pod("high", lambda item: saying(item, preemption_delay="0s"))
+    world.virtual.until(START + 2)
+    assert world.evicted == ["low"]
+
+
+def test_6_1_a_delay_says_nothing_where_nobody_could_be_evicted() -> None:
+    """The answer is then why nobody can."""
+    world = World(node("n1", cpu=4), pod("same", cpu=4, node="n1", priority=9))
+    world.add((saying(pod("high", cpu=4, priority=9), preemption_delay="5m"), START)).drain()
+    assert "No preemption victims found for incoming pod" in world.message("high")
+    assert put_offs(world) == []
+
+
+# -- those who end by themselves --------------------------------------------------------------------------------------
+
+
+def waiting(*pods: objects.KubernetesObject, longest: float = 600) -> World:
+    nodes = [node(f"n{i}", cpu=4) for i in (1, 2)]
+    profiles = configured(wait_for_completions=longest)
+    return World(*nodes, *[(one, START) for one in pods], profiles=profiles)
+
+
+def test_6_3_who_says_when_it_ends_is_waited_for() -> None:
+    world = waiting(
+        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
+        pod("runs", cpu=4, node="n2"),
+        pod("high", cpu=4, priority=9),
+    ).drain()
+    assert (world.evicted, world.nominated) == ([], {})
+    text = f"preemption: waiting for pod default/ends to end by {at(120)}; nobody is evicted until then"
+    assert world.message("high").endswith(text)
+    world.settle()
+    assert (world.where, world.evicted, world.now) == ({"high": "n1", "runs": "n2"}, [], START + 120)
+
+
+def test_6_3_it_is_off_by_default() -> None:
+    world = waiting(
+        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(1)), pod("high", cpu=4, priority=9), longest=0
+    )
+    world.add(pod("runs", cpu=4, node="n2", priority=1)).drain()
+    assert world.evicted == ["ends"]
+
+
+@pytest.mark.parametrize(
+    ("end", "longest", "waits"), [(120, 119, False), (120, 120, True), (0, 600, False), (-5, 600, False)]
+)
+def test_6_3_never_longer_than_the_duration(end: float, longest: float, waits: bool) -> None:
+    world = waiting(
+        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(end)),
+        pod("runs", cpu=4, node="n2", priority=1),
+        pod("high", cpu=4, priority=9),
+        longest=longest,
+    ).drain()
+    world.virtual.now = START + 2
+    world.drain()
+    assert world.evicted == ([] if waits else ["ends"])
+
+
+def test_6_4_a_deadline_of_the_pod_says_it_with_its_grace_period() -> None:
+    job = pod("job", cpu=4, node="n1", start=10, grace=5)
+    world = waiting(
+        replace(job, spec=replace(job.spec, active_deadline_seconds=100)),
+        pod("runs", cpu=4, node="n2"),
+        pod("high", cpu=4, priority=9),
+    ).drain()
+    assert put_offs(world) == [("COMPLETIONS", 116.0)]
+    assert world.settle().where == {"high": "n1", "runs": "n2"}
+
+
+def test_6_4_who_is_more_important_and_ends_counts_too() -> None:
+    """Nobody evicts it, and its room is as good as any other."""
+    world = waiting(
+        saying(pod("vip", cpu=4, node="n1", priority=50, start=0), expected_end=at(60)),
+        pod("low", cpu=4, node="n2"),
+        pod("high", cpu=4, priority=9),
+    ).settle()
+    assert (world.where, world.evicted) == ({"high": "n1", "low": "n2"}, [])
+
+
+def test_6_4_a_groups_annotation_is_for_all_its_pods() -> None:
+    crew = gang("crew", 2, cpu=4)
+    world = World(
+        *[node(f"n{i}", cpu=4) for i in (1, 2)], *crew, profiles=configured(wait_for_completions=600)
+    ).settle()
+    head = crew[0]
+    assert isinstance(head, objects.PodGroup)
+    world.add(saying(head, expected_end=at(100)), (pod("high", cpu=4, priority=9), START)).drain()
+    assert [why for why, _ in put_offs(world)] == ["COMPLETIONS"]
+
+
+def test_6_5_the_earliest_end_that_suffices_is_waited_for() -> None:
+    """A gang of two wants both nodes: the first to end does not do, the third is not needed."""
+    world = World(
+        *[node(f"n{i}", cpu=4) for i in range(3)],
+        *[
+            (saying(pod(f"e{i}", cpu=4, node=f"n{i}", start=0), expected_end=at(100 * (i + 1))), START)
+            for i in range(3)
+        ],
+        *[(one, START) for one in gang("crew", 2, priority=9, cpu=4)],
+        profiles=configured(wait_for_completions=600),
+    ).drain()
+    assert put_offs(world) == [("COMPLETIONS", 201.0)]
+    assert [one.name for one in last_put_off(world).pods] == ["e0", "e1"]
+    world.settle()
+    assert (world.evicted, world.where["e2"]) == ([], "n2")
+
+
+def test_6_5_a_wrong_expectation_falls_back_to_preemption() -> None:
+    world = waiting(
+        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
+        pod("runs", cpu=4, node="n2", priority=1),
+        pod("high", cpu=4, priority=9),
+    )
+    world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
+    world.drain()
+    world.virtual.until(START + 120.5)
+    assert world.evicted == []
+    world.virtual.until(START + 121)
+    assert (world.evicted, world.nominated) == (["ends"], {"high": "n1"})
+
+
+def test_6_5_if_others_take_the_room_the_wait_does_not_begin_anew() -> None:
+    """Nothing is held meanwhile; the duration is counted from when the preemptor was made."""
+    world = waiting(
+        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
+        saying(pod("later", cpu=4, node="n2", start=0), expected_end=at(500)),
+        pod("high", cpu=4, priority=9),
+        longest=400,
+    ).drain()
+    world.add(pod("vip", cpu=4, priority=50, selector={"only": "n1"}), node("n1", cpu=4, labels={"only": "n1"}))
+    world.virtual.until(START + 130)
+    assert "ends" in world.evicted or world.where.get("vip") == "n1"
+    world.settle()
+    assert world.where["vip"] == "n1"
+    assert world.where["high"] == "n2"
+
+
+@pytest.mark.parametrize("needed", [2, 3])
+def test_6_3_room_for_as_many_as_evicting_would_place(needed: int) -> None:
+    """A gang of minCount 1 that could have all its pods placed by evicting does not wait for room for one."""
+    world = World(
+        *[node(f"n{i}", cpu=4) for i in range(3)],
+        *[(saying(pod(f"e{i}", cpu=4, node=f"n{i}", start=0), expected_end=at(100)), START) for i in range(2)],
+        (pod("runs", cpu=4, node="n2"), START),
+        *[(one, START) for one in gang("crew", needed, min_count=1, priority=9, cpu=4)],
+        profiles=configured(wait_for_completions=600),
+    ).drain()
+    assert (world.evicted == []) is (needed == 2)
+
+
+def test_6_1_the_delay_comes_first_and_both_count_from_the_same_time() -> None:
+    high = saying(pod("high", cpu=4, priority=9), preemption_delay="1m")
+    world = waiting(
+        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)), pod("runs", cpu=4, node="n2"), high
+    ).drain()
+    assert put_offs(world) == [("DELAY", 60.0)]
+    world.settle()
+    assert put_offs(world) == [("DELAY", 60.0), ("COMPLETIONS", 121.0)]
+    assert (world.evicted, world.where["high"]) == ([], "n1")
