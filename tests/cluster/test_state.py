@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprieve.api.quantity import QuantityError
-from reprieve.cluster.budgets import budget_of, violating
+from reprieve.cluster.budgets import BudgetIndex, budget_of, violating
 from reprieve.cluster.resources import CPU, PODS, ResourceTable, insufficient
 from tests.building import World, gang, group, node, pdb, pod
 
@@ -273,7 +273,7 @@ def test_a_cut_log_changes_no_decision() -> None:
 def test_who_violates_a_budget(budgets: list[object], units: list[list[str]], expected: list[bool]) -> None:
     """preemption.md 6: the walk in importance order with a copy of every allowance."""
     world = World(*[pod(n, labels={"app": n}) for n in "abc"])
-    found = violating([[world.record(n) for n in unit] for unit in units], [budget_of(b) for b in budgets])  # type: ignore[arg-type]
+    found = violating([[world.record(n) for n in unit] for unit in units], BudgetIndex(budget_of(b) for b in budgets))  # type: ignore[arg-type]
     assert found == expected
 
 

@@ -13,7 +13,7 @@ from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLAS
 from reprieve.api.errors import FieldError
 from reprieve.api.meta import ObjectMeta
 from reprieve.api.objects import PodDisruptionBudget, PodGroup, PriorityClass
-from reprieve.cluster.budgets import budget_of, violating
+from reprieve.cluster.budgets import BudgetIndex, budget_of, violating
 from reprieve.framework.configuration import ConfigurationError, configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.preemption.cost import Cost, cost_of
@@ -113,7 +113,7 @@ def test_the_rules_hold_with_every_option(options: dict[str, str], data: st.Data
 
 def _cost(preemption: Preemption, cluster: RandomCluster) -> Cost | None:
     """By one yardstick: budgets are counted over those who go."""
-    budgets = [budget_of(item) for item, _ in cluster.budgets if isinstance(item, PodDisruptionBudget)]
+    budgets = BudgetIndex(budget_of(item) for item, _ in cluster.budgets if isinstance(item, PodDisruptionBudget))
     broken = violating([verdict.unit.pods for verdict in preemption.victims], budgets)
     return cost_of([Verdict(v.unit, b, v.reason) for v, b in zip(preemption.victims, broken, strict=True)])
 

@@ -1,26 +1,31 @@
 """scheduling.md 4, preemption.md 9: short cuts never change an answer, with every rule in play at once.
 
-Five hundred small clusters, each from its number: spread, affinity, images, volumes, devices, taints, ports, gangs with
-and without topology, budgets, priorities. Each is planned with everything shared, with nothing shared between pods
-(OpportunisticBatching off), and by the plain preemption that asks every filter; the three documents are the same.
+A thousand small clusters, each from its number: spread, affinity, images, volumes, devices, taints, ports, gangs with
+and without topology, budgets, priorities; in half of them no two pods are alike. Each is planned with everything shared
+and rows judged together however few they are, with nothing shared between pods (OpportunisticBatching off), and by the
+plain preemption that asks every filter; the three documents are the same.
 """
 
 from __future__ import annotations
 
 import random
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
 
 from reprieve.api.loading import Manifests, read
 from reprieve.framework.gates import FeatureGates
+from reprieve.preemption import for_pod
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.building import profile_with
 
 Json = dict[str, Any]
-SEEDS = range(500)
+SEEDS = range(1_000)
+UNLIKE = 500
+"""From this number on no two pods are alike."""
 BATCH = 25
 ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "example.com/rack"
 APPS = ("web", "db")
@@ -31,6 +36,7 @@ class Maker:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
+        self.unlike = random.Random(seed) if seed >= UNLIKE else None
         self.documents: list[Json] = []
         self.nodes: list[str] = []
 
@@ -157,7 +163,11 @@ class Maker:
         requests: Json = {"cpu": chance.choice(["500m", 1, 2, 3])}
         if self.maybe(0.2):
             requests["nvidia.com/gpu"] = 1
-        container: Json = {"name": "c", "image": "app:1", "resources": {"requests": requests}}
+        labels, image = {"app": app}, "app:1"
+        if self.unlike is not None:
+            requests["memory"] = f"{len(self.documents) + 100 * self.unlike.randint(1, 30)}Mi"
+            labels["pod"], image = name, self.unlike.choice(["app:1", f"app:{name}"])
+        container: Json = {"name": "c", "image": image, "resources": {"requests": requests}}
         if self.maybe(0.15):
             container["ports"] = [{"containerPort": 80, "hostPort": 80}]
         spec: Json = {
@@ -212,9 +222,7 @@ class Maker:
             if self.maybe(0.2):
                 spec["resourceClaims"] = [{"name": "dev", "resourceClaimTemplateName": "t"}]
                 container["resources"]["claims"] = [{"name": "dev"}]
-        self.add(
-            "v1", "Pod", name, labels={"app": app}, spec=spec, status={"phase": "Running" if running else "Pending"}
-        )
+        self.add("v1", "Pod", name, labels=labels, spec=spec, status={"phase": "Running" if running else "Pending"})
 
 
 def planned(manifests: Manifests, options: PlanOptions) -> tuple[Any, int]:
@@ -234,7 +242,8 @@ def test_short_cuts_change_nothing(first: int) -> None:
     bound = waiting = preempting = 0
     for seed in SEEDS[first : first + BATCH]:
         manifests = Maker(seed).make()
-        fast, preemptions = planned(manifests, PlanOptions())
+        with mock.patch.object(for_pod, "_FEW", 0):
+            fast, preemptions = planned(manifests, PlanOptions())
         alone, _ = planned(manifests, PlanOptions(gates=FeatureGates(opportunistic_batching=False)))
         assert alone == fast, f"cluster {seed}: without sharing between pods"
         slow = profile_with(DefaultPreemption(plain=True, share=False))

@@ -26,6 +26,7 @@ TINY = {
     "services": Scenario("tiny", "services", 20, 30),
     "budgets": Scenario("tiny", "budgets", 12, 5),
     "unlike-preempt": Scenario("tiny", "unlike-preempt", 6, 3),
+    "unlike-budgets": Scenario("tiny", "unlike-budgets", 20, 3),
     "unlike-gang-preempt": Scenario("tiny", "unlike-gang-preempt", 12, 4),
     "devices": Scenario("tiny", "devices", 5, 20),
     "churn": Scenario("tiny", "churn", 20, 120),
@@ -56,7 +57,7 @@ def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) 
     assert list(figures["versions"]) == ["reprieve", "python", "numpy"]
     assert (figures["nodes"], figures["pods"]) == (TINY[family].nodes, TINY[family].pods)
     assert (figures["decisionSeconds"] is not None) == (
-        "preempt" in family or family in ("constrained", "racks", "budgets")
+        "preempt" in family or "budgets" in family or family in ("constrained", "racks")
     )
     assert 0 < figures["attemptMs"]["p50"] <= figures["attemptMs"]["p99"]
     assert figures["seconds"] >= (figures["decisionSeconds"] or 0)
@@ -118,7 +119,7 @@ def test_waiting_gangs_cost_next_to_nothing_and_one_that_fits_starts_in_the_next
     assert measured.attempt_ms.p50 == measured.attempt_ms.p99
 
 
-@pytest.mark.parametrize("family", ["unlike-preempt", "unlike-gang-preempt", "big", "churn"])
+@pytest.mark.parametrize("family", ["unlike-preempt", "unlike-budgets", "unlike-gang-preempt", "big", "churn"])
 def test_no_two_pods_of_unlike_families_are_alike(family: str) -> None:
     cluster = TINY[family].build()
     engine = running.synced(cluster)
@@ -157,7 +158,8 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
     assert set(SCENARIOS) - set(DEFAULT) == {
         *("preempt-5000", "gang-5000", "gang-preempt-5000"),
         *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000", "racks-1000"),
-        *("services-5000", "budgets-1000", "unlike-preempt-1000", "unlike-gang-preempt-1000", "devices-1000"),
+        *("services-5000", "budgets-1000", "unlike-preempt-1000", "unlike-budgets-5000"),
+        *("unlike-gang-preempt-1000", "devices-1000"),
         *("churn-24h", "big-15000", "take-in-5000", "take-in-15000"),
     }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
@@ -180,6 +182,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "services-5000": (1_000, 1_000),
         "budgets-1000": (1_000, 200),
         "unlike-preempt-1000": (1_000, 50),
+        "unlike-budgets-5000": (5_000, 50),
         "unlike-gang-preempt-1000": (1_000, 100),
         "devices-1000": (1_000, 2_000),
         "churn-24h": (500, 4_320_000),

@@ -58,34 +58,42 @@ class ByLabel:
         return found
 
 
-def charges(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -> tuple[list[dict[int, int]], list[int]]:
-    """For each unit, how many of its pods each budget counts; and how many each budget allows.
+class BudgetIndex:
+    """Some budgets, ready to be asked whom they count.
 
-    Budgets that count the same pods are one: the pods exceed any of them when they exceed the smallest allowance.  The
-    numbers of the budgets have no particular order.
+    Budgets that count the same pods are one: the pods exceed any of them when they exceed the smallest allowance.  A
+    budget's number is its place in `allowed` (how many each allows) and `counting` (what it counts by: namespace,
+    selector and names that are left out); the numbers have no particular order.
     """
-    same: dict[tuple[str, Selector, frozenset[str]], Budget] = {}
-    for budget in budgets:
-        key = (budget.namespace, budget.selector, budget.disrupted)
-        if not budget.selector.nothing and (key not in same or budget.allowed < same[key].allowed):
-            same[key] = budget
-    left = list(same.values())
-    if not left:
-        return [{} for _ in units], []
-    by_label = ByLabel((number, budget.namespace, budget.selector) for number, budget in enumerate(left))
-    found = []
-    for unit in units:
-        counts: dict[int, int] = {}
-        for pod in unit:
-            for number in by_label.candidates(pod.namespace, pod.labels):
-                if left[number].counts(pod):
-                    counts[number] = counts.get(number, 0) + 1
-        found.append(counts)
-    return found, [budget.allowed for budget in left]
+
+    def __init__(self, budgets: Iterable[Budget]) -> None:
+        same: dict[tuple[str, Selector, frozenset[str]], Budget] = {}
+        for budget in budgets:
+            key = (budget.namespace, budget.selector, budget.disrupted)
+            if not budget.selector.nothing and (key not in same or budget.allowed < same[key].allowed):
+                same[key] = budget
+        self.counting = tuple(same)
+        self.allowed = [budget.allowed for budget in same.values()]
+        self._budgets = list(same.values())
+        self._by_label = ByLabel((number, one.namespace, one.selector) for number, one in enumerate(self._budgets))
+
+    def charges(self, units: Sequence[Iterable[PodRecord]]) -> list[dict[int, int]]:
+        """For each unit, how many of its pods each budget counts, by the budget's number."""
+        if not self._budgets:
+            return [{} for _ in units]
+        found = []
+        for unit in units:
+            counts: dict[int, int] = {}
+            for pod in unit:
+                for number in self._by_label.candidates(pod.namespace, pod.labels):
+                    if self._budgets[number].counts(pod):
+                        counts[number] = counts.get(number, 0) + 1
+            found.append(counts)
+        return found
 
 
 def exceeding(charged: Sequence[Mapping[int, int]], allowed: Sequence[int]) -> list[bool]:
-    """For each unit, in importance order, given what `charges` says of it: does it drive a budget below zero?"""
+    """For each unit, in importance order, given what `BudgetIndex.charges` says: does it drive a budget below zero?"""
     if not allowed:
         return [False] * len(charged)
     left = list(allowed)
@@ -99,10 +107,10 @@ def exceeding(charged: Sequence[Mapping[int, int]], allowed: Sequence[int]) -> l
     return result
 
 
-def violating(units: Sequence[Iterable[PodRecord]], budgets: Sequence[Budget]) -> list[bool]:
+def violating(units: Sequence[Iterable[PodRecord]], index: BudgetIndex) -> list[bool]:
     """For each unit, in importance order: does disrupting it drive a matching budget below zero?
 
     The walk keeps a copy of every budget's allowance and charges each pod of each unit, violating or not
     (preemption.md 6).
     """
-    return exceeding(*charges(units, budgets))
+    return exceeding(index.charges(units), index.allowed)

@@ -28,11 +28,11 @@ class TouchLog:
 
 
 class ChangeReader:
-    """One reader's place in the changes."""
+    """One reader's place in the changes. Without nodes it is told of their pods only: there may be more rows, too."""
 
     __slots__ = ("_log", "_nodes", "_position", "_stamp")
 
-    def __init__(self, log: TouchLog, nodes: NodeColumns) -> None:
+    def __init__(self, log: TouchLog, nodes: NodeColumns | None) -> None:
         self._log = log
         self._nodes = nodes
         self._position = 0
@@ -44,7 +44,8 @@ class ChangeReader:
         `versions`: numbers of anything else that the reader's answers depend on.
         """
         log, nodes = self._log, self._nodes
-        stamp = (log.epoch, nodes.static_version, len(nodes), *versions)
+        of_nodes = () if nodes is None else (nodes.static_version, len(nodes))
+        stamp = (log.epoch, *of_nodes, *versions)
         rows = log.rows
         touched = rows[self._position :] if stamp == self._stamp else None
         self._stamp, self._position = stamp, len(rows)

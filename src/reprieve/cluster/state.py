@@ -30,7 +30,7 @@ from reprieve.api.work_annotations import (
     WorkTerms,
     class_terms,
 )
-from reprieve.cluster.budgets import Budget, budget_of
+from reprieve.cluster.budgets import Budget, BudgetIndex, budget_of
 from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.controllers import Controllers
 from reprieve.cluster.default_selectors import DefaultSelectors
@@ -61,6 +61,7 @@ class ClusterState:
         self.budgets: dict[str, Budget] = {}
         self.touched = TouchLog()
         self.budgets_version = 0
+        self._budget_index: BudgetIndex | None = None
         self.groups_version = 0
         """Grows when a group object changes: unit membership and priorities may differ."""
         self.classes: dict[str, ClassTerms] = {}
@@ -86,9 +87,9 @@ class ClusterState:
         """The thread that runs a cycle, while one runs."""
         self._overlaid = False
 
-    def changes(self) -> ChangeReader:
-        """A reader of what changes on the nodes, at its beginning."""
-        return ChangeReader(self.touched, self.nodes)
+    def changes(self, *, of_nodes: bool = True) -> ChangeReader:
+        """A reader of what changes on the rows, at its beginning; without `of_nodes` by the pods there alone."""
+        return ChangeReader(self.touched, self.nodes if of_nodes else None)
 
     # -- what the API says -------------------------------------------------------------------------------------------
 
@@ -320,12 +321,23 @@ class ClusterState:
         """Learn of a PodDisruptionBudget or its change."""
         budget = budget_of(pdb)
         self.budgets[f"{budget.namespace}/{budget.name}"] = budget
-        self.budgets_version += 1
+        self._budgets_changed()
 
     def remove_budget(self, key: str) -> None:
         """A budget is gone."""
         if self.budgets.pop(key, None) is not None:
-            self.budgets_version += 1
+            self._budgets_changed()
+
+    def _budgets_changed(self) -> None:
+        self.budgets_version += 1
+        self._budget_index = None
+
+    @property
+    def budget_index(self) -> BudgetIndex:
+        """The budgets as they are now, ready to be asked whom they count."""
+        if self._budget_index is None:
+            self._budget_index = BudgetIndex(self.budgets.values())
+        return self._budget_index
 
     # -- what the scheduler does; undone by trials --------------------------------------------------------------------
 

@@ -90,6 +90,7 @@ class Diagnoser:
         self._cluster = cluster
         self._profile = profile
         self._share = share
+        self._narrowing = [p for p in profile.filters if type(p).narrowed is not FilterPlugin.narrowed]
         self._kept: dict[tuple[object, ...], tuple[RowReasons, ChangeReader]] = {}
 
     def diagnose(self, state: CycleState, identity: tuple[object, ...] | None) -> Diagnosis:
@@ -112,7 +113,7 @@ class Diagnoser:
             known = RowReasons(len(nodes))
             self._look(state, alive, known, apart=False)
         elif recent:
-            touched = np.unique(np.array(recent, dtype=np.int64))
+            touched = np.array(sorted(set(recent)), dtype=np.int64)
             known.forget(touched)
             self._look(state, touched[nodes.alive[touched]], known, apart=False)
         if len(self._kept) >= _KEPT:
@@ -151,9 +152,8 @@ class Diagnoser:
         filters = [p for p in self._profile.filters if not p.outside and (rules or p.scope is not Scope.CLUSTER)]
         crowded = nominated_pods(self._cluster, state.pod.priority, rows)
         if crowded:
-            there = np.array([row for row, _ in crowded], dtype=np.int64)
             self._look_crowded(filters, state, crowded, found, apart=apart)
-            rows = rows[~np.isin(rows, there) | (found.codes[rows] == FITS)]
+            rows = rows[found.codes[rows] == FITS]
         self._ask_all(filters, state, rows, found)
 
     def _look_crowded(
@@ -179,7 +179,7 @@ class Diagnoser:
     def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
         """The rows that `FilterPlugin.narrowed` leaves over; the others are rejected by all who left any out."""
         masks = {}
-        for plugin in self._profile.filters:
+        for plugin in self._narrowing:
             mask = call_plugin(plugin.name, "PreFilter", plugin.narrowed, state)
             if mask is not None:
                 masks[plugin.name] = mask

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reprieve.cluster.budgets import charges, exceeding, violating
+from reprieve.cluster.budgets import exceeding, violating
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.units import PreemptionUnit
 
@@ -15,7 +15,7 @@ def by_importance(
     Those that violate a budget are tried first, each class from the most important down.
     """
     ordered = sorted(units, key=lambda unit: unit.importance)
-    violations = violating([unit.pods for unit in ordered], list(cluster.budgets.values()))
+    violations = violating([unit.pods for unit in ordered], cluster.budget_index)
     return ordered, violations, sorted(range(len(ordered)), key=lambda i: not violations[i])
 
 
@@ -23,12 +23,13 @@ class Ranking:
     """Units by importance, worked out once for everything that is judged in one view.
 
     `ordered` and `violations` are by importance; `order` holds indices into them as they are tried.  `charged[unit]` is
-    how many of its pods each budget counts, `allowed[budget]` how many may go (`reprieve.cluster.budgets.charges`).
+    how many of its pods each budget counts, `allowed[budget]` how many may go (`reprieve.cluster.budgets.BudgetIndex`).
     """
 
     def __init__(self, cluster: ClusterState, units: Sequence[PreemptionUnit]) -> None:
         ordered = sorted(units, key=lambda unit: unit.importance)
-        self._take(ordered, *charges([unit.pods for unit in ordered], list(cluster.budgets.values())))
+        index = cluster.budget_index
+        self._take(ordered, index.charges([unit.pods for unit in ordered]), index.allowed)
 
     def _take(
         self, ordered: list[PreemptionUnit], charged: Sequence[Mapping[int, int]], allowed: Sequence[int]

@@ -371,7 +371,11 @@ def _budgets(nodes: int, pods: int) -> Cluster:
         replace(pod, metadata=replace(pod.metadata, labels={"team": f"team-{turn % count}"}))
         for turn, pod in enumerate(cluster.running)
     )
-    budgets = (
+    return dataclasses.replace(cluster, running=running, budgets=_team_budgets(count))
+
+
+def _team_budgets(count: int) -> tuple[objects.PodDisruptionBudget, ...]:
+    return tuple(
         objects.PodDisruptionBudget(
             metadata=_meta(f"team-{i}"),
             spec=objects.PodDisruptionBudgetSpec(selector=objects.LabelSelector(match_labels={"team": f"team-{i}"})),
@@ -379,7 +383,6 @@ def _budgets(nodes: int, pods: int) -> Cluster:
         )
         for i in range(count)
     )
-    return dataclasses.replace(cluster, running=running, budgets=tuple(budgets))
 
 
 def _unlike_preempt(nodes: int, pods: int) -> Cluster:
@@ -391,6 +394,26 @@ def _unlike_preempt(nodes: int, pods: int) -> Cluster:
         work=tuple(_made_unlike(pod, f"{2600 + draw.randrange(400)}m", draw) for pod in cluster.work),
         running=tuple(_made_unlike(pod, f"{700 + draw.randrange(200)}m", draw) for pod in cluster.running),
     )
+
+
+def _unlike_budgets(nodes: int, pods: int) -> Cluster:
+    """4-CPU nodes with ten pods each and a budget for ten nodes, all in one namespace; no two pods are alike.
+
+    Each budget guards its part of the running pods.  The work needs most of a node.
+    """
+    draw = Random(LAYOUT_SEED)
+    machines = tuple(_node(i, cpu="4", memory="32Gi") for i in range(nodes))
+    names = [f"low-{i:05d}-{k}" for i in range(nodes) for k in range(10)]
+    where = [machine.name for machine in machines for _ in range(10)]
+    running = []
+    count = max(1, nodes // 10)
+    for turn, item in enumerate(_pods(names, LOW, {"memory": "500Mi"}, nodes=where)):
+        made = _made_unlike(item, f"{300 + draw.randrange(90)}m", draw)
+        labels = {**made.metadata.labels, "team": f"team-{turn % count}"}
+        running.append(replace(made, metadata=replace(made.metadata, labels=labels)))
+    high = _pods([f"high-{i:05d}" for i in range(pods)], HIGH, {"memory": "500Mi"})
+    work = tuple(_made_unlike(item, f"{2600 + draw.randrange(400)}m", draw) for item in high)
+    return Cluster(machines, work, running=tuple(running), budgets=_team_budgets(count))
 
 
 def _unlike_gang_preempt(nodes: int, pods: int) -> Cluster:
@@ -496,6 +519,7 @@ _FAMILIES = {
     "services": Family(_services, 1.0),
     "budgets": Family(_budgets, 0.2),
     "unlike-preempt": Family(_unlike_preempt, 0.05),
+    "unlike-budgets": Family(_unlike_budgets, 0.01),
     "unlike-gang-preempt": Family(_unlike_gang_preempt, 0.1),
     "devices": Family(_devices, 2.0),
     "churn": Family(_churn, 20.0),
@@ -524,6 +548,7 @@ SCENARIOS = {
         Scenario("services-5000", "services", 1_000, 1_000),
         Scenario("budgets-1000", "budgets", 1_000, 200),
         Scenario("unlike-preempt-1000", "unlike-preempt", 1_000, 50),
+        Scenario("unlike-budgets-5000", "unlike-budgets", 5_000, 50),
         Scenario("unlike-gang-preempt-1000", "unlike-gang-preempt", 1_000, 100),
         Scenario("devices-1000", "devices", 1_000, 2_000),
         Scenario("churn-24h", "churn", 500, 24 * 3_600 * 50),

@@ -1,0 +1,158 @@
+"""What came out of every row for preemptors that are treated alike, as columns; and which row is the cheapest.
+
+Answers stay while their rows stay as they are: `catch_up` forgets those of rows that have changed.  Of a candidate only
+the cost is kept, so that what is kept grows with the rows and not with who would have to go.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.changes import ChangeReader
+from reprieve.framework.plugin import Mask
+from reprieve.preemption.cost import BY_NAME, CRITERIA
+from reprieve.preemption.outcome import NO_VICTIMS_POD, Cost, Verdict
+from reprieve.preemption.victim_columns import JudgedRows
+
+Rows = npt.NDArray[np.int64]
+Misfit = tuple[str, ...]
+"""Why a node is no candidate: the reasons that are counted in the pod's message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node on which the pod would fit, and what that costs. `cost` orders candidates, cheapest first."""
+
+    row: int
+    verdicts: tuple[Verdict, ...]
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The cheapest of `candidates` rows; the second best (-1: none), its cost, and how the field narrowed."""
+
+    row: int
+    candidates: int
+    second: int
+    second_cost: Cost | None
+    steps: tuple[tuple[str, int], ...]
+
+
+class RowAnswers:
+    """See the module docstring.
+
+    `known`: bool[rows], the row has an answer that holds; `good`: bool[rows], the answer is a candidate.
+    """
+
+    __slots__ = ("_changes", "_cost", "_high", "_latest", "_low", "_misfits", "_why", "good", "known")
+
+    def __init__(self, changes: ChangeReader, rows: int) -> None:
+        self._changes = changes
+        self._forget_all(rows)
+
+    def _forget_all(self, rows: int) -> None:
+        self.known: Mask = np.zeros(rows, dtype=np.bool_)
+        self.good: Mask = np.zeros(rows, dtype=np.bool_)
+        # The parts of a `Cost`: the first four, and the last.
+        self._cost: npt.NDArray[np.int64] = np.zeros((4, rows), dtype=np.int64)
+        self._latest: npt.NDArray[np.float64] = np.zeros(rows, dtype=np.float64)
+        # The priorities of a preemptor from and to which the answer is the same.
+        self._low: Rows = np.zeros(rows, dtype=np.int64)
+        self._high: Rows = np.zeros(rows, dtype=np.int64)
+        # Why a row is no candidate, by number.
+        self._why: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
+        self._misfits: dict[Misfit, int] = {}
+
+    def catch_up(self, rows: int, version: int) -> None:
+        """There are so many rows now: forget what is no longer sure. `version`: of the budgets."""
+        touched = self._changes.take(version)
+        if touched is None:
+            self._forget_all(rows)
+        elif touched:
+            self.known[touched] = False
+
+    def for_priority(self, priority: int) -> "RowAnswers":
+        """A copy that knows what is the same for another priority."""
+        copy = RowAnswers(self._changes.copy(), 0)
+        copy.known = self.known & (self._low <= priority) & (priority <= self._high)
+        for name in ("good", "_cost", "_latest", "_low", "_high", "_why", "_misfits"):
+            setattr(copy, name, getattr(self, name).copy())
+        return copy
+
+    def put(self, row: int, answer: Candidate | Misfit, priorities: tuple[int, int], *, fragile: bool) -> None:
+        """Remember one row's answer, the same for preemptors of these priorities (from, to).
+
+        A `fragile` one depends on other rows too (a unit that spans nodes): it is worked out anew every time.
+        """
+        self._low[row], self._high[row] = priorities
+        self.known[row] = not fragile
+        self.good[row] = isinstance(answer, Candidate)
+        if isinstance(answer, Candidate):
+            self._cost[:, row] = answer.cost[:4]
+            self._latest[row] = answer.cost[4]
+        else:
+            self._why[row] = self._number(answer)
+
+    def put_all(self, rows: Rows, judged: JudgedRows, lacking: Misfit) -> None:
+        """Remember what became of many rows; `lacking[i]` says that the i-th of the requests is short."""
+        self._low[rows], self._high[rows] = judged.low, judged.high
+        self.known[rows] = ~judged.spans
+        short = judged.short.any(axis=0)
+        self.good[rows] = judged.units & ~short & (judged.cost[3] > 0)
+        self._cost[:, rows], self._latest[rows] = judged.cost, judged.latest
+        self._why[rows] = self._number((NO_VICTIMS_POD,))
+        lacks = np.flatnonzero(judged.units & short)
+        if len(lacks):
+            kinds, which = np.unique(judged.short[:, lacks], axis=1, return_inverse=True)
+            texts = [tuple(text for text, out in zip(lacking, kind, strict=True) if out) for kind in kinds.T.tolist()]
+            numbers = np.array([self._number(text) for text in texts], dtype=np.int32)
+            self._why[rows[lacks]] = numbers[which.reshape(-1)]
+
+    def _number(self, misfit: Misfit) -> int:
+        return self._misfits.setdefault(misfit, len(self._misfits))
+
+    def misfits(self, rows: Rows) -> dict[str, int]:
+        """Of those of the rows that are no candidates: how many give each reason."""
+        numbers = self._why[rows[~self.good[rows]]]
+        counts = np.bincount(numbers, minlength=len(self._misfits)).tolist()
+        found: dict[str, int] = {}
+        for misfit, count in zip(self._misfits, counts, strict=True):
+            for text in misfit if count else ():
+                found[text] = found.get(text, 0) + count
+        return found
+
+    def cheapest(self, rows: Rows, rank: Rows) -> Choice | None:
+        """The best candidate among the rows by cost, then by name; None if there is none."""
+        left = rows[self.good[rows]]
+        count = len(left)
+        if not count:
+            return None
+        rivals = left
+        steps = []
+        for criterion, row_costs in zip(CRITERIA, (*self._cost, self._latest), strict=True):
+            if len(left) > 1:
+                costs = row_costs[left]
+                kept = left[costs == costs.min()]
+                if len(kept) < len(left):
+                    rivals, left = left, kept
+                    steps.append((criterion, len(left)))
+        best = int(left[rank[left].argmin()])
+        if len(left) > 1:
+            rivals = left
+            steps.append((BY_NAME, 1))
+        second = self._first_of(rivals[rivals != best], rank)
+        return Choice(best, count, second, self._cost_of(second) if second >= 0 else None, tuple(steps))
+
+    def _first_of(self, left: Rows, rank: Rows) -> int:
+        """The best of the rows, all of them candidates; -1 if there are none."""
+        for row_costs in (*self._cost, self._latest):
+            if len(left) > 1:
+                costs = row_costs[left]
+                left = left[costs == costs.min()]
+        return int(left[rank[left].argmin()]) if len(left) else -1
+
+    def _cost_of(self, row: int) -> Cost:
+        violations, highest, priorities, pods = self._cost[:, row].tolist()
+        return (violations, highest, priorities, pods, float(self._latest[row]))
