@@ -2,12 +2,16 @@
 
     python tools/measure_scheduler.py                            # 1,000 nodes; 5,000 pods, then 50 gangs of 100
     python tools/measure_scheduler.py --pods 10000 --gangs 0 --profile /tmp/profile
+    python tools/measure_scheduler.py --pods 0 --gangs 0 --victims 800   # a gang that takes the room of 100 gangs of 8
 
 Everything to schedule is there before the scheduler starts (for the second part: before its schedulerName is served),
 so that creating it costs nobody else's time. A watch of all pods in this process notes when each got its node. Figures:
 binds a second from the first to the last of them, the whole time since the scheduler was started, memory of the
 scheduler's process, CPU seconds of both processes, and the lag of the watch: from the moment a writer here sends an
 annotation, 20 times a second, until its event has been read here.
+
+With `--victims` a gang of one pod for eight victims comes when the scheduler has begun: evictions a second from the
+first pod that is gone to the last, and the whole time from the gang's creation until all of it is bound.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import signal
 import ssl
@@ -22,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,11 +39,20 @@ import yaml
 Json = dict[str, Any]
 SCHEDULER = "reprieve-scheduler"
 PODS = "/api/v1/namespaces/default/pods"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 _STAMP = "measured.example/sent"
 _SENT = re.compile(b'"%s":"([0-9.]+)"' % _STAMP.encode())
-_NAME = re.compile(rb'"name":"((?:p|g[0-9]+|marked)-[0-9]+)"')
+_NAME = re.compile(rb'"name":"((?:p|g[0-9]+|low[0-9]+|high|marked)-[0-9]+)"')
 _NODE = b'"nodeName":"'
+_GONE = b'{"type":"DELETED"'
+_GPU = "nvidia.com/gpu"
+_UNIT = 8
+"""Victims of one unit, and GPUs of a node."""
+
+
+_ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""An installed package is compiled; that of a checkout too, from its second start on."""
 
 
 class Process:
@@ -51,7 +65,7 @@ class Process:
         self.log = log
         with log.open("w") as errors:
             self.process = subprocess.Popen(
-                [*program, "-m", "reprieve", *arguments], stdout=subprocess.DEVNULL, stderr=errors
+                [*program, "-m", "reprieve", *arguments], stdout=subprocess.DEVNULL, stderr=errors, env=_ENVIRONMENT
             )
 
     def resident(self, field: str = "VmRSS") -> float:
@@ -145,6 +159,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.bound: dict[bytes, float] = {}
+        self.gone: dict[bytes, float] = {}
         self.lags: list[float] = []
         self.begun = asyncio.Event()
 
@@ -169,6 +184,8 @@ class Watch:
             sent = _SENT.search(line)
             if sent is not None:
                 self.lags.append((now - float(sent[1])) * 1000)
+        elif line.startswith(_GONE):
+            self.gone.setdefault(name[1], now)
         elif _NODE in line:
             self.bound.setdefault(name[1], now)
 
@@ -208,6 +225,7 @@ async def measure(server: Server, directory: Path, what: str, bodies: list[Json]
                 raise SystemExit(f"{what}: {len(seen.bound)} of {len(pods)} bound; {scheduler.log.read_text()[-2000:]}")
             await asyncio.sleep(0.02)
         first, last = min(seen.bound.values()), max(seen.bound.values())
+        starting = alone
         memory, most, cpu = scheduler.resident(), scheduler.resident("VmHWM"), scheduler.cpu()
         each = 1000 / max(len(pods) - already, 1)
         alone, both = (cpu - alone) * each, (cpu + server.cpu() - both) * each
@@ -219,12 +237,102 @@ async def measure(server: Server, directory: Path, what: str, bodies: list[Json]
         lags = sorted(seen.lags) or [0.0]
         print(
             f"{what}: {len(pods) / (last - first):.0f} binds/s, {last - began:.1f} s since the start of the scheduler "
-            f"({first - began:.1f} s to the first), CPU scheduler {cpu:.1f} s server {served:.1f} s, "
+            f"({first - began:.1f} s to the first, {starting:.1f} s of CPU), "
+            f"CPU scheduler {cpu:.1f} s server {served:.1f} s, "
             f"per bind {alone:.2f} ms of the scheduler and {both:.2f} ms of both, "
             f"memory {memory:.0f} MB (most {most:.0f}), watch lag p50 {lags[len(lags) // 2]:.0f} ms "
             f"p99 {lags[int(len(lags) * 0.99)]:.0f} ms",
             flush=True,
         )
+
+
+def gpu_pod(name: str, group: str, gpus: int, node_name: str = "") -> Json:
+    """A member of a gang that wants GPUs, and goes at once when it is deleted."""
+    made = pod(name, group)
+    made["spec"]["containers"][0]["resources"] = {"requests": {_GPU: str(gpus)}, "limits": {_GPU: str(gpus)}}
+    made["spec"]["terminationGracePeriodSeconds"] = 0
+    if node_name:
+        made["spec"]["nodeName"] = node_name
+    return made
+
+
+def gang(name: str, size: int, priority_class: str) -> Json:
+    """A PodGroup whose pods go together."""
+    policy = {"gang": {"minCount": size}}
+    spec = {"schedulingPolicy": policy, "disruptionMode": {"all": {}}, "priorityClassName": priority_class}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+async def measure_victims(server: Server, directory: Path, victims: int, profile: str | None) -> None:
+    """Nodes full of gangs of eight, and one gang that wants all of them."""
+    units = victims // _UNIT
+    async with session(server) as opened:
+        machines = [node(f"gpu-{i}") for i in range(units)]
+        for machine in machines:
+            for amounts in (machine["status"]["allocatable"], machine["status"]["capacity"]):
+                amounts[_GPU] = str(_UNIT)
+        await create(opened, "/api/v1/nodes", machines)
+        await create(opened, PRIORITIES, [priority("low", 0), priority("high", 1000)])
+        await create(opened, GROUPS, [gang(f"low{i}", _UNIT, "low") for i in range(units)])
+        running = [gpu_pod(f"low{i}-{j}", f"low{i}", 1, f"gpu-{i}") for i in range(units) for j in range(_UNIT)]
+        for made in running:
+            made["spec"]["priorityClassName"] = "low"
+        await create(opened, PODS, running)
+        seen = Watch()
+        task = asyncio.create_task(seen.run(opened))
+        await seen.begun.wait()
+        arguments = ["scheduler", "--kubeconfig", str(server.kubeconfig), "--no-leader-elect", "--port", "0", "-v", "0"]
+        scheduler = Process(*arguments, log=directory / "scheduler.log", profile=profile)
+        await create(opened, PODS, [pod("p-0")])
+        await until(lambda: bool(seen.bound), scheduler, "the scheduler does nothing")
+        before, served = scheduler.cpu(), server.cpu()
+        began = time.time()
+        await create(opened, GROUPS, [gang("high", units, "high")])
+        wanting = [gpu_pod(f"high-{i}", "high", _UNIT) for i in range(units)]
+        for made in wanting:
+            made["spec"]["priorityClassName"] = "high"
+        await create(opened, PODS, wanting)
+        await until(
+            lambda: len(seen.gone) >= len(running) and sum(n.startswith(b"high") for n in seen.bound) >= units,
+            scheduler,
+            "the gang did not get its room",
+        )
+        first, last = min(seen.gone.values()), max(seen.gone.values())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        cpu, served = scheduler.cpu() - before, server.cpu() - served
+        scheduler.stop()
+        print(
+            f"{len(running)} victims in {units} gangs: {len(running) / (last - first):.0f} evictions/s, "
+            f"{first - began:.1f} s to the first, {max(seen.bound.values()) - began:.1f} s until the gang is bound, "
+            f"CPU scheduler {cpu:.1f} s server {served:.1f} s",
+            flush=True,
+        )
+
+
+def priority(name: str, value: int) -> Json:
+    """A priority class."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+async def until(holds: Callable[[], bool], scheduler: Process, otherwise: str) -> None:
+    """Wait for something that the watch tells; two minutes at most."""
+    ends = time.monotonic() + 120
+    while not holds():
+        if time.monotonic() > ends or scheduler.process.poll() is not None:
+            scheduler.stop()
+            raise SystemExit(f"{otherwise}; {scheduler.log.read_text()[-2000:]}")
+        await asyncio.sleep(0.02)
 
 
 async def main() -> None:
@@ -234,8 +342,9 @@ async def main() -> None:
     parser.add_argument("--pods", type=int, default=5000, help="single pods")
     parser.add_argument("--gangs", type=int, default=50, help="gangs")
     parser.add_argument("--size", type=int, default=100, help="pods of a gang")
+    parser.add_argument("--victims", type=int, default=0, help="pods that one gang evicts (a multiple of 8)")
     parser.add_argument("--kubelets", action="store_true", help="with simulated kubelets: bound pods also start")
-    parser.add_argument("--profile", metavar="FILE", help="profile the scheduler of single pods with cProfile")
+    parser.add_argument("--profile", metavar="FILE", help="profile the scheduler of the first part with cProfile")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
@@ -252,12 +361,15 @@ async def main() -> None:
                 await measure(server, directory, f"{options.pods} pods", bodies, options.profile)
             if options.gangs:
                 bodies = []
-                for gang in range(options.gangs):
+                for number in range(options.gangs):
                     policy = {"gang": {"minCount": options.size}}
                     kind = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
-                    bodies.append({**kind, "metadata": {"name": f"g{gang}"}, "spec": {"schedulingPolicy": policy}})
-                    bodies += [pod(f"g{gang}-{i}", f"g{gang}") for i in range(options.size)]
+                    bodies.append({**kind, "metadata": {"name": f"g{number}"}, "spec": {"schedulingPolicy": policy}})
+                    bodies += [pod(f"g{number}-{i}", f"g{number}") for i in range(options.size)]
                 await measure(server, directory, f"{options.gangs} gangs of {options.size}", bodies, None)
+            if options.victims:
+                profile = None if options.pods else options.profile
+                await measure_victims(server, directory, options.victims, profile)
         finally:
             server.stop()
 

@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from reprieve.cli import apiserver, bench, demo, explain, openb, plan, scheduler, snapshot, up
 from reprieve.cli.outcome import CommandError, note, show
+from reprieve.cluster.collecting import collect_seldom
 
 app = typer.Typer(
     name="reprieve",
@@ -74,6 +75,7 @@ def root(
 
 def main() -> None:
     """Entry point; ends the process with one of the codes of `reprieve.cli.outcome.Exit`."""
+    collect_seldom()
     try:
         app(prog_name="reprieve")
     except CommandError as error:

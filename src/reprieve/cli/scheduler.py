@@ -152,13 +152,11 @@ def run(settings: "Settings") -> None:
     """Schedule until SIGINT or SIGTERM. What ends it otherwise is one error with its exit code (interfaces.md)."""
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.leading import DeposedError
-    from reprieve.cluster.collecting import collect_seldom
 
     try:  # a loop that is twice as fast, where there is one
         from uvloop import run as run_loop
     except ImportError:
         from asyncio import run as run_loop  # type: ignore[assignment]
-    collect_seldom()
     try:
         run_loop(_serve(settings))
     except ConfigError as error:

@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from reprieve.client.clock import Clock
 from reprieve.client.errors import ClientError
 from reprieve.client.leading import DeposedError
+from reprieve.client.writing import WORKERS
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -37,8 +38,8 @@ from reprieve.live.writes import Writes
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import PreemptionUnit, effective_priority
 
-PARALLEL: Final = 16
-"""Victims under way at the same time, per preemption; kube-scheduler's `parallelism`."""
+PARALLEL: Final = WORKERS
+"""Victims under way at the same time, per preemption: as many as bindings, and kube-scheduler's `parallelism`."""
 
 
 class PreemptionListener(TroubleListener, Protocol):
