@@ -20,8 +20,9 @@ from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cli.wording import count, seconds_text
 from reprieve.cluster.pods import was_preempted
-from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit
+from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit, Waits
 from reprieve.preemption.cost import BY_NAME
+from reprieve.preemption.outcome import WaitsFor
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 MOST_UNITS: Final = 15
@@ -97,6 +98,8 @@ def explanation_of(evidence: Evidence) -> list[Section]:
         sections += _why(own)
         if own.in_vain is not None:
             sections.append(_looked_at(own.in_vain, own.entity.priority))
+        if own.waits is not None:
+            sections.append(_waits(own.waits))
     for record in _preemptions_by(evidence):
         sections += _preemption(record)
         break
@@ -308,6 +311,24 @@ def _why(record: DecisionRecord) -> list[Section]:
     if again:
         notes.append(again.strip())
     return [Section(title, ("nodes", "reason") if rows else (), tuple(rows), tuple(notes), tone=Tone.WAITING)]
+
+
+def _waits(found: Waits) -> Section:
+    """What a preemptor waits for before it evicts anybody."""
+    until = _when(found.until)
+    names = ", ".join(found.pods) + (
+        f" and {found.pods_total - len(found.pods)} more" if found.pods_total > len(found.pods) else ""
+    )
+    if found.reason == WaitsFor.DELAY.value:
+        notes = [f"Its preemption-delay ends {until}; room that comes free by then is taken without evicting anybody."]
+    elif found.reason == WaitsFor.PREDECESSOR.value:
+        notes = [f"Pods of the same owner are leaving, and their room is held for it: {names}."]
+        if until:
+            notes.append(f"If they are still there {until}, it looks for other room.")
+    else:
+        notes = [f"They say when they end, and their room will do: {names}."]
+        notes.append(f"If they have not ended {until}, it evicts whom it has to. Nothing is held for it until then.")
+    return Section("It waits instead of evicting anybody", notes=tuple(notes), tone=Tone.WAITING)
 
 
 def _looked_at(found: InVain, priority: int) -> Section:

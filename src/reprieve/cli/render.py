@@ -12,7 +12,7 @@ from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cli.wording import count, seconds_text
 from reprieve.cluster.resources import insufficient
 from reprieve.observability.records import DecisionRecord
-from reprieve.preemption.outcome import CLUSTER_DOMAIN
+from reprieve.preemption.outcome import CLUSTER_DOMAIN, WaitsFor
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -22,6 +22,8 @@ from reprieve.simulation.report import (
     PodGroupOutcome,
     PodOutcome,
     PreemptionAccount,
+    Preemptor,
+    PutOffOutcome,
     UnitAccount,
 )
 
@@ -55,6 +57,8 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
         _verdict(plan, account),
         _placed(plan, groups, members),
         *(section for made in account.preemptions for section in (_evicted(made), _spared(made))),
+        _put_off(plan),
+        _released(plan),
         _lost(plan, groups),
         _below_minimum(plan),
         _waiting(plan, groups, members, record_of),
@@ -255,6 +259,50 @@ def _ran(unit: UnitAccount) -> str:
 
 
 # -- lost --------------------------------------------------------------------------------------------------------------
+
+
+def _put_off(plan: Plan) -> Section | None:
+    """Who waited instead of evicting, for what, from when and until when at the latest."""
+    if not plan.put_off:
+        return None
+    rows = [
+        Row(
+            (
+                _who(found.preemptor),
+                _reason_to_wait(found),
+                seconds_text(found.at),
+                seconds_text(found.until) if found.until is not None else "",
+            )
+        )
+        for found in plan.put_off
+    ]
+    shown, notes = _first(rows)
+    columns = ("preemptor", "waits for", "from", "at the latest until")
+    return Section("Waiting instead of evicting", columns, shown, notes, tone=Tone.WAITING)
+
+
+def _reason_to_wait(found: PutOffOutcome) -> str:
+    if found.reason == WaitsFor.DELAY.value:
+        return "its preemption-delay"
+    more = f" and {len(found.pods) - MOST_NAMES} more" if len(found.pods) > MOST_NAMES else ""
+    verb = "to end" if found.reason == WaitsFor.COMPLETIONS.value else "of the same owner to leave"
+    return f"{', '.join(found.pods[:MOST_NAMES])}{more} {verb}"
+
+
+def _released(plan: Plan) -> Section | None:
+    """Room that was held for somebody and not used."""
+    if not plan.released:
+        return None
+    rows = [
+        Row((_who(found.preemptor), _nodes(found.nodes), seconds_text(found.at), found.message))
+        for found in plan.released
+    ]
+    shown, notes = _first(rows)
+    return Section("Held room released unused", ("held for", "on", "at", "why"), shown, notes, tone=Tone.WAITING)
+
+
+def _who(preemptor: Preemptor) -> str:
+    return f"{preemptor.kind.lower()} {preemptor.namespace}/{preemptor.name}"
 
 
 def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:

@@ -43,13 +43,14 @@ from reprieve.observability.records import (
     Step,
     Timings,
     Unit,
+    Waits,
     Why,
 )
 from reprieve.observability.shortages import lack_of
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.cost import cost_of
 from reprieve.preemption.outcome import Cost as CostKey
-from reprieve.preemption.outcome import Preemption, PreemptionInVain, Verdict
+from reprieve.preemption.outcome import Preemption, PreemptionInVain, PutOff, Verdict
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries
@@ -185,6 +186,8 @@ class RecordKeeper:
             record.lack = self._lacking(engine.cluster, decision, record.members)
         if decision.in_vain is not None:
             record.in_vain = in_vain_record(engine.cluster, decision.in_vain, now)
+        if decision.put_off is not None:
+            record.waits = _waits(decision.put_off)
         if decision.order_matters is not None:
             search = RETRY if retries(engine.running[decision.profile]) else GREEDY
             record.order = Order(search=search, placed=decision.order_matters.placed)
@@ -276,6 +279,16 @@ def in_vain_record(cluster: ClusterState, found: PreemptionInVain, now: float) -
         nodes=diagnosis.nodes if diagnosis is not None else 0,
         reasons=_reasons(diagnosis),
         lowest_priority=found.lowest,
+    )
+
+
+def _waits(put_off: PutOff) -> Waits:
+    return Waits(
+        reason=put_off.why.value,
+        message=put_off.message,
+        until=micro_time(put_off.until) if put_off.until is not None else "",
+        pods=[pod.key for pod in put_off.pods[:MOST_NAMES]],
+        pods_total=len(put_off.pods),
     )
 
 

@@ -243,6 +243,21 @@ class InVain(Part):
     lowest_priority: int | None = None
 
 
+class Waits(Part):
+    """Why nobody is evicted yet, where somebody might be. `pods` are the first of those it waits for, of so many.
+
+    `reason`: `PreemptionDelay` (its own is not over), `Predecessor` (pods of the same owner are leaving, and their room
+    is held for it) or `Completions` (those who say when they end).  `until`: it is tried again then, whatever happens;
+    empty: when something happens.
+    """
+
+    reason: str
+    message: str
+    until: str = ""
+    pods: list[str] = []
+    pods_total: int = 0
+
+
 class Order(Part):
     """A gang failed in the order in which its pods are tried, and a placement may exist: nothing is tried twice.
 
@@ -288,6 +303,7 @@ class DecisionRecord(Part):
     lack: Lack | None = None
     preemption: PreemptionRecord | None = None
     in_vain: InVain | None = None
+    waits: Waits | None = None
     order: Order | None = None
 
 

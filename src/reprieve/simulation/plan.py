@@ -28,6 +28,7 @@ from reprieve.queueing.queue import Timing
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE, Decision
 from reprieve.scheduling.engine import Engine
+from reprieve.simulation.put_off import put_off_outcomes, released_outcomes
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -270,6 +271,8 @@ def _answer(
         pods=tuple(pods),
         pod_groups=tuple(groups),
         preemptions=tuple(ledger.outcomes),
+        put_off=put_off_outcomes(world),
+        released=released_outcomes(world),
         lost=tuple(_lost_pods(world)),
         stats=Stats(
             seconds=round(seconds, 6),
@@ -330,7 +333,7 @@ def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None
         return "Unschedulable", None, None
     if rejection.reason == SCHEDULER_ERROR:
         return "Error", rejection.reason, rejection.message
-    waiting = entity is not None and world.engine.preempting(entity.key)
+    waiting = entity is not None and (world.engine.preempting(entity.key) or world.awaits_room(entity.key))
     outcome = "Nominated" if waiting and pod.nominated >= 0 else "Unschedulable"
     return outcome, rejection.reason, rejection.message
 
@@ -382,7 +385,7 @@ def _group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> 
     elif condition is not None:
         reason, message = condition.reason, condition.message
         outcome = "Error" if reason == SCHEDULER_ERROR else "Unschedulable"
-        if engine.preempting(f"group/{key}"):
+        if engine.preempting(f"group/{key}") or world.awaits_room(f"group/{key}"):
             outcome = "Nominated"
     elif scheduled < max(group.min_count, 1):
         outcome, reason = "Gated", UNSCHEDULABLE

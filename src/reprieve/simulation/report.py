@@ -141,6 +141,34 @@ class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     """What the choice was worth; None where only one placement was looked at (`placement: Compatible`)."""
 
 
+class PutOffOutcome(_Document, frozen=True, kw_only=True):
+    """A preemption that was put off, in order of time (cost.md 5.6, 6).
+
+    `reason`: PreemptionDelay, Predecessor or Completions; `pods`: whose room is waited for. `at`, and `until` at the
+    latest, are virtual seconds since the start; without `until` it waits for something to happen.
+    """
+
+    preemptor: Preemptor
+    reason: str
+    message: str
+    at: float
+    until: float | None
+    pods: tuple[str, ...] = ()
+
+
+class ReleasedOutcome(_Document, frozen=True, kw_only=True):
+    """Room that was held for a preemptor and given back unused, `at` virtual seconds since the start (cost.md 5.4).
+
+    `reason`: NotUsed, Deleted, Gated, PlacedElsewhere, NodeGone, Taken, Moved or NoUse.
+    """
+
+    preemptor: Preemptor
+    nodes: tuple[str, ...]
+    reason: str
+    message: str
+    at: float
+
+
 class Stats(_Document, frozen=True, kw_only=True):
     """`seconds` of real time, `virtual_seconds` until nothing changed any more, attempts of the scheduler."""
 
@@ -157,6 +185,8 @@ class Plan(_Document, frozen=True, kw_only=True):
     pods: tuple[PodOutcome, ...] = ()
     pod_groups: tuple[PodGroupOutcome, ...] = ()
     preemptions: tuple[PreemptionOutcome, ...] = ()
+    put_off: tuple[PutOffOutcome, ...] = ()
+    released: tuple[ReleasedOutcome, ...] = ()
     lost: tuple[LostPod, ...] = ()
     stats: Stats = Stats(seconds=0.0, virtual_seconds=0.0, attempts=0)
 

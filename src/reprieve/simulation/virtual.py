@@ -78,6 +78,8 @@ class VirtualCluster:
         self.preemptions: list[Preempted] = []
         self.put_off: dict[tuple[str, str, float | None], PutOffAt] = {}
         """Preemptions that were put off: by preemptor, why and until when, in order of time."""
+        self._last_put_off: dict[str, PutOff | None] = {}
+        """What the last attempt of an entity was put off for."""
         self.released: list[ReleasedRoom] = []
         """Room that was held and given back unused."""
         self.rejections: dict[str, Rejection] = {}
@@ -158,6 +160,11 @@ class VirtualCluster:
                 self._budgets_stale = True
             return record
         return None
+
+    def awaits_room(self, key: str) -> bool:
+        """Whether the entity's last attempt ended with room held for it that others are leaving."""
+        last = self._last_put_off.get(key)
+        return last is not None and bool(last.nominations)
 
     def runs(self, key: str) -> bool:
         """Whether a pod that came without a UID exists under this `namespace/name` and is not on its way out."""
@@ -277,6 +284,8 @@ class VirtualCluster:
             self.rejections[rejection.pod.uid] = rejection
         self._note_condition(decision.condition)
         self._claims.carry_out(engine.take_deferred_writes(), self.now)
+        if decision.put_off is not None or decision.key in self._last_put_off:
+            self._last_put_off[decision.key] = decision.put_off
         if decision.put_off is not None:
             self._wait_for(decision, decision.put_off)
         self._errors[decision.key] = self._errors.get(decision.key, 0) + 1 if failed else 0
