@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.waiting import DEADLINE
+
 COMMAND = [sys.executable, "-m", "reprieve", "apiserver"]
-DEADLINE = 30.0
 
 
 @contextmanager

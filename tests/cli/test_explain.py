@@ -17,6 +17,7 @@ import pytest
 
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient, Limits
+from tests.waiting import DEADLINE
 
 from .conftest import Run
 
@@ -79,7 +80,7 @@ async def play(kubeconfig: Path) -> None:
                 await client.request("POST", path, body=body)
 
         async def until(condition: Callable[[dict[str, Json]], bool]) -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE):
                 while not condition(
                     {item["metadata"]["name"]: item for item in (await client.get(PODS)).read(dict)["items"]}
                 ):
@@ -138,7 +139,7 @@ class Up:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.stderr is not None
         self.process.stderr.read()
-        self.process.wait(30)
+        self.process.wait(DEADLINE)
         self.process.stderr.close()
 
 

@@ -7,13 +7,14 @@ import re
 import signal
 import socket
 import subprocess
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reprieve.cli.apiserver import default_data_dir
+from reprieve.live.local import kept_port
 from tests.e2e.cluster import COMMAND, PODS, Up, ended, environment, eventually, pod, up
 from tests.waiting import DEADLINE
 
@@ -31,10 +32,12 @@ def test_pods_are_scheduled_and_run(cluster: Up) -> None:
     assert cluster.kubeconfig.stat().st_mode & 0o777 == 0o600
     cluster.api.create(DEFAULT, pod("first"))
     eventually(lambda: cluster.api.runs("first"))
-    [event] = cluster.api.events("Scheduled")
-    assert event["note"] == "Successfully assigned default/first to node-1"
+    first = cluster.api.pod("first")
+    assert first is not None
+    [event] = eventually(lambda: cluster.api.events("Scheduled"), "the event of the binding")
+    assert event["note"] == f"Successfully assigned default/first to {first['spec']['nodeName']}"
     assert event["reportingController"] == "default-scheduler"
-    assert cluster.metric("scheduler_schedule_attempts_total", result="scheduled") == 1
+    eventually(lambda: cluster.metric("scheduler_schedule_attempts_total", result="scheduled") == 1)
 
 
 def test_a_scheduler_that_is_killed_is_started_again(cluster: Up) -> None:
@@ -68,11 +71,10 @@ def test_a_killed_parent_takes_the_scheduler_along_and_everything_is_there_again
         cluster.api.create(DEFAULT, pod("more"))
         eventually(lambda: cluster.api.runs("more"))
         [scheduler] = cluster.children()
-        began = time.monotonic()
         cluster.process.send_signal(signal.SIGINT)
         assert cluster.process.wait(DEADLINE) == 0
-        assert time.monotonic() - began < 15
         assert ended(scheduler)
+        assert cluster.log.read_text().endswith("stopped\n"), "it had the time to say so"
 
 
 def refused(*arguments: str, code: int = 2) -> str:
@@ -93,6 +95,19 @@ def test_ports_in_use_are_named(tmp_path: Path) -> None:
         assert told in refused("--data-dir", ":memory:", "--port", port)
         assert told in refused("--data-dir", str(tmp_path / "new"), "--port", port)
         assert told in refused("--data-dir", ":memory:", "--port", "0", "--metrics-port", port)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ports are kept on Linux")
+def test_the_port_of_a_scheduler_that_is_down_is_given_to_nobody_else() -> None:
+    """It is kept from before the scheduler has started, and while it is started again."""
+    with kept_port(0) as port:
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        for _ in range(2):
+            with socket.create_server(("127.0.0.1", port)) as scheduler:
+                assert scheduler.getsockname()[1] == port
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
 
 
 def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:

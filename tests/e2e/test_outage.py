@@ -6,7 +6,7 @@ up` and a Deployment do.
 
 from __future__ import annotations
 
-import socket
+import http.client
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from reprieve.live.local import kept_port
+from tests.waiting import DEADLINE
 
 from .cluster import CLASSES, GROUPS, PODS, Api, Json, condition, eventually, nodes_file, pod, pod_group, priority_class
 
@@ -32,19 +35,13 @@ ELECTION = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 class Server:
     """`reprieve apiserver`, which can be killed and started again at the same place."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, port: int) -> None:
         self.kubeconfig = directory / "kubeconfig"
         self._log = directory / "apiserver.log"
-        self._arguments = ["apiserver", f"--data-dir={directory / 'data'}", f"--port={free_port()}"]
+        self._arguments = ["apiserver", f"--data-dir={directory / 'data'}", f"--port={port}"]
         self._arguments += [f"--kubeconfig={self.kubeconfig}", f"--nodes-file={nodes_file(directory, *NODES)}"]
         self.start()
 
@@ -69,8 +66,8 @@ class Server:
 class Scheduler:
     """`reprieve scheduler`; `alive` starts it again when it has ended with exit code 1, as who supervises it would."""
 
-    def __init__(self, kubeconfig: Path, log: Path, options: list[str]) -> None:
-        self.port = free_port()
+    def __init__(self, kubeconfig: Path, log: Path, port: int, options: list[str]) -> None:
+        self.port = port
         self.log = log
         self._arguments = ["scheduler", f"--kubeconfig={kubeconfig}", f"--port={self.port}", *options]
         self.ends = 0
@@ -90,9 +87,9 @@ class Scheduler:
 
     def metrics(self) -> dict[str, float]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=DEADLINE) as answer:
                 lines = answer.read().decode().splitlines()
-        except OSError:
+        except (OSError, http.client.HTTPException):  # it may end in the middle of its answer
             return {}
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines) if name[:1] != "#"}
 
@@ -105,16 +102,18 @@ class Scheduler:
 
 @contextmanager
 def both(directory: Path, options: list[str]) -> Iterator[tuple[Server, Scheduler]]:
-    server = Server(directory)
-    try:
-        scheduler = Scheduler(server.kubeconfig, directory / "scheduler.log", options)
+    # Both are started again at the same place, which nobody may have taken meanwhile.
+    with kept_port(0) as place, kept_port(0) as other:
+        server = Server(directory, place)
         try:
-            yield server, scheduler
+            scheduler = Scheduler(server.kubeconfig, directory / "scheduler.log", other, options)
+            try:
+                yield server, scheduler
+            finally:
+                scheduler.process.terminate()
+                assert scheduler.process.wait(DEADLINE) in (0, 1), scheduler.log.read_text()
         finally:
-            scheduler.process.terminate()
-            assert scheduler.process.wait(30) in (0, 1), scheduler.log.read_text()
-    finally:
-        server.kill()
+            server.kill()
 
 
 def ours(name: str, **fields: object) -> Json:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -67,25 +67,25 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
     Raises OSError for a port that is taken, StorageError or ValueError as `serving` does, ChildRefusedError if the
     scheduler does not take its arguments.
     """
-    port = _free_port(options.metrics_port)
-    url = f"http://{_LOOPBACK}:{port}"
-    options.serve.context_extensions = {**options.serve.context_extensions, EXTENSION: {"url": url}}
-    async with serving(options.serve) as server:
-        supervisor = Supervisor(
-            scheduler_command(server, port, options.arguments),
-            final=(BAD_INPUT,),
-            tell=lambda text: options.tell(f"the scheduler {text}"),
-            restarts=options.restarts,
-            output=options.output,
-        )
-        running = asyncio.create_task(supervisor.run(), name="scheduler")
-        try:
-            await _until_ready(url, running)
-            supervisor.proven = True
-            yield LocalCluster(server, supervisor, url, running)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+    with kept_port(options.metrics_port) as port:
+        url = f"http://{_LOOPBACK}:{port}"
+        options.serve.context_extensions = {**options.serve.context_extensions, EXTENSION: {"url": url}}
+        async with serving(options.serve) as server:
+            supervisor = Supervisor(
+                scheduler_command(server, port, options.arguments),
+                final=(BAD_INPUT,),
+                tell=lambda text: options.tell(f"the scheduler {text}"),
+                restarts=options.restarts,
+                output=options.output,
+            )
+            running = asyncio.create_task(supervisor.run(), name="scheduler")
+            try:
+                await _until_ready(url, running)
+                supervisor.proven = True
+                yield LocalCluster(server, supervisor, url, running)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
 
 
 def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[str]) -> list[str]:
@@ -104,15 +104,24 @@ def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[st
     return [*command, *arguments]
 
 
-def _free_port(wanted: int) -> int:
-    """The port itself if it is free, a free one for 0. Raises OSError, which names the port."""
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+@contextmanager
+def kept_port(wanted: int) -> Iterator[int]:
+    """Keep a port of loopback, any free one for 0, for a child. Raises OSError, which names the port.
+
+    The child takes it seconds later, and again whenever it is started again. On Linux a socket that is bound and does
+    not listen keeps it for whoever asks for it by its number: it is given to nobody who wants just any. Elsewhere it
+    would keep it from the child as well, and is closed at once.
+    """
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trial.bind((_LOOPBACK, wanted))
+            kept.bind((_LOOPBACK, wanted))
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {_LOOPBACK}:{wanted}: {error.strerror}") from error
-        return int(trial.getsockname()[1])
+        port = int(kept.getsockname()[1])
+        if sys.platform != "linux":
+            kept.close()
+        yield port
 
 
 async def _until_ready(url: str, running: asyncio.Task[None]) -> None:
