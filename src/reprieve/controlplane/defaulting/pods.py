@@ -13,11 +13,6 @@ def pod(obj: Json) -> None:
     pod_spec(obj.setdefault("spec", {}))
 
 
-def pod_template_object(obj: Json) -> None:
-    """The stored kind PodTemplate."""
-    pod_template(obj.setdefault("template", {}))
-
-
 def pod_template(template: Json) -> None:
     """The template of a controller. Requests are not taken from limits here: the pod will have that."""
     template.setdefault("metadata", {})

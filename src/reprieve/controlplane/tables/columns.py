@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from reprieve.api.json import Json
@@ -45,15 +46,17 @@ def described(about: str) -> str:
     definition, sign, field = about.partition("#")
     if not sign or " " in definition:
         return about
-    text: str = definitions.descriptions()[definition][1].get(field, "")
+    known = definitions.descriptions()
+    text: str = known[definition if definition in known else f"io.k8s.api.{definition}"][1].get(field, "")
     return text
 
 
 META = definitions.OBJECT_META
 
 
-def path(*steps: str, default: Any = "") -> Cell:
+def path(dotted: str, default: Any = "") -> Cell:
     """A cell that shows one field."""
+    steps = dotted.split(".")
 
     def cell(obj: Json, _: datetime) -> Any:
         value: Any = obj
@@ -66,9 +69,17 @@ def path(*steps: str, default: Any = "") -> Cell:
     return cell
 
 
-def text(*steps: str, default: str = NONE) -> Cell:
+def of(make: Callable[[Any], Any], dotted: str = "") -> Cell:
+    """A cell made of the object, or of one field (None where it is missing), without the time."""
+    if not dotted:
+        return lambda obj, _: make(obj)
+    fetch = path(dotted, None)
+    return lambda obj, now: make(fetch(obj, now))
+
+
+def text(dotted: str, default: str = NONE) -> Cell:
     """A cell that shows one field as text; `default` where it is missing or empty."""
-    fetch = path(*steps, default=None)
+    fetch = path(dotted, None)
 
     def cell(obj: Json, now: datetime) -> str:
         value = fetch(obj, now)
@@ -77,32 +88,33 @@ def text(*steps: str, default: str = NONE) -> Cell:
     return cell
 
 
-def count(*steps: str) -> Cell:
+def count(dotted: str) -> Cell:
     """A cell that shows a number, zero where it is missing."""
-    return path(*steps, default=0)
+    return path(dotted, 0)
 
 
-def size(*steps: str) -> Cell:
+def size(dotted: str) -> Cell:
     """A cell that shows how many entries a list or map has."""
-    fetch = path(*steps, default=())
-
-    def cell(obj: Json, now: datetime) -> int:
-        return len(fetch(obj, now) or ())
-
-    return cell
+    fetch = path(dotted, ())
+    return lambda obj, now: len(fetch(obj, now) or ())
 
 
-def since(*steps: str) -> Cell:
+def since(dotted: str) -> Cell:
     """A cell that shows how long ago a time was."""
-    fetch = path(*steps, default=None)
-
-    def cell(obj: Json, now: datetime) -> str:
-        return ages.age(fetch(obj, now), now)
-
-    return cell
+    fetch = path(dotted, None)
+    return lambda obj, now: ages.age(fetch(obj, now), now)
 
 
-def access_modes(modes: list[str]) -> str:
+wide = partial(Column, wide=True)
+"""A column for `-o wide`: name, description, cell."""
+
+
+def integer(name: str, about: str, dotted: str) -> Column:
+    """A column of numbers, from one field."""
+    return Column(name, about, count(dotted), "integer")
+
+
+def access_modes(modes: list[str] | None) -> str:
     """Access modes in short: RWO,ROX,RWX,RWOP."""
     short = {
         "ReadWriteOnce": "RWO",
@@ -110,7 +122,7 @@ def access_modes(modes: list[str]) -> str:
         "ReadWriteMany": "RWX",
         "ReadWriteOncePod": "RWOP",
     }
-    return ",".join(word for mode, word in short.items() if mode in modes)
+    return ",".join(word for mode, word in short.items() if mode in (modes or ()))
 
 
 def selector(given: Json | None) -> str:
@@ -136,6 +148,6 @@ def labels(given: Json | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((given or {}).items())) or NONE
 
 
-NAME = Column("Name", f"{META}#name", path("metadata", "name"), format="name")
-AGE = Column("Age", f"{META}#creationTimestamp", since("metadata", "creationTimestamp"))
-CREATED = Column("Created At", f"{META}#creationTimestamp", path("metadata", "creationTimestamp"), "date")
+NAME = Column("Name", f"{META}#name", path("metadata.name"), format="name")
+AGE = Column("Age", f"{META}#creationTimestamp", since("metadata.creationTimestamp"))
+CREATED = Column("Created At", f"{META}#creationTimestamp", path("metadata.creationTimestamp"), "date")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from reprieve.api.json import Json
+from reprieve.controlplane.conversion import FROM_CORE
 from reprieve.controlplane.tables import ages, pods
 from reprieve.controlplane.tables.columns import (
     AGE,
@@ -19,49 +19,41 @@ from reprieve.controlplane.tables.columns import (
     Column,
     access_modes,
     count,
+    integer,
     labels,
+    of,
     path,
     selector,
     size,
     text,
+    wide,
 )
 
-_CORE = "io.k8s.api.core.v1."
-_APPS = "io.k8s.api.apps.v1."
-_BATCH = "io.k8s.api.batch.v1."
-_STORAGE = "io.k8s.api.storage.v1."
-_SCHEDULING = "io.k8s.api.scheduling."
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _from(make: Callable[[Json], Any]) -> Cell:
-    """A cell that does not need the time."""
-    return lambda obj, _: make(obj)
+def _of_containers(field: str) -> Cell:
+    def shown(containers: Any) -> str:
+        return ",".join(one.get(field, "") for one in containers or ())
+
+    return of(shown, "spec.template.spec.containers")
 
 
-def _containers(obj: Json) -> list[Json]:
-    given: list[Json] = obj.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
-    return given
+def _selector(given: Any) -> str:
+    """A label selector, or the plain labels of a ReplicationController."""
+    plain = given and not {"matchLabels", "matchExpressions"} & set(given)
+    return labels(given) if plain else selector(given)
 
 
-def _template_columns(about: str, *, with_selector: bool = True) -> tuple[Column, ...]:
+_TEMPLATE = (
+    wide("Containers", "Names of each container in the template.", _of_containers("name")),
+    wide("Images", "Images referenced by each container in the template.", _of_containers("image")),
+)
+
+
+def _template_columns(about: str) -> tuple[Column, ...]:
     """Containers, images and selector of a controller, for -o wide."""
-    names = _from(lambda obj: ",".join(c.get("name", "") for c in _containers(obj)))
-    images = _from(lambda obj: ",".join(c.get("image", "") for c in _containers(obj)))
-    out = (
-        Column("Containers", "Names of each container in the template.", names, wide=True),
-        Column("Images", "Images referenced by each container in the template.", images, wide=True),
-    )
-    if not with_selector:
-        return out
-
-    def shown(obj: Json) -> str:
-        given = obj.get("spec", {}).get("selector")
-        if given and not {"matchLabels", "matchExpressions"} & set(given):
-            return labels(given)
-        return selector(given)
-
-    return (*out, Column("Selector", about, _from(shown), wide=True))
+    return (*_TEMPLATE, wide("Selector", about, of(_selector, "spec.selector")))
 
 
 def _node_status(obj: Json) -> str:
@@ -83,45 +75,33 @@ def _roles(obj: Json) -> str:
 
 
 def _address(kind: str) -> Cell:
-    def shown(obj: Json) -> str:
-        for address in obj.get("status", {}).get("addresses", ()):
-            if address.get("type") == kind:
-                return str(address.get("address", ""))
-        return NONE
+    """The first address of a kind."""
 
-    return _from(shown)
+    def shown(addresses: Any) -> str:
+        return next((str(one.get("address", "")) for one in addresses or () if one.get("type") == kind), NONE)
+
+    return of(shown, "status.addresses")
 
 
-_NODE_STATUS = f"{_CORE}NodeStatus#addresses"
+_NODE_STATUS = "core.v1.NodeStatus#addresses"
 _NODE = (
     NAME,
-    Column("Status", "The status of the node", _from(_node_status)),
-    Column("Roles", "The roles of the node", _from(_roles)),
+    Column("Status", "The status of the node", of(_node_status)),
+    Column("Roles", "The roles of the node", of(_roles)),
     AGE,
-    Column("Version", f"{_CORE}NodeSystemInfo#kubeletVersion", path("status", "nodeInfo", "kubeletVersion")),
-    Column("Internal-IP", _NODE_STATUS, _address("InternalIP"), wide=True),
-    Column("External-IP", _NODE_STATUS, _address("ExternalIP"), wide=True),
-    Column(
-        "OS-Image",
-        f"{_CORE}NodeSystemInfo#osImage",
-        text("status", "nodeInfo", "osImage", default=UNKNOWN),
-        wide=True,
-    ),
-    Column(
-        "Kernel-Version",
-        f"{_CORE}NodeSystemInfo#kernelVersion",
-        text("status", "nodeInfo", "kernelVersion", default=UNKNOWN),
-        wide=True,
-    ),
-    Column(
+    Column("Version", "core.v1.NodeSystemInfo#kubeletVersion", path("status.nodeInfo.kubeletVersion")),
+    wide("Internal-IP", _NODE_STATUS, _address("InternalIP")),
+    wide("External-IP", _NODE_STATUS, _address("ExternalIP")),
+    wide("OS-Image", "core.v1.NodeSystemInfo#osImage", text("status.nodeInfo.osImage", UNKNOWN)),
+    wide("Kernel-Version", "core.v1.NodeSystemInfo#kernelVersion", text("status.nodeInfo.kernelVersion", UNKNOWN)),
+    wide(
         "Container-Runtime",
-        f"{_CORE}NodeSystemInfo#containerRuntimeVersion",
-        text("status", "nodeInfo", "containerRuntimeVersion", default=UNKNOWN),
-        wide=True,
+        "core.v1.NodeSystemInfo#containerRuntimeVersion",
+        text("status.nodeInfo.containerRuntimeVersion", UNKNOWN),
     ),
 )
 
-_NAMESPACE = (NAME, Column("Status", "The status of the namespace", path("status", "phase")), AGE)
+_NAMESPACE = (NAME, Column("Status", "The status of the namespace", path("status.phase")), AGE)
 
 
 def _external_ip(obj: Json) -> str:
@@ -146,17 +126,12 @@ def _ports(obj: Json) -> str:
 
 _SERVICE = (
     NAME,
-    Column("Type", f"{_CORE}ServiceSpec#type", path("spec", "type")),
-    Column("Cluster-IP", f"{_CORE}ServiceSpec#clusterIP", text("spec", "clusterIP")),
-    Column("External-IP", f"{_CORE}ServiceSpec#externalIPs", _from(_external_ip)),
-    Column("Port(s)", f"{_CORE}ServiceSpec#ports", _from(_ports)),
+    Column("Type", "core.v1.ServiceSpec#type", path("spec.type")),
+    Column("Cluster-IP", "core.v1.ServiceSpec#clusterIP", text("spec.clusterIP")),
+    Column("External-IP", "core.v1.ServiceSpec#externalIPs", of(_external_ip)),
+    Column("Port(s)", "core.v1.ServiceSpec#ports", of(_ports)),
     AGE,
-    Column(
-        "Selector",
-        f"{_CORE}ServiceSpec#selector",
-        _from(lambda obj: labels(obj.get("spec", {}).get("selector"))),
-        wide=True,
-    ),
+    wide("Selector", "core.v1.ServiceSpec#selector", of(labels, "spec.selector")),
 )
 
 
@@ -164,74 +139,53 @@ def _data(obj: Json) -> int:
     return len(obj.get("data", {})) + len(obj.get("binaryData", {}))
 
 
-def _volume_mode(obj: Json) -> str:
-    return str(obj.get("spec", {}).get("volumeMode", UNSET))
-
-
 def _claim_name(obj: Json) -> str:
     claim = obj.get("spec", {}).get("claimRef")
     return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
 
 
-def _being_deleted(phase: Callable[[Json], str]) -> Cell:
-    return _from(lambda obj: "Terminating" if "deletionTimestamp" in obj.get("metadata", {}) else phase(obj))
+def _phase(obj: Json) -> str:
+    return (
+        "Terminating" if "deletionTimestamp" in obj.get("metadata", {}) else str(obj.get("status", {}).get("phase", ""))
+    )
 
 
+_PHASE = of(_phase)
 _VOLUME = (
     NAME,
-    Column(
-        "Capacity",
-        f"{_CORE}PersistentVolumeSpec#capacity",
-        path("spec", "capacity", "storage"),
-    ),
-    Column(
-        "Access Modes",
-        f"{_CORE}PersistentVolumeSpec#accessModes",
-        _from(lambda obj: access_modes(obj.get("spec", {}).get("accessModes", []))),
-    ),
+    Column("Capacity", "core.v1.PersistentVolumeSpec#capacity", path("spec.capacity.storage")),
+    Column("Access Modes", "core.v1.PersistentVolumeSpec#accessModes", of(access_modes, "spec.accessModes")),
     Column(
         "Reclaim Policy",
-        f"{_CORE}PersistentVolumeSpec#persistentVolumeReclaimPolicy",
-        path("spec", "persistentVolumeReclaimPolicy"),
+        "core.v1.PersistentVolumeSpec#persistentVolumeReclaimPolicy",
+        path("spec.persistentVolumeReclaimPolicy"),
     ),
-    Column(
-        "Status",
-        f"{_CORE}PersistentVolumeStatus#phase",
-        _being_deleted(lambda obj: str(obj.get("status", {}).get("phase", ""))),
-    ),
-    Column("Claim", f"{_CORE}PersistentVolumeSpec#claimRef", _from(_claim_name)),
-    Column("StorageClass", "StorageClass of the pv", path("spec", "storageClassName")),
+    Column("Status", "core.v1.PersistentVolumeStatus#phase", _PHASE),
+    Column("Claim", "core.v1.PersistentVolumeSpec#claimRef", of(_claim_name)),
+    Column("StorageClass", "StorageClass of the pv", path("spec.storageClassName")),
     Column(
         "VolumeAttributesClass",
-        f"{_CORE}PersistentVolumeSpec#volumeAttributesClassName",
-        text("spec", "volumeAttributesClassName", default=UNSET),
+        "core.v1.PersistentVolumeSpec#volumeAttributesClassName",
+        text("spec.volumeAttributesClassName", UNSET),
     ),
-    Column("Reason", f"{_CORE}PersistentVolumeStatus#reason", path("status", "reason")),
+    Column("Reason", "core.v1.PersistentVolumeStatus#reason", path("status.reason")),
     AGE,
-    Column("VolumeMode", f"{_CORE}PersistentVolumeSpec#volumeMode", _from(_volume_mode), wide=True),
+    wide("VolumeMode", "core.v1.PersistentVolumeSpec#volumeMode", path("spec.volumeMode", UNSET)),
 )
 _CLAIM = (
     NAME,
-    Column(
-        "Status",
-        f"{_CORE}PersistentVolumeClaimStatus#phase",
-        _being_deleted(lambda obj: str(obj.get("status", {}).get("phase", ""))),
-    ),
-    Column("Volume", f"{_CORE}PersistentVolumeClaimSpec#volumeName", path("spec", "volumeName")),
-    Column("Capacity", f"{_CORE}PersistentVolumeClaimStatus#capacity", path("status", "capacity", "storage")),
-    Column(
-        "Access Modes",
-        f"{_CORE}PersistentVolumeClaimStatus#accessModes",
-        _from(lambda obj: access_modes(obj.get("status", {}).get("accessModes", []))),
-    ),
-    Column("StorageClass", "StorageClass of the pvc", path("spec", "storageClassName")),
+    Column("Status", "core.v1.PersistentVolumeClaimStatus#phase", _PHASE),
+    Column("Volume", "core.v1.PersistentVolumeClaimSpec#volumeName", path("spec.volumeName")),
+    Column("Capacity", "core.v1.PersistentVolumeClaimStatus#capacity", path("status.capacity.storage")),
+    Column("Access Modes", "core.v1.PersistentVolumeClaimStatus#accessModes", of(access_modes, "status.accessModes")),
+    Column("StorageClass", "StorageClass of the pvc", path("spec.storageClassName")),
     Column(
         "VolumeAttributesClass",
-        f"{_CORE}PersistentVolumeClaimSpec#volumeAttributesClassName",
-        text("spec", "volumeAttributesClassName", default=UNSET),
+        "core.v1.PersistentVolumeClaimSpec#volumeAttributesClassName",
+        text("spec.volumeAttributesClassName", UNSET),
     ),
     AGE,
-    Column("VolumeMode", f"{_CORE}PersistentVolumeClaimSpec#volumeMode", _from(_volume_mode), wide=True),
+    wide("VolumeMode", "core.v1.PersistentVolumeClaimSpec#volumeMode", path("spec.volumeMode", UNSET)),
 )
 
 
@@ -250,13 +204,13 @@ _QUOTA = (
     Column(
         "Request",
         "Request represents a minimum amount of cpu/memory that a container may consume.",
-        _from(lambda obj: _quota(obj, False)),
+        of(lambda obj: _quota(obj, False)),
     ),
     Column(
         "Limit",
         "Limits control the maximum amount of cpu/memory that a container may use independent of "
         "contention on the node.",
-        _from(lambda obj: _quota(obj, True)),
+        of(lambda obj: _quota(obj, True)),
     ),
     AGE,
 )
@@ -265,9 +219,9 @@ _QUOTA = (
 def _replicated(spec: str, status: str, selector_about: str) -> tuple[Column, ...]:
     return (
         NAME,
-        Column("Desired", f"{spec}#replicas", count("spec", "replicas"), "integer"),
-        Column("Current", f"{status}#replicas", count("status", "replicas"), "integer"),
-        Column("Ready", f"{status}#readyReplicas", count("status", "readyReplicas"), "integer"),
+        integer("Desired", f"{spec}#replicas", "spec.replicas"),
+        integer("Current", f"{status}#replicas", "status.replicas"),
+        integer("Ready", f"{status}#readyReplicas", "status.readyReplicas"),
         AGE,
         *_template_columns(selector_about),
     )
@@ -279,51 +233,38 @@ def _of_desired(obj: Json) -> str:
 
 _DEPLOYMENT = (
     NAME,
-    Column("Ready", "Number of the pod with ready state", _from(_of_desired)),
-    Column("Up-to-date", f"{_APPS}DeploymentStatus#updatedReplicas", count("status", "updatedReplicas")),
-    Column("Available", f"{_APPS}DeploymentStatus#availableReplicas", count("status", "availableReplicas")),
+    Column("Ready", "Number of the pod with ready state", of(_of_desired)),
+    Column("Up-to-date", "apps.v1.DeploymentStatus#updatedReplicas", count("status.updatedReplicas")),
+    Column("Available", "apps.v1.DeploymentStatus#availableReplicas", count("status.availableReplicas")),
     AGE,
-    *_template_columns(f"{_APPS}DeploymentSpec#selector"),
+    *_template_columns("apps.v1.DeploymentSpec#selector"),
 )
 _STATEFUL_SET = (
     NAME,
-    Column("Ready", "Number of the pod with ready state", _from(_of_desired)),
+    Column("Ready", "Number of the pod with ready state", of(_of_desired)),
     AGE,
-    *_template_columns("", with_selector=False),
+    *_TEMPLATE,
 )
-_DAEMON = f"{_APPS}DaemonSetStatus#"
+_DAEMON = "apps.v1.DaemonSetStatus#"
 _DAEMON_SET = (
     NAME,
-    Column("Desired", _DAEMON + "desiredNumberScheduled", count("status", "desiredNumberScheduled"), "integer"),
-    Column("Current", _DAEMON + "currentNumberScheduled", count("status", "currentNumberScheduled"), "integer"),
-    Column("Ready", _DAEMON + "numberReady", count("status", "numberReady"), "integer"),
-    Column("Up-to-date", _DAEMON + "updatedNumberScheduled", count("status", "updatedNumberScheduled"), "integer"),
-    Column("Available", _DAEMON + "numberAvailable", count("status", "numberAvailable"), "integer"),
-    Column(
-        "Node Selector",
-        f"{_CORE}PodSpec#nodeSelector",
-        _from(lambda obj: labels(obj.get("spec", {}).get("template", {}).get("spec", {}).get("nodeSelector"))),
-    ),
+    integer("Desired", _DAEMON + "desiredNumberScheduled", "status.desiredNumberScheduled"),
+    integer("Current", _DAEMON + "currentNumberScheduled", "status.currentNumberScheduled"),
+    integer("Ready", _DAEMON + "numberReady", "status.numberReady"),
+    integer("Up-to-date", _DAEMON + "updatedNumberScheduled", "status.updatedNumberScheduled"),
+    integer("Available", _DAEMON + "numberAvailable", "status.numberAvailable"),
+    Column("Node Selector", "core.v1.PodSpec#nodeSelector", of(labels, "spec.template.spec.nodeSelector")),
     AGE,
-    *_template_columns(f"{_APPS}DaemonSetSpec#selector"),
+    *_template_columns("apps.v1.DaemonSetSpec#selector"),
 )
 
 
 def _job_status(obj: Json) -> str:
     held = {c.get("type") for c in obj.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
-    for condition, word in (("Complete", "Complete"), ("Failed", "Failed")):
-        if condition in held:
-            return word
     if "deletionTimestamp" in obj.get("metadata", {}):
-        return "Terminating"
-    for condition, word in (
-        ("Suspended", "Suspended"),
-        ("FailureTarget", "FailureTarget"),
-        ("SuccessCriteriaMet", "SuccessCriteriaMet"),
-    ):
-        if condition in held:
-            return word
-    return "Running"
+        held.add("Terminating")
+    words = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((word for word in words if word in held), "Running")
 
 
 def _job_completions(obj: Json) -> str:
@@ -342,33 +283,33 @@ def _job_duration(obj: Json, now: datetime) -> str:
 
 _JOB = (
     NAME,
-    Column("Status", "Status of the job.", _from(_job_status)),
-    Column("Completions", f"{_BATCH}JobStatus#succeeded", _from(_job_completions)),
+    Column("Status", "Status of the job.", of(_job_status)),
+    Column("Completions", "batch.v1.JobStatus#succeeded", of(_job_completions)),
     Column("Duration", "Time required to complete the job.", _job_duration),
     AGE,
-    *_template_columns(f"{_BATCH}JobSpec#selector"),
+    *_template_columns("batch.v1.JobSpec#selector"),
 )
-_CRON = f"{_BATCH}CronJobSpec#"
+_CRON = "batch.v1.CronJobSpec#"
 _CRON_JOB = (
     NAME,
-    Column("Schedule", _CRON + "schedule", path("spec", "schedule")),
-    Column("Timezone", _CRON + "timeZone", text("spec", "timeZone")),
-    Column("Suspend", _CRON + "suspend", path("spec", "suspend", default=False), "boolean"),
-    Column("Active", f"{_BATCH}CronJobStatus#active", size("status", "active"), "integer"),
+    Column("Schedule", _CRON + "schedule", path("spec.schedule")),
+    Column("Timezone", _CRON + "timeZone", text("spec.timeZone")),
+    Column("Suspend", _CRON + "suspend", path("spec.suspend", False), "boolean"),
+    Column("Active", "batch.v1.CronJobStatus#active", size("status.active"), "integer"),
     Column(
         "Last Schedule",
-        f"{_BATCH}CronJobStatus#lastScheduleTime",
+        "batch.v1.CronJobStatus#lastScheduleTime",
         lambda obj, now: (
             ages.age(obj["status"]["lastScheduleTime"], now) if obj.get("status", {}).get("lastScheduleTime") else NONE
         ),
     ),
     AGE,
 )
-_PRIORITY = f"{_SCHEDULING}v1.PriorityClass#"
+_PRIORITY = "scheduling.v1.PriorityClass#"
 _PRIORITY_CLASS = (
     NAME,
-    Column("Value", _PRIORITY + "value", count("value"), "integer"),
-    Column("Global-Default", _PRIORITY + "globalDefault", path("globalDefault", default=False), "boolean"),
+    integer("Value", _PRIORITY + "value", "value"),
+    Column("Global-Default", _PRIORITY + "globalDefault", path("globalDefault", False), "boolean"),
     AGE,
     Column("PreemptionPolicy", _PRIORITY + "preemptionPolicy", path("preemptionPolicy")),
 )
@@ -398,48 +339,30 @@ def _group_status(obj: Json) -> str:
 
 _POD_GROUP = (
     NAME,
-    Column("Policy", f"{_SCHEDULING}v1beta1.PodGroupSpec#schedulingPolicy", _from(_group_policy)),
-    Column("Workload", "Name of the referenced Workload object", _from(_group_workload)),
-    Column("Status", "Status of the PodGroup", _from(_group_status)),
+    Column("Policy", "scheduling.v1beta1.PodGroupSpec#schedulingPolicy", of(_group_policy)),
+    Column("Workload", "Name of the referenced Workload object", of(_group_workload)),
+    Column("Status", "Status of the PodGroup", of(_group_status)),
     AGE,
 )
-
-
-def _or_na(*steps: str) -> Cell:
-    return text(*steps, default="N/A")
 
 
 _BUDGET = (
     NAME,
-    Column("Min Available", "The minimum number of pods that must be available.", _or_na("spec", "minAvailable")),
+    Column("Min Available", "The minimum number of pods that must be available.", text("spec.minAvailable", "N/A")),
     Column(
-        "Max Unavailable",
-        "The maximum number of pods that may be unavailable.",
-        _or_na("spec", "maxUnavailable"),
+        "Max Unavailable", "The maximum number of pods that may be unavailable.", text("spec.maxUnavailable", "N/A")
     ),
-    Column(
+    integer(
         "Allowed Disruptions",
         "Calculated number of pods that may be disrupted at this time.",
-        count("status", "disruptionsAllowed"),
-        "integer",
+        "status.disruptionsAllowed",
     ),
     AGE,
 )
 
-# Core name of an event's field -> its name in events.k8s.io.
-_EVENT_NAMES = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-    "reportingComponent": "reportingController",
-}
-
 
 def _event_field(obj: Json, name: str) -> Any:
-    return obj.get(name) or obj.get(_EVENT_NAMES.get(name, name))
+    return obj.get(name) or obj.get(FROM_CORE.get(name, name))
 
 
 def _event_first(obj: Json, now: datetime) -> str:
@@ -469,22 +392,21 @@ def _event_count(obj: Json) -> int:
     return int(series.get("count") or _event_field(obj, "count") or 1)
 
 
-_EVENT_ABOUT = f"{_CORE}Event#"
+_EVENT_ABOUT = "core.v1.Event#"
 _EVENT = (
     Column("Last Seen", _EVENT_ABOUT + "lastTimestamp", _event_last),
     Column("Type", _EVENT_ABOUT + "type", path("type")),
     Column("Reason", _EVENT_ABOUT + "reason", path("reason")),
-    Column("Object", _EVENT_ABOUT + "involvedObject", _from(_event_object)),
-    Column(
+    Column("Object", _EVENT_ABOUT + "involvedObject", of(_event_object)),
+    wide(
         "Subobject",
-        f"{_CORE}ObjectReference#fieldPath",
-        _from(lambda obj: (_event_field(obj, "involvedObject") or {}).get("fieldPath", "")),
-        wide=True,
+        "core.v1.ObjectReference#fieldPath",
+        of(lambda obj: (_event_field(obj, "involvedObject") or {}).get("fieldPath", "")),
     ),
-    Column("Source", _EVENT_ABOUT + "source", _from(_event_source), wide=True),
-    Column("Message", _EVENT_ABOUT + "message", _from(lambda obj: (_event_field(obj, "message") or "").strip())),
-    Column("First Seen", _EVENT_ABOUT + "firstTimestamp", _event_first, wide=True),
-    Column("Count", _EVENT_ABOUT + "count", _from(_event_count), wide=True),
+    wide("Source", _EVENT_ABOUT + "source", of(_event_source)),
+    Column("Message", _EVENT_ABOUT + "message", of(lambda obj: (_event_field(obj, "message") or "").strip())),
+    wide("First Seen", _EVENT_ABOUT + "firstTimestamp", _event_first),
+    wide("Count", _EVENT_ABOUT + "count", of(_event_count)),
     NAME._replace(wide=True),
 )
 
@@ -495,15 +417,13 @@ def _class_name(obj: Json) -> str:
     return f"{meta.get('name', '')} (default)" if default else str(meta.get("name", ""))
 
 
-_CLASS = f"{_STORAGE}StorageClass#"
+_CLASS = "storage.v1.StorageClass#"
 _STORAGE_CLASS = (
-    NAME._replace(cell=_from(_class_name)),
+    NAME._replace(cell=of(_class_name)),
     Column("Provisioner", _CLASS + "provisioner", path("provisioner")),
     Column("ReclaimPolicy", _CLASS + "reclaimPolicy", path("reclaimPolicy")),
     Column("VolumeBindingMode", _CLASS + "volumeBindingMode", path("volumeBindingMode")),
-    Column(
-        "AllowVolumeExpansion", _CLASS + "allowVolumeExpansion", path("allowVolumeExpansion", default=False), "string"
-    ),
+    Column("AllowVolumeExpansion", _CLASS + "allowVolumeExpansion", path("allowVolumeExpansion", False), "string"),
     AGE,
 )
 
@@ -518,7 +438,7 @@ def _claim_state(obj: Json) -> str:
     return ",".join(words)
 
 
-_SLICE = "io.k8s.api.resource.v1.ResourceSliceSpec#"
+_SLICE = "resource.v1.ResourceSliceSpec#"
 _SIMPLE = (NAME, AGE)
 
 COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
@@ -526,26 +446,26 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("", "Node"): _NODE,
     ("", "Namespace"): _NAMESPACE,
     ("", "Service"): _SERVICE,
-    ("", "ConfigMap"): (NAME, Column("Data", f"{_CORE}ConfigMap#data", _from(_data)), AGE),
+    ("", "ConfigMap"): (NAME, Column("Data", "core.v1.ConfigMap#data", of(_data)), AGE),
     ("", "Secret"): (
         NAME,
-        Column("Type", f"{_CORE}Secret#type", path("type")),
-        Column("Data", f"{_CORE}Secret#data", size("data")),
+        Column("Type", "core.v1.Secret#type", path("type")),
+        Column("Data", "core.v1.Secret#data", size("data")),
         AGE,
     ),
-    ("", "ServiceAccount"): (NAME, Column("Secrets", f"{_CORE}ServiceAccount#secrets", size("secrets")), AGE),
+    ("", "ServiceAccount"): (NAME, Column("Secrets", "core.v1.ServiceAccount#secrets", size("secrets")), AGE),
     ("", "PersistentVolume"): _VOLUME,
     ("", "PersistentVolumeClaim"): _CLAIM,
     ("", "ResourceQuota"): _QUOTA,
     ("", "ReplicationController"): _replicated(
-        f"{_CORE}ReplicationControllerSpec",
-        f"{_CORE}ReplicationControllerStatus",
-        f"{_CORE}ReplicationControllerSpec#selector",
+        "core.v1.ReplicationControllerSpec",
+        "core.v1.ReplicationControllerStatus",
+        "core.v1.ReplicationControllerSpec#selector",
     ),
     ("", "Event"): _EVENT,
     ("events.k8s.io", "Event"): _EVENT,
     ("apps", "ReplicaSet"): _replicated(
-        f"{_APPS}ReplicaSetSpec", f"{_APPS}ReplicaSetStatus", f"{_APPS}ReplicaSetSpec#selector"
+        "apps.v1.ReplicaSetSpec", "apps.v1.ReplicaSetStatus", "apps.v1.ReplicaSetSpec#selector"
     ),
     ("apps", "Deployment"): _DEPLOYMENT,
     ("apps", "StatefulSet"): _STATEFUL_SET,
@@ -558,54 +478,47 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("policy", "PodDisruptionBudget"): _BUDGET,
     ("coordination.k8s.io", "Lease"): (
         NAME,
-        Column("Holder", "io.k8s.api.coordination.v1.LeaseSpec#holderIdentity", path("spec", "holderIdentity")),
+        Column("Holder", "coordination.v1.LeaseSpec#holderIdentity", path("spec.holderIdentity")),
         AGE,
     ),
     ("storage.k8s.io", "StorageClass"): _STORAGE_CLASS,
     ("storage.k8s.io", "CSINode"): (
         NAME,
-        Column("Drivers", f"{_STORAGE}CSINodeSpec#drivers", size("spec", "drivers"), "integer"),
+        Column("Drivers", "storage.v1.CSINodeSpec#drivers", size("spec.drivers"), "integer"),
         AGE,
     ),
     ("storage.k8s.io", "VolumeAttachment"): (
         NAME,
-        Column("Attacher", f"{_STORAGE}VolumeAttachmentSpec#attacher", path("spec", "attacher")),
+        Column("Attacher", "storage.v1.VolumeAttachmentSpec#attacher", path("spec.attacher")),
         Column(
-            "PV",
-            f"{_STORAGE}VolumeAttachmentSource#persistentVolumeName",
-            path("spec", "source", "persistentVolumeName"),
+            "PV", "storage.v1.VolumeAttachmentSource#persistentVolumeName", path("spec.source.persistentVolumeName")
         ),
-        Column("Node", f"{_STORAGE}VolumeAttachmentSpec#nodeName", path("spec", "nodeName")),
-        Column(
-            "Attached",
-            f"{_STORAGE}VolumeAttachmentStatus#attached",
-            path("status", "attached", default=False),
-            "boolean",
-        ),
+        Column("Node", "storage.v1.VolumeAttachmentSpec#nodeName", path("spec.nodeName")),
+        Column("Attached", "storage.v1.VolumeAttachmentStatus#attached", path("status.attached", False), "boolean"),
         AGE,
     ),
     ("storage.k8s.io", "CSIStorageCapacity"): (
         NAME,
-        Column("StorageClassName", f"{_STORAGE}CSIStorageCapacity#storageClassName", path("storageClassName")),
-        Column("Capacity", f"{_STORAGE}CSIStorageCapacity#capacity", text("capacity", default=UNSET)),
+        Column("StorageClassName", "storage.v1.CSIStorageCapacity#storageClassName", path("storageClassName")),
+        Column("Capacity", "storage.v1.CSIStorageCapacity#capacity", text("capacity", UNSET)),
     ),
     ("resource.k8s.io", "ResourceClaim"): (
         NAME,
-        Column("State", "A summary of the current state (allocated, pending, reserved, etc.).", _from(_claim_state)),
+        Column("State", "A summary of the current state (allocated, pending, reserved, etc.).", of(_claim_state)),
         AGE,
     ),
     ("resource.k8s.io", "ResourceClaimTemplate"): _SIMPLE,
     ("resource.k8s.io", "DeviceClass"): _SIMPLE,
     ("resource.k8s.io", "ResourceSlice"): (
         NAME,
-        Column("Node", _SLICE + "nodeName", text("spec", "nodeName", default=UNSET)),
-        Column("Driver", _SLICE + "driver", path("spec", "driver")),
-        Column("Pool", "io.k8s.api.resource.v1.ResourcePool#name", path("spec", "pool", "name")),
+        Column("Node", _SLICE + "nodeName", text("spec.nodeName", UNSET)),
+        Column("Driver", _SLICE + "driver", path("spec.driver")),
+        Column("Pool", "resource.v1.ResourcePool#name", path("spec.pool.name")),
         AGE,
     ),
     ("node.k8s.io", "RuntimeClass"): (
         NAME,
-        Column("Handler", "io.k8s.api.node.v1.RuntimeClass#handler", path("handler")),
+        Column("Handler", "node.v1.RuntimeClass#handler", path("handler")),
         AGE,
     ),
 }

@@ -6,10 +6,7 @@ from datetime import datetime
 
 from reprieve.api.json import Json
 from reprieve.controlplane.tables import ages
-from reprieve.controlplane.tables.columns import AGE, NAME, NONE, Column, text
-
-_STATUS = "io.k8s.api.core.v1.PodStatus"
-_SPEC = "io.k8s.api.core.v1.PodSpec"
+from reprieve.controlplane.tables.columns import AGE, NAME, NONE, Column, text, wide
 
 
 def _condition(obj: Json, kind: str) -> Json:
@@ -132,8 +129,8 @@ COLUMNS = (
         _restarts,
     ),
     AGE,
-    Column("IP", f"{_STATUS}#podIP", _address, wide=True),
-    Column("Node", f"{_SPEC}#nodeName", text("spec", "nodeName"), wide=True),
-    Column("Nominated Node", f"{_STATUS}#nominatedNodeName", text("status", "nominatedNodeName"), wide=True),
-    Column("Readiness Gates", f"{_SPEC}#readinessGates", _gates, wide=True),
+    wide("IP", "core.v1.PodStatus#podIP", _address),
+    wide("Node", "core.v1.PodSpec#nodeName", text("spec.nodeName")),
+    wide("Nominated Node", "core.v1.PodStatus#nominatedNodeName", text("status.nominatedNodeName")),
+    wide("Readiness Gates", "core.v1.PodSpec#readinessGates", _gates),
 )
