@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from reprieve.framework.plugin import row_count as row_count
     from reprieve.framework.plugin import row_numbers as row_numbers
     from reprieve.framework.plugin_guard import PluginIncident as PluginIncident
+    from reprieve.framework.preemption_cost import EvictionUnits as EvictionUnits
+    from reprieve.framework.preemption_cost import PreemptionCost as PreemptionCost
     from reprieve.framework.profile import Profile as Profile
     from reprieve.framework.status import FITS as FITS
     from reprieve.framework.status import SUCCESS as SUCCESS
@@ -99,6 +101,7 @@ _HOME = {
     "Diagnosis": "framework.diagnosis",
     "Engine": "scheduling.engine",
     "EventKind": "framework.events",
+    "EvictionUnits": "framework.preemption_cost",
     "FITS": "framework.status",
     "FeatureGates": "framework.gates",
     "FilterPlugin": "framework.plugin",
@@ -131,6 +134,7 @@ _HOME = {
     "PostFilterResult": "framework.plugin",
     "PreBindPlugin": "framework.plugin",
     "PreEnqueuePlugin": "framework.plugin",
+    "PreemptionCost": "framework.preemption_cost",
     "Profile": "framework.profile",
     "QueueSortPlugin": "framework.plugin",
     "ReservePlugin": "framework.plugin",

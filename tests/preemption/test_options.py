@@ -16,7 +16,7 @@ from reprieve.api.objects import PodDisruptionBudget, PodGroup, PriorityClass
 from reprieve.cluster.budgets import BudgetIndex, budget_of, violating
 from reprieve.framework.configuration import ConfigurationError, configuration_of
 from reprieve.framework.gates import FeatureGates
-from reprieve.preemption.cost import Cost, cost_of
+from reprieve.preemption.cost import UPSTREAM, Cost
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption, Verdict
 from reprieve.scheduling.profiles import profiles_of
@@ -115,7 +115,7 @@ def _cost(preemption: Preemption, cluster: RandomCluster) -> Cost | None:
     """By one yardstick: budgets are counted over those who go."""
     budgets = BudgetIndex(budget_of(item) for item, _ in cluster.budgets if isinstance(item, PodDisruptionBudget))
     broken = violating([verdict.unit.pods for verdict in preemption.victims], budgets)
-    return cost_of([Verdict(v.unit, b, v.reason) for v, b in zip(preemption.victims, broken, strict=True)])
+    return UPSTREAM.cost_of([Verdict(v.unit, b, v.reason) for v, b in zip(preemption.victims, broken, strict=True)])
 
 
 @some

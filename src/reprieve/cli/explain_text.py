@@ -408,7 +408,8 @@ def _comparison(made: PreemptionRecord) -> list[str]:
         return [f"{text}."]
     if comparison.decided_by in ("", BY_NAME):
         return [f"{text}: as good as {other.domain}, and first by name."]
-    return [f"{text} over {other.domain}: {comparison.decided_by}."]
+    values = f" ({comparison.values[0]} against {comparison.values[1]})" if len(comparison.values) == 2 else ""
+    return [f"{text} over {other.domain}: {comparison.decided_by}{values}."]
 
 
 def _unit_row(unit: Unit) -> Row:

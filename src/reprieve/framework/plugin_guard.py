@@ -60,6 +60,7 @@ from reprieve.framework.plugin import (
     row_count,
     row_numbers,
 )
+from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
 from reprieve.framework.status import UNRESOLVABLE, Code, PlacementError, PluginError, Status
 
 R = TypeVar("R")
@@ -141,7 +142,7 @@ def unguarded(plugin: Plugin) -> Plugin:
     return plugin.inner if isinstance(plugin, PluginGuard) else plugin
 
 
-_SHOWN = ("name", "scope", "incremental", "normalizes", "concerns_group")
+_SHOWN = ("name", "scope", "incremental", "normalizes", "concerns_group", "text", "measure", "timeless", "by_terms")
 """What others read of a plugin besides calling it."""
 
 
@@ -446,6 +447,29 @@ class _Sign(PluginGuard, SignPlugin):
         return found
 
 
+class _PreemptionCost(PluginGuard, PreemptionCost):
+    def of_units(self, units: EvictionUnits) -> Costs:
+        costs = self._ask("PreemptionCost", lambda: self.inner.of_units(units))
+        if not _is_array(costs, "fiub", len(units)):
+            raise self._wrong("PreemptionCost", f"a number for each of {len(units)} units", costs)
+        found: Costs = costs.astype(np.float64)
+        if not np.isfinite(found).all():
+            raise self._wrong("PreemptionCost", "finite numbers", costs)
+        return found
+
+    def total(self, victims: EvictionUnits) -> float:
+        if self.additive:
+            return float(self.of_units(victims).sum())
+        found = self._ask("PreemptionCost", lambda: self.inner.total(victims))
+        if not isinstance(found, int | float | np.number) or not np.isfinite(float(found)):
+            raise self._wrong("PreemptionCost", "a finite number", found)
+        return float(found)
+
+    @property
+    def additive(self) -> bool:
+        return bool(self.inner.additive)
+
+
 _GUARDS: dict[type[Plugin], type[PluginGuard]] = {
     PreEnqueuePlugin: _PreEnqueue,
     QueueSortPlugin: _QueueSort,
@@ -462,6 +486,7 @@ _GUARDS: dict[type[Plugin], type[PluginGuard]] = {
     PlacementScorePlugin: _PlacementScore,
     PlacementFeasiblePlugin: _PlacementFeasible,
     SignPlugin: _Sign,
+    PreemptionCost: _PreemptionCost,
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from reprieve.cluster.pods import PodRecord
@@ -48,9 +49,11 @@ from reprieve.observability.records import (
 )
 from reprieve.observability.shortages import lack_of
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
-from reprieve.preemption.cost import cost_of
+from reprieve.preemption.cost import UPSTREAM
+from reprieve.preemption.criteria import STANDARD, HighestPriority, PdbViolations, Pods, PrioritySum, StartTime
+from reprieve.preemption.lost_work import lost_work
 from reprieve.preemption.outcome import Cost as CostKey
-from reprieve.preemption.outcome import Preemption, PreemptionInVain, PutOff, Verdict
+from reprieve.preemption.outcome import Criterion, Preemption, PreemptionInVain, PutOff, Verdict
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries
@@ -241,7 +244,9 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
             reprieved += 1
             if reprieved <= MOST_REPRIEVED:
                 spared.append(verdict)
-    key = cost_of(evicted)
+    key = preemption.cost if preemption.criteria else UPSTREAM.cost_of(evicted)
+    criteria = preemption.criteria or UPSTREAM.described
+    work = lost_work(cluster, (pod for verdict in evicted for pod in verdict.unit.pods))
     lost = sum(max(0.0, now - pod.start) for verdict in evicted for pod in verdict.unit.pods if pod.start is not None)
     return PreemptionRecord(
         domain=preemption.domain,
@@ -255,8 +260,11 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
             highest_priority=max((verdict.unit.priority for verdict in evicted), default=0),
             pdb_violations=sum(1 for verdict in evicted if verdict.violates_pdb),
             running_seconds_lost=lost,
+            lost_gpu_hours=round(work.gpu / 3600, 3),
+            lost_cpu_hours=round(work.cpu / 3600, 3),
+            by_criterion=_by_criterion(criteria, key),
         ),
-        comparison=_comparison(preemption, key),
+        comparison=_comparison(preemption, criteria, key),
         nominations=[
             Nomination(pod=pod.key, node=names[row]) for pod, row in preemption.nominations[:MOST_NOMINATIONS]
         ],
@@ -299,30 +307,58 @@ def _reasons(diagnosis: Diagnosis | None) -> list[Reason]:
     return [Reason(reason=reason, nodes=nodes) for reason, nodes in ordered]
 
 
-def _comparison(preemption: Preemption, key: CostKey | None) -> Comparison:
+def _comparison(preemption: Preemption, criteria: Sequence[Criterion], key: CostKey | None) -> Comparison:
     compared = preemption.compared
-    found = Comparison(candidates=preemption.candidates, chosen=_candidate(preemption.domain, key))
+    found = Comparison(candidates=preemption.candidates, chosen=_candidate(preemption.domain, criteria, key))
     if compared is None:
         return found
-    found.runner_up = _candidate(compared.domain, compared.cost)
+    found.runner_up = _candidate(compared.domain, criteria, compared.cost)
     found.steps = [Step(criterion=criterion, left=left) for criterion, left in compared.steps]
     # The last criterion is the one that told the chosen one from those that were left, of whom this is the best.
     found.decided_by = compared.steps[-1][0] if compared.steps else ""
+    for turn, criterion in enumerate(criteria):
+        if criterion.text == found.decided_by and key is not None and compared.cost is not None:
+            found.criterion = criterion.name
+            found.values = [_value(criterion, cost[turn]) for cost in (key, compared.cost)]
     return found
 
 
-def _candidate(domain: str, key: CostKey | None) -> Candidate:
+def _by_criterion(criteria: Sequence[Criterion], key: CostKey | None) -> dict[str, float]:
+    """What can be written as a number."""
+    costs = {criterion.name: cost for criterion, cost in zip(criteria, key or (), strict=key is not None)}
+    return {name: _plain(cost) for name, cost in costs.items() if isfinite(cost)}
+
+
+def _plain(number: float) -> float:
+    return int(number) if float(number).is_integer() else round(number, 3)
+
+
+def _value(criterion: Criterion, cost: float) -> str:
+    """`2 pods`, `1.5 GPU-hours`, a time."""
+    if criterion.name == StartTime.name:
+        return _started(cost) or "not started"
+    if criterion.measure.endswith("-seconds"):
+        return f"{cost / 3600:.3g} {criterion.measure.removesuffix('seconds')}hours"
+    measure = criterion.measure.removesuffix("s") if cost == 1 else criterion.measure
+    return f"{_plain(cost)} {measure}".rstrip()
+
+
+def _started(cost: float) -> str:
+    return micro_time(-cost) if isfinite(cost) else ""
+
+
+def _candidate(domain: str, criteria: Sequence[Criterion], key: CostKey | None) -> Candidate:
     if key is None:
         return Candidate(domain=domain)
-    violations, highest, total, pods, start = key
-    began = "" if start in (float("inf"), float("-inf")) else micro_time(-start)
+    costs = {criterion.name: cost for criterion, cost in zip(criteria, key, strict=True)}
     return Candidate(
         domain=domain,
-        pdb_violations=violations,
-        highest_priority=highest,
-        priority_sum=total,
-        pods=pods,
-        earliest_start=began,
+        pdb_violations=int(costs.get(PdbViolations.name, 0)),
+        highest_priority=int(costs.get(HighestPriority.name, 0)),
+        priority_sum=int(costs.get(PrioritySum.name, 0)),
+        pods=int(costs.get(Pods.name, 0)),
+        earliest_start=_started(costs[StartTime.name]) if StartTime.name in costs else "",
+        others={name: _plain(cost) for name, cost in costs.items() if name not in STANDARD and isfinite(cost)},
     )
 
 

@@ -142,6 +142,12 @@ class Cost(Part):
     pdb_violations: int = 0
     running_seconds_lost: float = 0.0
     """Summed over the pods whose start is known."""
+    lost_gpu_hours: float = 0.0
+    """Of pods with GPUs: hours worked since the last checkpoint or the start, times GPUs (cost.md 1.3)."""
+    lost_cpu_hours: float = 0.0
+    """The same of pods without GPUs, times CPUs."""
+    by_criterion: dict[str, float] = {}
+    """By what evictions are compared, in order (cost.md 1)."""
 
 
 class Candidate(Part):
@@ -155,6 +161,8 @@ class Candidate(Part):
     pods: int = 0
     earliest_start: str = ""
     """Of the victims of the highest priority; later is cheaper."""
+    others: dict[str, float] = {}
+    """By the criteria beside these that are configured (cost.md 1)."""
 
 
 class Step(Part):
@@ -170,6 +178,10 @@ class Comparison(Part):
     candidates: int
     chosen: Candidate
     decided_by: str = ""
+    criterion: str = ""
+    """The one that decided, as configurations call it; empty where it was none of them, such as a name."""
+    values: list[str] = []
+    """What the chosen one and the runner-up cost by it."""
     steps: list[Step] = []
     runner_up: Candidate | None = None
 

@@ -10,6 +10,7 @@ from reprieve.framework.events import Hints
 from reprieve.framework.plugin import (
     Assigned,
     CycleState,
+    Plugin,
     PodGroupAttempt,
     PodGroupPostFilterPlugin,
     PostFilterPlugin,
@@ -17,6 +18,8 @@ from reprieve.framework.plugin import (
 )
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status
+from reprieve.preemption.cost import criteria_of
+from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.for_group import GroupOptions, preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
@@ -35,10 +38,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     """PostFilter and PodGroupPostFilter by preemption.md.
 
     It needs the profile it runs in, so it is `attach`ed once that is built.  `group_policy`: the gate
-    PodGroupPreemptionPolicy.  `victim_search` and `placement`: the options of preemption.md 4.  `hold_seconds`: for
-    how long room is held for a preemptor at most, 0 without an end (cost.md 5.1).  `successor`: what a predecessor
-    leaves counts as the preemptor's own (5.6).  `wait_for_completions`: seconds that those who say when they end are
-    waited for (6).  `plain` and `share` select the reference paths for property tests.
+    PodGroupPreemptionPolicy.  `victim_search` and `placement`: the options of preemption.md 4.  `cost`: names of the
+    criteria by which evictions are compared, also of PreemptionCost plugins of the profile (cost.md 1).
+    `hold_seconds`: for how long room is held for a preemptor at most, 0 without an end (cost.md 5.1).  `successor`:
+    what a predecessor leaves counts as the preemptor's own (5.6).  `wait_for_completions`: seconds that those who say
+    when they end are waited for (6).  `plain` and `share` select the reference paths for property tests.
     """
 
     name = "DefaultPreemption"
@@ -49,6 +53,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         group_policy: bool = True,
         victim_search: str = REPRIEVE,
         placement: str = MINIMIZE_VICTIMS,
+        cost: Sequence[str] = STANDARD,
         hold_seconds: float = HOLD_SECONDS,
         successor: bool = True,
         wait_for_completions: float = 0.0,
@@ -58,14 +63,25 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         self.hold_seconds = hold_seconds
         self._successor = successor
         self._wait_for_completions = wait_for_completions
-        self._options = GroupOptions(group_policy, victim_search, placement, plain)
+        self._options = GroupOptions(group_policy, victim_search, placement, plain=plain)
+        self._cost = tuple(cost)
         self._plain = plain
         self._share = share
         self._attached_to: tuple[RunningProfile, PodPreemption] | None = None
 
     def attach(self, running: RunningProfile) -> None:
-        """Tell the plugin where it runs."""
-        self._attached_to = running, PodPreemption(running, plugin=self.name, plain=self._plain, share=self._share)
+        """Tell the plugin where it runs. Raises ConfigurationError for a criterion that nobody knows."""
+        criteria = criteria_of(self._cost, running.profile.plugins)
+        self._options = replace(self._options, criteria=criteria)
+        for_pod = PodPreemption(running, plugin=self.name, criteria=criteria, plain=self._plain, share=self._share)
+        self._attached_to = running, for_pod
+
+    def check(self, plugins: Sequence[Plugin], where: str) -> None:
+        """Raise ConfigurationError if a criterion is none of ours and no plugin of the profile either.
+
+        `where` is the path of the plugin's args.
+        """
+        criteria_of(self._cost, plugins, f"{where}.cost")
 
     def events(self) -> Hints:
         """Nothing wakes a pod because of preemption itself: what rejected it does."""

@@ -21,7 +21,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Placement, PodGroupAttempt
 from reprieve.framework.running import RunningProfile
-from reprieve.preemption.cost import PRIORITY_OFFSET
+from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN
 from reprieve.preemption.outcome import Cost
 from reprieve.preemption.tie_breaking import free_for, usable_by_like_pods
@@ -57,7 +57,7 @@ class DomainBounds:
         """What the group scores a candidate of that price in a domain; None if that cannot be told beforehand."""
         if not self.alike:
             return None
-        domain, gone = self.domains[index], price[1][3]
+        domain, gone = self.domains[index], int(price[1][3])
         there = [(pod, row) for row in domain.rows.tolist() for pod in self._victims_on.get(row, ())]
         if gone > len(there):
             return None

@@ -8,7 +8,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.cost import BY_NAME, CRITERIA, Cost, cost_of
+from reprieve.preemption.cost import BY_NAME, NOBODY, UPSTREAM, Cost, Criteria
 from reprieve.preemption.domain_bounds import bounds_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.order import Ranking
@@ -30,10 +30,10 @@ from reprieve.preemption.units import PreemptionUnit, effective_priority, schedu
 from reprieve.preemption.victim_search.problem import numbers_of
 from reprieve.preemption.victim_search.search import cheapest_eviction
 
+_NO_COST = (0, 0, 0, 0, 0.0)
 _ALL_LOOKED_AT = 4
 """So few domains are looked at without bounds."""
 UNSCHEDULABLE = "pod group is unschedulable"
-NOBODY = "nobody has to go"
 BY_SCORE = "highest placement score"
 
 
@@ -51,7 +51,7 @@ class _Candidate:
     @property
     def price(self) -> tuple[bool, Cost]:
         """Sort key, cheapest first; evicting nobody costs least."""
-        return (self.cost is not None, self.cost or (0, 0, 0, 0, 0.0))
+        return (self.cost is not None, self.cost or _NO_COST)
 
     def evicted(self) -> list[Verdict]:
         """Those who go, most important first, budgets counted over them alone (preemption.md 6 over the victims)."""
@@ -80,6 +80,8 @@ class GroupOptions:
     """The gate PodGroupPreemptionPolicy."""
     victim_search: str = REPRIEVE
     placement: str = MINIMIZE_VICTIMS
+    criteria: Criteria = UPSTREAM
+    """By what evictions are compared (cost.md 1)."""
     plain: bool = False
     """The reference path, for property tests."""
 
@@ -110,9 +112,11 @@ def preempt_for_group(
         in_vain = PreemptionInVain(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
         status = Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin)
         return PostFilterResult(status, clear_nomination=True, in_vain=in_vain)
+    costing = options.criteria.costing(cluster, running.evaluator, units)
     with cluster.trial():
+        ranking = Ranking(cluster, units, options.criteria, costing)
         cluster.displace_all([pod for unit in units for pod in unit.pods])
-        search = _Search(running, attempt, Ranking(cluster, units), spec.priority, options)
+        search = _Search(running, attempt, ranking, spec.priority, options)
         find = search.candidate if options.victim_search == REPRIEVE else search.above_floor
         if attempt.placements is None:
             found, passed_over = [candidate for candidate in (find(None),) if candidate is not None], 0
@@ -129,7 +133,7 @@ def preempt_for_group(
         if not found:
             status = Status(Code.UNSCHEDULABLE, UNSCHEDULABLE, plugin)
             return PostFilterResult(status, clear_nomination=True, in_vain=search.in_vain())
-    best, compared = _best(attempt, found)
+    best, compared = _best(attempt, found, options.criteria)
     preemption = Preemption(
         pod=None,
         group=group,
@@ -139,6 +143,8 @@ def preempt_for_group(
         verdicts=best.verdicts() if by_score is not None else verdicts_of(best.ranking, best.reasons),
         candidates=len(found) + passed_over,
         compared=compared,
+        criteria=options.criteria.described,
+        cost=best.cost,
         by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
     )
     return PostFilterResult(SUCCESS, preemption)
@@ -183,7 +189,7 @@ class _Search:
         nor be liked better at the price of the best.
         """
         bounds = None
-        if not self.options.plain and len(domains) > _ALL_LOOKED_AT:
+        if not self.options.plain and self.options.criteria.upstream and len(domains) > _ALL_LOOKED_AT:
             bounds = bounds_of(self.running, self.attempt, self.ranking.ordered, self.priority, domains)
         if bounds is None:
             return [candidate for domain in domains if (candidate := find(domain)) is not None], 0
@@ -302,7 +308,8 @@ class _Search:
         def price(row: int) -> tuple[Cost, int]:
             there = on_node[row]
             reason = Reason(self.attempt.pods[0], row, "", "")
-            cost = cost_of([Verdict(ranking.ordered[i], ranking.violations[i], reason) for i in there])
+            verdicts = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i in there]
+            cost = ranking.criteria.cost_of(verdicts, ranking.costing)
             assert cost is not None
             return cost, int(rank[row])
 
@@ -334,22 +341,24 @@ class _Search:
             reasons = reasons_to_go(
                 self.running, self.ranking, assignment.placed, self.priority, plain=self.options.plain
             )
-        candidate = _Candidate(placement, self.ranking, assignment, reasons, None)
-        if self.options.placement == MINIMIZE_VICTIMS:
-            return replace(candidate, cost=cost_of(candidate.evicted()))
         ranking = self.ranking
+        candidate = _Candidate(placement, ranking, assignment, reasons, None)
+        if self.options.placement == MINIMIZE_VICTIMS:
+            return replace(candidate, cost=ranking.criteria.cost_of(candidate.evicted(), ranking.costing))
         evicted = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]
-        return replace(candidate, cost=cost_of(evicted))
+        return replace(candidate, cost=ranking.criteria.cost_of(evicted, ranking.costing))
 
 
-def _best(attempt: PodGroupAttempt, found: Sequence[_Candidate]) -> tuple[_Candidate, Compared | None]:
+def _best(
+    attempt: PodGroupAttempt, found: Sequence[_Candidate], criteria: Criteria
+) -> tuple[_Candidate, Compared | None]:
     """The cheapest; among equals the one the group scores highest with only its victims gone, then the first.
 
     And the next best of those that were left last, with how the field narrowed.
     """
     left = rivals = list(found)
     steps: list[tuple[str, int]] = []
-    for position, criterion in enumerate((NOBODY, *CRITERIA)):
+    for position, criterion in enumerate((NOBODY, *criteria.texts)):
         if len(left) > 1:
             costs = [_part(candidate, position) for candidate in left]
             cheapest = min(costs)
@@ -387,7 +396,7 @@ def _price(candidate: _Candidate) -> tuple[bool, Cost]:
 def _part(candidate: _Candidate, position: int) -> float:
     """One number of a candidate's price: whether anybody has to go, then the parts of the cost."""
     anybody, cost = candidate.price
-    return anybody if position == 0 else cost[position - 1]
+    return anybody if position == 0 else cost[position - 1] if anybody else 0.0
 
 
 def _pods(candidate: _Candidate) -> list[PodRecord]:

@@ -19,7 +19,7 @@ from reprieve.framework.diagnosis import Diagnosis, fit_error
 from reprieve.framework.plugin import CycleState, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.cost import cost_of
+from reprieve.preemption.cost import UPSTREAM, Costing, Criteria
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.extended import NO_CANDIDATE, judged, judges_of
 from reprieve.preemption.free_resources import FreeResources, only_resources
@@ -39,12 +39,21 @@ _DEVICES = "DynamicResources"
 class PodPreemption:
     """Finds the cheapest node to preempt on. `plain` and `share` select the reference path (property tests)."""
 
-    def __init__(self, running: RunningProfile, *, plugin: str, plain: bool = False, share: bool = True) -> None:
+    def __init__(
+        self,
+        running: RunningProfile,
+        *,
+        plugin: str,
+        criteria: Criteria = UPSTREAM,
+        plain: bool = False,
+        share: bool = True,
+    ) -> None:
         self._running = running
+        self._criteria = criteria
         self._cluster, self._profile, self._evaluator = running.cluster, running.profile, running.evaluator
         self._plugin = plugin
         self._plain = plain
-        self._share = share
+        self._share = share and criteria.upstream
         self._columns = VictimColumns(running.cluster)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
         """By what is the same for identical preemptors, those used longest ago first."""
@@ -91,14 +100,17 @@ class PodPreemption:
             verdicts=verdicts,
             candidates=found.candidates,
             compared=Compared(names[found.second], found.second_cost, found.steps) if found.second >= 0 else None,
+            criteria=self._criteria.described,
+            cost=found.cost,
         )
         return PostFilterResult(SUCCESS, preemption)
 
     def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
         """The choice after extenders have had their say; nothing of what they say is remembered."""
-        answers = RowAnswers(self._cluster.changes(), len(self._cluster.nodes))
+        answers = RowAnswers(self._cluster.changes(), len(self._cluster.nodes), self._criteria)
         for row, verdicts in changed.items():
-            answers.put(row, _candidate(row, verdicts), (0, 0), fragile=True)
+            costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
+            answers.put(row, self._candidate(row, verdicts, costing), (0, 0), fragile=True)
         return answers.cheapest(np.array(sorted(changed), dtype=np.int64), self._cluster.nodes.rank)
 
     def _answers(self, state: CycleState, curable: npt.NDArray[np.int64], *, numbers: bool) -> RowAnswers:
@@ -133,7 +145,7 @@ class PodPreemption:
         rows, version = len(cluster.nodes), cluster.budgets_version
         key = self._evaluator.identity(state.pod) if self._share and not self._evaluator.ruled(state) else None
         if key is None:
-            answers = RowAnswers(cluster.changes(), rows)
+            answers = RowAnswers(cluster.changes(), rows, self._criteria)
         else:
             like = (key[0], *key[2:])
             known = self._memory.pop(key, None)
@@ -142,7 +154,7 @@ class PodPreemption:
                 if latest is not None:
                     latest.catch_up(rows, version)
                     known = latest.for_priority(state.pod.priority)
-            answers = known or RowAnswers(cluster.changes(), rows)
+            answers = known or RowAnswers(cluster.changes(), rows, self._criteria)
             self._memory[key] = answers
             self._latest.pop(like, None)
             self._latest[like] = key
@@ -179,18 +191,29 @@ class PodPreemption:
             return (NO_VICTIMS_POD,), False
         # A unit that is a whole group may have members elsewhere, or get some, without this row being touched.
         spans = any(unit.group is not None for unit in units)
+        costing = self._criteria.costing(cluster, self._evaluator, units)
         if numbers:
-            return self._by_numbers(pod, row, units), spans
+            return self._by_numbers(pod, row, units, costing), spans
         with cluster.trial():
             for unit in units:
                 for victim in unit.pods:
                     cluster.displace(victim)
             if not self._evaluator.fits_row(state, row):
                 return self._evaluator.why_not(state, row)[1], spans
-            verdicts = judge(self._running, units, [(pod, row)], pod.priority, plain=self._plain)
-        return _candidate(row, verdicts), spans
+            verdicts = judge(
+                self._running,
+                units,
+                [(pod, row)],
+                pod.priority,
+                criteria=self._criteria,
+                costing=costing,
+                plain=self._plain,
+            )
+        return self._candidate(row, verdicts, costing), spans
 
-    def _by_numbers(self, pod: PodRecord, row: int, units: list[PreemptionUnit]) -> Candidate | Misfit:
+    def _by_numbers(
+        self, pod: PodRecord, row: int, units: list[PreemptionUnit], costing: Costing | None
+    ) -> Candidate | Misfit:
         """The same where only resources are in play: nothing has to be moved to find out."""
         cluster = self._cluster
         room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
@@ -200,7 +223,15 @@ class PodPreemption:
         if short:
             # As the filters: a row with nominated pods is judged with them first, and that is all there is to say.
             return tuple(insufficient(cluster.resources.names[column]) for column in short)
-        return _candidate(row, judge_by_numbers(cluster, units, [(pod, row)], room))
+        verdicts = judge_by_numbers(cluster, units, [(pod, row)], room, self._criteria, costing)
+        return self._candidate(row, verdicts, costing)
+
+    def _candidate(self, row: int, verdicts: tuple[Verdict, ...], costing: Costing | None) -> Candidate | Misfit:
+        """The cost of evicting on a row; a node where nobody has to go is none (it failed for another reason)."""
+        cost = self._criteria.cost_of(verdicts, costing)
+        if cost is None:
+            return (NO_VICTIMS_POD,)
+        return Candidate(row, verdicts, cost)
 
     def _refusal(self, diagnosis: Diagnosis, curable: npt.NDArray[np.int64], answers: RowAnswers) -> str:
         # kube-scheduler evicts nobody for devices: where that is of no use here either, its words are said.
@@ -212,11 +243,3 @@ class PodPreemption:
         if hopeless:
             reasons[NOT_HELPFUL] = reasons.get(NOT_HELPFUL, 0) + hopeless
         return fit_error(diagnosis.nodes, reasons)
-
-
-def _candidate(row: int, verdicts: tuple[Verdict, ...]) -> Candidate | Misfit:
-    """The cost of evicting on a row; a node where nobody has to go is none (it failed for another reason)."""
-    cost = cost_of(verdicts)
-    if cost is None:
-        return (NO_VICTIMS_POD,)
-    return Candidate(row, verdicts, cost)

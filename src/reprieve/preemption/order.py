@@ -4,19 +4,24 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reprieve.cluster.budgets import exceeding, violating
 from reprieve.cluster.state import ClusterState
+from reprieve.preemption.cost import UPSTREAM, Costing, Criteria
 from reprieve.preemption.units import PreemptionUnit
 
 
 def by_importance(
-    cluster: ClusterState, units: Sequence[PreemptionUnit]
+    cluster: ClusterState,
+    units: Sequence[PreemptionUnit],
+    criteria: Criteria = UPSTREAM,
+    costing: Costing | None = None,
 ) -> tuple[list[PreemptionUnit], list[bool], list[int]]:
     """Units by importance, whether each violates a budget, and the indices in the order they are tried.
 
-    Those that violate a budget are tried first, each class from the most important down.
+    Those that violate a budget are tried first, each class from the most important down, unless other criteria say
+    what is dear (`Criteria.dearest_first`).
     """
     ordered = sorted(units, key=lambda unit: unit.importance)
     violations = violating([unit.pods for unit in ordered], cluster.budget_index)
-    return ordered, violations, sorted(range(len(ordered)), key=lambda i: not violations[i])
+    return ordered, violations, criteria.dearest_first(ordered, violations, costing)
 
 
 class Ranking:
@@ -26,7 +31,14 @@ class Ranking:
     how many of its pods each budget counts, `allowed[budget]` how many may go (`reprieve.cluster.budgets.BudgetIndex`).
     """
 
-    def __init__(self, cluster: ClusterState, units: Sequence[PreemptionUnit]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        units: Sequence[PreemptionUnit],
+        criteria: Criteria = UPSTREAM,
+        costing: Costing | None = None,
+    ) -> None:
+        self.criteria, self.costing = criteria, costing
         ordered = sorted(units, key=lambda unit: unit.importance)
         index = cluster.budget_index
         self._take(ordered, index.charges([unit.pods for unit in ordered]), index.allowed)
@@ -36,7 +48,7 @@ class Ranking:
     ) -> None:
         self.ordered, self.charged, self.allowed = ordered, charged, allowed
         self.violations = exceeding(charged, allowed)
-        self.order = sorted(range(len(ordered)), key=lambda i: not self.violations[i])
+        self.order = self.criteria.dearest_first(ordered, self.violations, self.costing)
         self._turns: dict[int, list[int]] = {}
         for turn, index in enumerate(self.order):
             for row in set(self.ordered[index].rows):
@@ -46,6 +58,7 @@ class Ranking:
         """The ranking of some of the units; budgets are counted over them alone."""
         kept = sorted(indices)
         found = Ranking.__new__(Ranking)
+        found.criteria, found.costing = self.criteria, self.costing
         found._take([self.ordered[i] for i in kept], [self.charged[i] for i in kept], self.allowed)
         return found
 

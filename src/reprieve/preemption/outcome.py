@@ -81,8 +81,16 @@ class Verdict:
         return self.reason is not None
 
 
-Cost = tuple[int, int, int, int, float]
-"""What orders candidates, cheapest first (`reprieve.preemption.cost`)."""
+Cost = tuple[float, ...]
+"""What orders candidates, cheapest first: a number by each criterion (`reprieve.preemption.cost`)."""
+
+
+class Criterion(NamedTuple):
+    """By what evictions are compared: as configurations call it, what it prefers, and what its numbers count."""
+
+    name: str
+    text: str
+    measure: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +187,10 @@ class Preemption:
     """Domains that would have worked; this one was the cheapest."""
     compared: Compared | None = None
     """The next best of them."""
+    criteria: tuple[Criterion, ...] = ()
+    """By what candidates were compared, in order."""
+    cost: Cost | None = None
+    """What this one costs, by those criteria."""
     by_score: tuple[PreemptionUnit, ...] | None = None
     """Who would go if the group were placed by score; None where nothing else was looked at."""
 

@@ -16,6 +16,7 @@ from reprieve.framework.diagnoser import any_concerned
 from reprieve.framework.plugin import CycleState, FilterPlugin
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import call_plugin
+from reprieve.preemption.cost import UPSTREAM, Costing, Criteria
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, FreeResources, only_resources
 from reprieve.preemption.incremental_filters import IncrementalFilters
 from reprieve.preemption.order import Ranking, by_importance
@@ -74,10 +75,12 @@ def judge(
     assigned: Sequence[tuple[PodRecord, int]],
     priority: int,
     *,
+    criteria: Criteria = UPSTREAM,
+    costing: Costing | None = None,
     plain: bool = False,
 ) -> tuple[Verdict, ...]:
     """Decide every unit; the verdicts come back in importance order. See `reasons_to_go`."""
-    ranking = Ranking(running.cluster, units)
+    ranking = Ranking(running.cluster, units, criteria, costing)
     return verdicts_of(ranking, reasons_to_go(running, ranking, assigned, priority, plain=plain))
 
 
@@ -86,9 +89,11 @@ def judge_by_numbers(
     units: Sequence[PreemptionUnit],
     assigned: Sequence[tuple[PodRecord, int]],
     room: FreeResources,
+    criteria: Criteria = UPSTREAM,
+    costing: Costing | None = None,
 ) -> tuple[Verdict, ...]:
     """`judge` where only resources are in play; `room` is what is left with all units gone and all assigned placed."""
-    ordered, violations, order = by_importance(cluster, units)
+    ordered, violations, order = by_importance(cluster, units, criteria, costing)
     return _verdicts(ordered, violations, _by_numbers(cluster, ordered, order, assigned, room))
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.changes import ChangeReader
 from reprieve.framework.plugin import Mask
-from reprieve.preemption.cost import BY_NAME, CRITERIA
+from reprieve.preemption.cost import BY_NAME, UPSTREAM, Criteria
 from reprieve.preemption.outcome import NO_VICTIMS_POD, Cost, Verdict
 from reprieve.preemption.victim_columns import JudgedRows
 
@@ -34,6 +34,7 @@ class Choice:
     """The cheapest of `candidates` rows; the second best (-1: none), its cost, and how the field narrowed."""
 
     row: int
+    cost: Cost
     candidates: int
     second: int
     second_cost: Cost | None
@@ -46,18 +47,18 @@ class RowAnswers:
     `known`: bool[rows], the row has an answer that holds; `good`: bool[rows], the answer is a candidate.
     """
 
-    __slots__ = ("_changes", "_cost", "_high", "_latest", "_low", "_misfits", "_why", "good", "known")
+    __slots__ = ("_changes", "_cost", "_criteria", "_high", "_low", "_misfits", "_why", "good", "known")
 
-    def __init__(self, changes: ChangeReader, rows: int) -> None:
+    def __init__(self, changes: ChangeReader, rows: int, criteria: Criteria = UPSTREAM) -> None:
         self._changes = changes
+        self._criteria = criteria
         self._forget_all(rows)
 
     def _forget_all(self, rows: int) -> None:
         self.known: Mask = np.zeros(rows, dtype=np.bool_)
         self.good: Mask = np.zeros(rows, dtype=np.bool_)
-        # The parts of a `Cost`: the first four, and the last.
-        self._cost: npt.NDArray[np.int64] = np.zeros((4, rows), dtype=np.int64)
-        self._latest: npt.NDArray[np.float64] = np.zeros(rows, dtype=np.float64)
+        # By criterion.
+        self._cost: npt.NDArray[np.float64] = np.zeros((len(self._criteria.costs), rows), dtype=np.float64)
         # The priorities of a preemptor from and to which the answer is the same.
         self._low: Rows = np.zeros(rows, dtype=np.int64)
         self._high: Rows = np.zeros(rows, dtype=np.int64)
@@ -75,9 +76,9 @@ class RowAnswers:
 
     def for_priority(self, priority: int) -> "RowAnswers":
         """A copy that knows what is the same for another priority."""
-        copy = RowAnswers(self._changes.copy(), 0)
+        copy = RowAnswers(self._changes.copy(), 0, self._criteria)
         copy.known = self.known & (self._low <= priority) & (priority <= self._high)
-        for name in ("good", "_cost", "_latest", "_low", "_high", "_why", "_misfits"):
+        for name in ("good", "_cost", "_low", "_high", "_why", "_misfits"):
             setattr(copy, name, getattr(self, name).copy())
         return copy
 
@@ -90,18 +91,20 @@ class RowAnswers:
         self.known[row] = not fragile
         self.good[row] = isinstance(answer, Candidate)
         if isinstance(answer, Candidate):
-            self._cost[:, row] = answer.cost[:4]
-            self._latest[row] = answer.cost[4]
+            self._cost[:, row] = answer.cost
         else:
             self._why[row] = self._number(answer)
 
     def put_all(self, rows: Rows, judged: JudgedRows, lacking: Misfit) -> None:
-        """Remember what became of many rows; `lacking[i]` says that the i-th of the requests is short."""
+        """Remember what became of many rows by upstream's criteria.
+
+        `lacking[i]` says that the i-th of the requests is short.
+        """
         self._low[rows], self._high[rows] = judged.low, judged.high
         self.known[rows] = ~judged.spans
         short = judged.short.any(axis=0)
         self.good[rows] = judged.units & ~short & (judged.cost[3] > 0)
-        self._cost[:, rows], self._latest[rows] = judged.cost, judged.latest
+        self._cost[:4, rows], self._cost[4, rows] = judged.cost, judged.latest
         self._why[rows] = self._number((NO_VICTIMS_POD,))
         lacks = np.flatnonzero(judged.units & short)
         if len(lacks):
@@ -131,7 +134,7 @@ class RowAnswers:
             return None
         rivals = left
         steps = []
-        for criterion, row_costs in zip(CRITERIA, (*self._cost, self._latest), strict=True):
+        for criterion, row_costs in zip(self._criteria.texts, self._cost, strict=True):
             if len(left) > 1:
                 costs = row_costs[left]
                 kept = left[costs == costs.min()]
@@ -143,16 +146,16 @@ class RowAnswers:
             rivals = left
             steps.append((BY_NAME, 1))
         second = self._first_of(rivals[rivals != best], rank)
-        return Choice(best, count, second, self._cost_of(second) if second >= 0 else None, tuple(steps))
+        second_cost = self._cost_of(second) if second >= 0 else None
+        return Choice(best, self._cost_of(best), count, second, second_cost, tuple(steps))
 
     def _first_of(self, left: Rows, rank: Rows) -> int:
         """The best of the rows, all of them candidates; -1 if there are none."""
-        for row_costs in (*self._cost, self._latest):
+        for row_costs in self._cost:
             if len(left) > 1:
                 costs = row_costs[left]
                 left = left[costs == costs.min()]
         return int(left[rank[left].argmin()]) if len(left) else -1
 
     def _cost_of(self, row: int) -> Cost:
-        violations, highest, priorities, pods = self._cost[:, row].tolist()
-        return (violations, highest, priorities, pods, float(self._latest[row]))
+        return tuple(self._cost[:, row].tolist())

@@ -23,7 +23,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_pods
 from reprieve.framework.plugin import Mask
-from reprieve.preemption.cost import PRIORITY_OFFSET
+from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.units import PreemptionUnit, units_below
 
 Counts = npt.NDArray[np.int64]

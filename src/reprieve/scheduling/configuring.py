@@ -44,6 +44,7 @@ from reprieve.framework.plugin import (
 from reprieve.framework.plugin_guard import CallPolicy, contained
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import PluginError, named
+from reprieve.preemption.default_preemption import DefaultPreemption
 
 Args = Mapping[str, Any]
 Factory = Callable[[FeatureGates, Args], Plugin]
@@ -133,6 +134,9 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
         if point not in _COVERED:
             named += [ref.name for ref in chosen.enabled if ref.name not in named]
     built = {name: _build(name, gates, registry, *args.get(name, ({}, f"{path}.plugins"))) for name in named}
+    for name, plugin in built.items():
+        if isinstance(plugin, DefaultPreemption):
+            plugin.check(list(built.values()), args.get(name, ({}, f"{path}.plugins"))[1])
     order: dict[str, tuple[str, ...]] = {}
     for point, chosen in plugins.points():
         kind = POINTS[point]

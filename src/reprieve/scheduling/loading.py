@@ -17,6 +17,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.interrupts import is_ctrl_c
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import CallPolicy
+from reprieve.framework.preemption_cost import PreemptionCost
 from reprieve.framework.status import named
 from reprieve.scheduling.configuring import POINTS, Args, Factory
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # reading the metadata of all packages takes as long as a sma
     from importlib.metadata import EntryPoint
 
 GROUP = "reprieve.plugins"
-_EXTENSION_POINTS = (*dict.fromkeys(POINTS.values()), framework.SignPlugin)
+_EXTENSION_POINTS = (*dict.fromkeys(POINTS.values()), framework.SignPlugin, PreemptionCost)
 
 
 class PluginLoadError(ValueError):

@@ -34,6 +34,7 @@ from reprieve.plugins.pod_topology_spread import (
     PodTopologySpread,
 )
 from reprieve.plugins.volume_binding import VolumeBinding
+from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE
 
@@ -83,12 +84,13 @@ class _BalancedArgs(_Args, frozen=True, kw_only=True):
 class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     """The numbers are accepted; every node is a candidate, nothing is sampled (preemption.md 3).
 
-    The others are ours (preemption.md 4, "Options"; cost.md 5).
+    The others are ours (preemption.md 4, "Options"; cost.md 1, 5).
     """
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
     victim_search: str = REPRIEVE
+    cost: tuple[str, ...] = STANDARD
     placement: str = MINIMIZE_VICTIMS
     hold_seconds: Int64 = int(HOLD_SECONDS)
     successor: bool = True
@@ -332,6 +334,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         hold_seconds=float(found.hold_seconds),
         successor=found.successor,
         wait_for_completions=wait,
+        cost=found.cost,
     )
 
 

@@ -31,6 +31,7 @@ from reprieve.plugins.taint_toleration import TaintToleration
 from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.plugins.volume_restrictions import VolumeRestrictions
 from reprieve.plugins.volume_zone import VolumeZone
+from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.outcome import COMPATIBLE
 from reprieve.scheduling.configuring import Args, Factory, Registry, profile_of
 from reprieve.scheduling.loading import NO_THIRD_PARTY, ThirdParty
@@ -109,8 +110,14 @@ DEFAULT_WEIGHTS = {
 }
 
 
-_PLACED_BY_SCORE: dict[str, dict[str, str | int]] = {
-    "DefaultPreemption": {"placement": COMPATIBLE, "holdSeconds": 0, "successor": False, "waitForCompletions": "0s"}
+_PLACED_BY_SCORE: dict[str, dict[str, str | int | list[str]]] = {
+    "DefaultPreemption": {
+        "placement": COMPATIBLE,
+        "cost": [*STANDARD],
+        "holdSeconds": 0,
+        "successor": False,
+        "waitForCompletions": "0s",
+    }
 }
 """Args that make a preempting group go where kube-scheduler puts it, whatever the configuration says of it."""
 

@@ -117,7 +117,7 @@ class Bundles:
     def _weight(self, unit: int) -> float:
         state = self._eviction
         # Among equals those who started late go first, as far as a fraction can say so.
-        return state.weight[unit] + state.age[unit] + (BROKEN_BUDGET if state.violates(unit) else 0.0)
+        return state.weight[unit] + state.age[unit] + (BROKEN_BUDGET if state.dear(unit) else 0.0)
 
     def _gain(self, units: Sequence[int]) -> int:
         """How many more pods fit on all nodes together with these units gone."""

@@ -18,6 +18,7 @@ from reprieve.framework.diagnoser import any_concerned, nominated_pods
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Placement
 from reprieve.framework.running import RunningProfile
+from reprieve.preemption.cost import Pricing, pricing_of
 from reprieve.preemption.free_resources import only_resources
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.units import PreemptionUnit
@@ -58,6 +59,8 @@ class Numbers:
     allowed: tuple[int, ...]
     exact: bool
     """Only resources are in play: what fits by these numbers fits."""
+    pricing: Pricing | None = None
+    """The criteria by which evictions are compared; None: upstream's (preemption.md 3)."""
 
 
 def numbers_of(
@@ -109,6 +112,7 @@ def numbers_of(
         charged=tuple(tuple(sorted(each.items())) for each in ranking.charged),
         allowed=tuple(ranking.allowed),
         exact=exact,
+        pricing=pricing_of(ranking.criteria, ranking.ordered, ranking.violations, ranking.costing),
     )
 
 

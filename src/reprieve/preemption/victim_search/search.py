@@ -102,7 +102,9 @@ class _Search:
     def close(self) -> bool:
         """What was found cannot be beaten by as much as is worth looking for."""
         best = self.best
-        return best is not None and not best.price[0] and (best.price[2] - self.bound) * CLOSE <= self.bound
+        if best is None or best.price[0] or self.numbers.pricing is not None:
+            return False  # a bound is known for sums of priorities alone
+        return not best.units or (best.price[2][0] - self.bound) * CLOSE <= self.bound
 
     def run(self, known: Sequence[int]) -> Found | None:
         """See `cheapest_eviction`."""
@@ -128,7 +130,8 @@ class _Search:
             self._improve(1, self.steps // 4)
         best = self._lowest_limit(start, self.best)
         state.rollback(start)
-        self._limit(best.price[1])
+        if self.numbers.pricing is None or self.numbers.pricing.by_limit:
+            self._limit(best.price[1])
         if not self.close and state.barred:
             limited = state.mark()
             if self._build():
@@ -140,6 +143,8 @@ class _Search:
 
     def _lowest_limit(self, start: int, best: Found) -> Found:
         """The best eviction after trying lower limits of priority that break no more budgets, by bisection."""
+        if self.numbers.pricing is not None and not self.numbers.pricing.by_limit:
+            return best
         limits = sorted({unit.priority for unit in self.numbers.units})
         low, high = 0, limits.index(best.price[1]) if best.units else 0
         while low < high:

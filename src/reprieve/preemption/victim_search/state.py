@@ -7,17 +7,18 @@ Invariants: `left[node]` is what the node has beside the units that stay and the
 resource that it asks for is overdrawn; `spare[kind][node]` is how many more pods of the kind would fit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from reprieve.preemption.outcome import Cost
 from reprieve.preemption.victim_search.problem import Numbers
 
 OFFSET = 1 << 31
 """Added to every priority before summing, so that negative ones count right (preemption.md 3)."""
 FEW_PODS = 64
 """Groups of more pods are not put anew as a whole where one of them finds no room."""
-Price = tuple[int, int, int, int, float]
-"""Violations, highest priority, sum of priorities, pods, earliest start among the highest negated (preemption.md 3)."""
-NOBODY: Price = (0, -(1 << 62), 0, 0, float("-inf"))
+Price = tuple[int, int, Cost]
+"""Violations and highest priority as far as they decide before all else, and what it costs by each criterion."""
+NOBODY: Price = (0, -(1 << 62), ())
 
 
 class Eviction:
@@ -29,7 +30,11 @@ class Eviction:
         self.barred: set[int] = set()
         self.dirty: set[int] = set(range(len(numbers.free)))
         self.missing = [len(kind.pods) for kind in numbers.kinds]
-        self.weight = [(unit.priority + OFFSET) * len(unit.pods) for unit in numbers.units]
+        self.weight: Sequence[float] = (
+            [(unit.priority + OFFSET) * len(unit.pods) for unit in numbers.units]
+            if numbers.pricing is None
+            else numbers.pricing.weight
+        )
         self.lowest = min((unit.priority for unit in numbers.units), default=0)
         """No eviction's highest priority is lower, but for evicting nobody."""
         self._start = [unit.start for unit in numbers.units]
@@ -217,11 +222,18 @@ class Eviction:
     # -- what it costs ---------------------------------------------------------------------------------------------
 
     def price(self) -> Price:
-        """What the eviction costs, by the order of preemption.md 3; budgets are counted over those who go."""
+        """What the eviction costs, by the criteria; budgets are counted over those who go."""
         if not self.gone:
             return NOBODY
         units, start = self.numbers.units, self._start
         order = sorted(self.gone)
+        pricing = self.numbers.pricing
+        if pricing is not None:
+            broken = self._broken(order)
+            violations, highest = sum(broken), units[order[0]].priority
+            cost = pricing.price(order, broken)
+            self.counted += 1 + len(order) // 8
+            return (violations if pricing.budgets_first else 0), (highest if pricing.by_limit else 0), cost
         highest = units[order[0]].priority
         earliest = start[order[0]]
         for turn in order:
@@ -230,21 +242,28 @@ class Eviction:
             earliest = min(earliest, start[turn])
         weight = self.weight
         total = sum([weight[turn] for turn in order])
-        return self._violations(order), highest, total, sum([len(units[turn].pods) for turn in order]), -earliest
+        pods = sum([len(units[turn].pods) for turn in order])
+        return sum(self._broken(order)), highest, (total, pods, -earliest)
 
-    def _violations(self, order: list[int]) -> int:
+    def _broken(self, order: list[int]) -> list[bool]:
+        """Which of the units, in order of importance, violate a budget if they all go."""
         if not self.numbers.allowed:
-            return 0
+            return [False] * len(order)
         left = list(self.numbers.allowed)
         self.counted += (len(left) + sum([len(self.numbers.charged[turn]) for turn in order])) // 64
-        violations = 0
+        broken = []
         for turn in order:
             over = False
             for budget, count in self.numbers.charged[turn]:
                 left[budget] -= count
                 over = over or left[budget] < 0
-            violations += over
-        return violations
+            broken.append(over)
+        return broken
+
+    def dear(self, unit: int) -> bool:
+        """Whether it violates a budget beside those who are gone, and that weighs more than anything else."""
+        pricing = self.numbers.pricing
+        return (pricing is None or pricing.budgets_first) and self.violates(unit)
 
     def violates(self, unit: int) -> bool:
         """Whether evicting one more unit would exceed a budget beside those who are gone."""

@@ -1,0 +1,100 @@
+"""What an eviction costs: the extension point by which a plugin adds a criterion of its own (cost.md 1).
+
+Candidates to make room are compared by a list of criteria, `cost` in the args of DefaultPreemption, the first that
+differs decides.  A criterion says what evicting each of some units costs; it is asked for all units at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin import Plugin
+
+if TYPE_CHECKING:
+    from reprieve.framework.evaluation import Evaluator  # which knows profiles, and so this module
+
+Costs = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EvictionUnits:
+    """Units of eviction as columns, in order of importance: what a criterion looks at.
+
+    Of unit `u`, `pods[u]` are its pods and `rows[u]` the rows of the nodes they run on; in the present view of the
+    cluster they may have been taken off for a trial.
+    """
+
+    cluster: ClusterState
+    evaluator: "Evaluator | None"
+    """Knows which nodes a pod may use at all."""
+    names: Sequence[str]
+    """`namespace/name` of the pod, or of the group where it goes as a whole."""
+    pods: Sequence[Sequence[PodRecord]]
+    rows: Sequence[Sequence[int]]
+    priorities: npt.NDArray[np.int64]
+    """`int64[units]`."""
+    starts: Costs
+    """`float64[units]`: the earliest start of the unit's pods in seconds since the epoch, infinite without one."""
+    violates: npt.NDArray[np.bool_]
+    """`bool[units]`: a PodDisruptionBudget would be violated by it."""
+    scheduled: Mapping[str, int]
+    """Members of each gang that run before anybody goes, by `namespace/name`; groups with no unit here may lack."""
+
+    def __len__(self) -> int:
+        return len(self.pods)
+
+    @property
+    def now(self) -> float:
+        """The time of the decision, in seconds since the epoch."""
+        return self.cluster.now
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """`int64[units]`: how many pods each has."""
+        return np.fromiter((len(pods) for pods in self.pods), dtype=np.int64, count=len(self.pods))
+
+    @cached_property
+    def every_pod(self) -> list[PodRecord]:
+        """All pods, unit by unit."""
+        return [pod for pods in self.pods for pod in pods]
+
+    def per_unit(self, of_pods: npt.ArrayLike) -> Costs:
+        """Sums by unit, `float64[units]`, of a number for each of `every_pod`."""
+        values = np.asarray(of_pods, dtype=np.float64)
+        if not len(values):
+            return np.zeros(len(self.pods))
+        starts = np.cumsum(self.sizes) - self.sizes
+        return np.add.reduceat(values, starts)
+
+
+class PreemptionCost(Plugin):
+    """A criterion: what evicting units costs. Less is better, and nothing is below zero.
+
+    `text` says in a few words what is preferred (`least lost work`), `measure` what the numbers count (`GPU-seconds`).
+    `timeless`: False where the same units cost otherwise as time passes; `by_terms`: what users say of their work
+    counts.
+    """
+
+    text: ClassVar[str] = ""
+    measure: ClassVar[str] = ""
+    timeless: ClassVar[bool] = False
+    by_terms: ClassVar[bool] = True
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """`float64[units]`: what evicting each alone costs."""
+        raise NotImplementedError
+
+    def total(self, victims: EvictionUnits) -> float:
+        """What evicting all of them costs: by default the sum of what each does."""
+        return float(self.of_units(victims).sum())
+
+    @property
+    def additive(self) -> bool:
+        """Whether the whole is the sum of its parts."""
+        return type(self).total is PreemptionCost.total

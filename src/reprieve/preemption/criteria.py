@@ -1,0 +1,229 @@
+"""The criteria by which evictions are compared that come with the product (cost.md 1).
+
+Each says what evicting units costs, for all of them at once; `reprieve.preemption.cost` puts them in the order of the
+configuration.  The first five, in their order, are upstream's comparison.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.plugin import CycleState
+from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
+from reprieve.preemption.lost_work import lost_work
+
+PRIORITY_OFFSET: Final = 1 << 31
+"""Added to every priority before summing, so that negative ones count right."""
+
+
+class _ByFacts(PreemptionCost):
+    """What it costs depends on what the units are, not on the time or on what users say."""
+
+    timeless: ClassVar[bool] = True
+    by_terms: ClassVar[bool] = False
+
+
+class PdbViolations(_ByFacts):
+    """Units that violate a PodDisruptionBudget."""
+
+    name = "pdbViolations"
+    text: ClassVar[str] = "fewest PodDisruptionBudget violations"
+    measure: ClassVar[str] = "violations"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return units.violates.astype(np.float64)
+
+
+class HighestPriority(_ByFacts):
+    """The priority of the most important victim."""
+
+    name = "highestPriority"
+    text: ClassVar[str] = "lowest priority of the most important victim"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return units.priorities.astype(np.float64)
+
+    def total(self, victims: EvictionUnits) -> float:
+        """See `PreemptionCost.total`."""
+        return float(victims.priorities.max())
+
+
+class PrioritySum(_ByFacts):
+    """The priorities of all victim pods, each plus 2^31 so that negative ones count right."""
+
+    name = "prioritySum"
+    text: ClassVar[str] = "smallest sum of victim priorities"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return (units.priorities + PRIORITY_OFFSET).astype(np.float64) * units.sizes
+
+
+class Units(_ByFacts):
+    """How many workloads go: pods by themselves, and groups that go as a whole."""
+
+    name = "units"
+    text: ClassVar[str] = "fewest workloads"
+    measure: ClassVar[str] = "workloads"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return np.ones(len(units))
+
+
+class Pods(_ByFacts):
+    """How many pods go."""
+
+    name = "pods"
+    text: ClassVar[str] = "fewest victim pods"
+    measure: ClassVar[str] = "pods"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return units.sizes.astype(np.float64)
+
+
+class StartTime(_ByFacts):
+    """The earliest start among the victims of the highest priority, negated: who started late goes before others."""
+
+    name = "startTime"
+    text: ClassVar[str] = "latest start of the most important victims"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return -units.starts
+
+    def total(self, victims: EvictionUnits) -> float:
+        """See `PreemptionCost.total`."""
+        return -float(victims.starts[victims.priorities == victims.priorities.max()].min())
+
+
+class LostWorkCost(PreemptionCost):
+    """GPU-seconds, of pods without GPUs CPU-seconds, that were worked since the last checkpoint (cost.md 2.1)."""
+
+    name = "lostWork"
+    text: ClassVar[str] = "least lost work"
+    measure: ClassVar[str] = "GPU-seconds"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return np.array([lost_work(units.cluster, pods).total for pods in units.pods], dtype=np.float64)
+
+
+class GangsBroken(_ByFacts):
+    """Gangs that have their minCount and fall below it."""
+
+    name = "gangsBroken"
+    text: ClassVar[str] = "fewest gangs below their minCount"
+    measure: ClassVar[str] = "gangs"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return np.array([_broken(units, [unit]) for unit in range(len(units))], dtype=np.float64)
+
+    def total(self, victims: EvictionUnits) -> float:
+        """See `PreemptionCost.total`."""
+        return float(_broken(victims, range(len(victims))))
+
+
+def _broken(units: EvictionUnits, gone: Sequence[int]) -> int:
+    lost: Counter[str] = Counter()
+    for unit in gone:
+        lost.update(pod.group for pod in units.pods[unit] if pod.group is not None and not pod.terminating)
+    broken = 0
+    for key, count in lost.items():
+        group = units.cluster.groups.get(key)
+        least = group.min_count if group is not None else 0
+        before = units.scheduled.get(key, 0)
+        broken += before >= least > before - count
+    return broken
+
+
+class MinimumRuntime(PreemptionCost):
+    """Units that have not run for the minimum that is said of them; only of a class that may break it (cost.md 2.6)."""
+
+    name = "minimumRuntime"
+    text: ClassVar[str] = "fewest workloads within their minimum runtime"
+    measure: ClassVar[str] = "workloads"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        cluster = units.cluster
+        found = []
+        for pods, start in zip(units.pods, units.starts.tolist(), strict=True):
+            least = max((cluster.terms_of(pod).minimum_runtime or 0.0 for pod in pods), default=0.0)
+            found.append(float(max(0.0, units.now - start) < least))
+        return np.array(found, dtype=np.float64)
+
+
+class RestartElsewhere(_ByFacts):
+    """Pods that, once evicted, may run on no other node than theirs, by selector, affinity and taints."""
+
+    name = "restartElsewhere"
+    text: ClassVar[str] = "fewest pods that fit on no other node"
+    measure: ClassVar[str] = "pods"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        evaluator, cluster = units.evaluator, units.cluster
+        if evaluator is None:
+            return np.zeros(len(units))
+        usable: dict[int, tuple[int, frozenset[int]]] = {}
+        """By signature: how many nodes, and which if they are few."""
+        stuck = []
+        for pods, rows in zip(units.pods, units.rows, strict=True):
+            for pod, row in zip(pods, rows, strict=True):
+                found = usable.get(pod.signature.id)
+                if found is None:
+                    where = np.flatnonzero(evaluator.view(CycleState(cluster, pod)).static_mask)
+                    found = usable[pod.signature.id] = (len(where), frozenset(where[:2].tolist()))
+                count, first = found
+                stuck.append(count == 0 or (count == 1 and row in first))
+        return units.per_unit(stuck)
+
+
+class TenantSpread(_ByFacts):
+    """The most pods that any one namespace loses: evictions are spread over tenants."""
+
+    name = "tenantSpread"
+    text: ClassVar[str] = "fewest pods of any one namespace"
+    measure: ClassVar[str] = "pods"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        return np.array([_most_of_one(pods) for pods in units.pods], dtype=np.float64)
+
+    def total(self, victims: EvictionUnits) -> float:
+        """See `PreemptionCost.total`."""
+        return float(_most_of_one(victims.every_pod))
+
+
+def _most_of_one(pods: Sequence[PodRecord]) -> int:
+    namespaces = Counter(pod.namespace for pod in pods)
+    return max(namespaces.values(), default=0)
+
+
+IN_TREE: Final[dict[str, type[PreemptionCost]]] = {
+    kind.name: kind
+    for kind in (
+        PdbViolations,
+        HighestPriority,
+        PrioritySum,
+        Units,
+        Pods,
+        StartTime,
+        LostWorkCost,
+        GangsBroken,
+        MinimumRuntime,
+        RestartElsewhere,
+        TenantSpread,
+    )
+}
+"""By the names that configurations call them."""
+STANDARD: Final = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
+"""Upstream's order: what counts if nothing is configured (preemption.md 3)."""

@@ -1,0 +1,73 @@
+"""The work that an eviction throws away (cost.md 1.3, 2.1).
+
+Of a pod it is the time since its work was last saved, or since its start, and the time that a restart takes until it is
+where it was; times its GPUs, of one without any times its CPUs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import FIRST_RESOURCE, SCORING_CPU, ResourceTable
+from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.state import ClusterState
+
+_PARTS_OF_GPUS: Final = ("gpu-", "gpu.", "mig-")
+
+
+@dataclass(frozen=True, slots=True)
+class LostWork:
+    """In GPU-seconds, of pods that have none in CPU-seconds."""
+
+    gpu: float = 0.0
+    cpu: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Both together, as the criterion `lostWork` counts them."""
+        return self.gpu + self.cpu
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether an extended resource counts as GPUs: `nvidia.com/gpu`, `gpu.intel.com/i915`, `nvidia.com/mig-1g.5gb`."""
+    domain, slash, name = resource.partition("/")
+    return bool(slash) and (domain.startswith("gpu.") or name == "gpu" or name.startswith(_PARTS_OF_GPUS))
+
+
+def processors(resources: ResourceTable, signature: PodSpecSignature) -> tuple[int, float]:
+    """GPUs that a pod asks for, and its CPUs (where a container asks for none, the 0.1 that scoring counts)."""
+    names = resources.names
+    gpus = sum(amount for column, amount in signature.requests if column >= FIRST_RESOURCE and is_gpu(names[column]))
+    return gpus, int(signature.delta[SCORING_CPU]) / 1000
+
+
+def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
+    """How long the pod has worked since that was saved, and the cost of its restart, at the time of the picture."""
+    terms = cluster.terms_of(pod)
+    restart = terms.restart_cost or 0.0
+    if pod.start is None:
+        return restart
+    now, since = cluster.now, pod.start
+    if terms.last_checkpoint is not None:
+        since = max(since, terms.last_checkpoint)
+    elif terms.checkpoint_interval is not None and now > since:
+        since = now - (now - since) % terms.checkpoint_interval
+    return max(0.0, now - since) + restart
+
+
+def lost_work(cluster: ClusterState, pods: Iterable[PodRecord]) -> LostWork:
+    """What evicting the pods throws away."""
+    gpu = cpu = 0.0
+    per_kind: dict[int, tuple[int, float]] = {}
+    for pod in pods:
+        signature = pod.signature
+        found = per_kind.get(signature.id)
+        if found is None:
+            found = per_kind[signature.id] = processors(cluster.resources, signature)
+        seconds = unsaved_seconds(cluster, pod)
+        if found[0]:
+            gpu += seconds * found[0]
+        else:
+            cpu += seconds * found[1]
+    return LostWork(gpu, cpu)
