@@ -157,7 +157,7 @@ def test_each_criterion_decides_between_placements(
     criterion: str, running: list[Any], domain: str, placement: str
 ) -> None:
     """cost.md 1.2: for a gang that may use either node as its domain."""
-    crew = [group("crew", min_count=1, priority=9, topology="kubernetes.io/hostname")]
+    crew: list[Any] = [group("crew", min_count=1, priority=9, topology="kubernetes.io/hostname")]
     crew.append(pod("p", gpu=2, priority=9, group="crew"))
     found = _preempts(World(*_nodes(), *running, *crew, profiles=_with(criterion, *STANDARD, placement=placement)))
     assert found.domain == domain
