@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from reprieve.api.json import Json
 from reprieve.controlplane import errors
+from reprieve.controlplane.conditions import pod_condition, set_condition
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
 
@@ -53,26 +54,10 @@ def bind_now(registry: Registry, namespace: str, name: str, binding: Json, optio
             own[field] = {**(own.get(field) or {}), **metadata[field]}
     status = pod.setdefault("status", {})
     status.pop("nominatedNodeName", None)
-    scheduled = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": registry.clock.stamp(),
-    }
-    set_condition(status, scheduled)
+    set_condition(status, pod_condition("PodScheduled", "True", registry.clock.stamp()))
     if not options.dry_run:
         registry.store.put(state.resource, namespace, name, pod, state)
     return Outcome(_DONE, created=True, ticket=registry.store.ticket)
-
-
-def set_condition(status: Json, condition: Json) -> None:
-    """Put ``condition`` in the place of the one of its type, or at the end."""
-    conditions = status.setdefault("conditions", [])
-    for index, present in enumerate(conditions):
-        if present.get("type") == condition["type"]:
-            conditions[index] = condition
-            return
-    conditions.append(condition)
 
 
 def _check_target(target: Json) -> None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import Request, Step
-from reprieve.controlplane.binding import set_condition
+from reprieve.controlplane.conditions import condition, is_true, set_condition
 from reprieve.controlplane.deleting import CRD_CLEANUP, DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import CUSTOM_VERBS, Kind
+from reprieve.controlplane.metadata import without_finalizer
 from reprieve.controlplane.registry import Registry, WriteOptions
 from reprieve.controlplane.storage import StorageError
 
@@ -64,6 +63,10 @@ def rows_of(definition: Json) -> list[Kind]:
     return rows
 
 
+def _is_established(definition: Json) -> bool:
+    return is_true(definition.get("status"), "Established")
+
+
 class CustomResources(Step):
     """Keeps the table of kinds in line with the stored definitions of one registry."""
 
@@ -78,20 +81,21 @@ class CustomResources(Step):
 
     def _follow_undone(self) -> None:
         """Serve what is left after writes were undone: definitions may be among them."""
-        kind = self._registry.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        definitions = [self._registry.view(kind, state) for state in self._registry.store.heads(kind.storage_key)]
+        definitions = self._stored()
         for name in self._rows.keys() - {definition["metadata"]["name"] for definition in definitions}:
             self._withdraw(name)
         for definition in definitions:
-            if self._condition(definition, "Established"):
+            if _is_established(definition):
                 self._serve(definition)
+
+    def _stored(self) -> list[Json]:
+        kind = self._registry.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        return [self._registry.view(kind, state) for state in self._registry.store.heads(kind.storage_key)]
 
     def load(self) -> None:
         """Serve what is established in the store (at start)."""
-        kind = self._registry.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        for state in self._registry.store.heads(kind.storage_key):
-            definition = self._registry.view(kind, state)
-            if self._condition(definition, "Established"):
+        for definition in self._stored():
+            if _is_established(definition):
                 self._serve(definition)
             if definition["metadata"].get("deletionTimestamp"):
                 self._clean_up(definition)
@@ -108,15 +112,10 @@ class CustomResources(Step):
         if definition["metadata"].get("deletionTimestamp"):
             self._clean_up(definition)
             return
-        if not self._condition(definition, "Established") or self._names_differ(definition):
+        if not _is_established(definition) or self._names_differ(definition):
             definition = self._accept(kind, definition)
-        if self._condition(definition, "Established"):
+        if _is_established(definition):
             self._serve(definition)
-
-    @staticmethod
-    def _condition(definition: Json, name: str) -> bool:
-        conditions = (definition.get("status") or {}).get("conditions") or ()
-        return any(condition["type"] == name and condition["status"] == "True" for condition in conditions)
 
     @staticmethod
     def _names_differ(definition: Json) -> bool:
@@ -128,27 +127,18 @@ class CustomResources(Step):
         stamp = registry.clock.stamp()
         conflict = self._conflict(definition)
         names = definition["spec"]["names"]
-        accepted: tuple[Mapping[str, Any], ...] = (
-            {
-                "type": "NamesAccepted",
-                "status": "False" if conflict else "True",
-                "lastTransitionTime": stamp,
-                "reason": conflict[0] if conflict else "NoConflicts",
-                "message": conflict[1] if conflict else "no conflicts found",
-            },
-            {
-                "type": "Established",
-                "status": "False" if conflict else "True",
-                "lastTransitionTime": stamp,
-                "reason": "NotAccepted" if conflict else "InitialNamesAccepted",
-                "message": "not all names are accepted" if conflict else "the initial names have been accepted",
-            },
+        state = "False" if conflict else "True"
+        accepted = (
+            condition("NamesAccepted", state, *(conflict or ("NoConflicts", "no conflicts found"))),
+            condition("Established", "False", "NotAccepted", "not all names are accepted")
+            if conflict
+            else condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
         )
 
         def change(obj: Json) -> None:
             status = obj.setdefault("status", {})
-            for condition in accepted:
-                set_condition(status, dict(condition))
+            for one in accepted:
+                set_condition(status, {**one, "lastTransitionTime": stamp})
             if not conflict:
                 status["acceptedNames"] = dict(names)
             stored = next(version["name"] for version in obj["spec"]["versions"] if version.get("storage"))
@@ -228,11 +218,7 @@ class CustomResources(Step):
                 if registry.store.count(row.storage_key):
                     await asyncio.sleep(0.2)  # held by finalizers of their own
 
-        def release(obj: Json) -> None:
-            obj["metadata"]["finalizers"] = [
-                finalizer for finalizer in obj["metadata"].get("finalizers") or () if finalizer != CRD_CLEANUP
-            ]
-
+        release = without_finalizer(CRD_CLEANUP)
         try:
             await registry.modify_now(kind, "", name, release, WriteOptions(manager="")).ticket.settled()
         except StatusError as error:

@@ -18,6 +18,7 @@ from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import SYSTEM, User
 from reprieve.controlplane.clock import parse_stamp, stamp
+from reprieve.controlplane.conditions import condition, drop_condition, set_condition
 from reprieve.controlplane.conversion import to_storage
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
@@ -207,17 +208,11 @@ class Deletion:
         finalizers = metadata.setdefault("finalizers", [])
         if CRD_CLEANUP not in finalizers:
             finalizers.append(CRD_CLEANUP)
-        conditions = new.setdefault("status", {}).setdefault("conditions", [])
-        conditions[:] = [condition for condition in conditions if condition["type"] != "Terminating"]
-        conditions.append(
-            {
-                "type": "Terminating",
-                "status": "True",
-                "lastTransitionTime": now,
-                "reason": "InstanceDeletionPending",
-                "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-            }
-        )
+        status = new.setdefault("status", {})
+        drop_condition(status, "Terminating")
+        text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        terminating = condition("Terminating", "True", "InstanceDeletionPending", text)
+        set_condition(status, {**terminating, "lastTransitionTime": now})
         return True
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from reprieve.api.json import Json
 from reprieve.controlplane import errors
-from reprieve.controlplane.binding import set_condition
+from reprieve.controlplane.conditions import condition, is_true, set_condition, set_disrupted
 from reprieve.controlplane.deleting import options_from
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions, internal_options
@@ -46,7 +46,7 @@ def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, opt
     # The preconditions of the delete have to hold before the pod is marked.
     registry.deletion.check_preconditions(kind, name, pod["metadata"], deletion)
     if not deletion.dry_run:
-        _mark(registry, pod)
+        set_disrupted(pod, registry.clock.stamp(), "EvictionByEvictionAPI", "Eviction API: evicting")
         pod_state = registry.store.put(state.resource, namespace, name, pod, state).state
         if deletion.resource_version is not None:
             deletion = replace(deletion, resource_version=str(pod_state.revision))
@@ -72,14 +72,9 @@ def _budgets_of(registry: Registry, namespace: str, labels: Mapping[str, str]) -
     return found
 
 
-def _is_ready(pod: Json) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-
-
 def _tolerated_unhealthy(pod: Json, budget: Json) -> bool:
     """Whether an unready pod may go without asking the budget (unhealthyPodEvictionPolicy)."""
-    if _is_ready(pod):
+    if is_true(pod.get("status"), "Ready"):
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
@@ -125,28 +120,10 @@ def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteO
         now = current.setdefault("status", {})
         now["disruptionsAllowed"] = allowed - 1
         if allowed == 1:
-            insufficient = {
-                "type": "DisruptionAllowed",
-                "status": "False",
-                "observedGeneration": now.get("observedGeneration", 0),
-                "lastTransitionTime": stamp,
-                "reason": "InsufficientPods",
-                "message": "",
-            }
-            set_condition(now, insufficient)
+            insufficient = condition("DisruptionAllowed", "False", "InsufficientPods")
+            generation = now.get("observedGeneration", 0)
+            set_condition(now, {**insufficient, "observedGeneration": generation, "lastTransitionTime": stamp})
         now["disruptedPods"] = {**(now.get("disruptedPods") or {}), pod: stamp}
 
     kind = registry.kind("policy/v1", "PodDisruptionBudget")
     registry.modify_now(kind, metadata["namespace"], name, take, internal_options(options, "kube-apiserver"), "status")
-
-
-def _mark(registry: Registry, pod: Json) -> None:
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": registry.clock.stamp(),
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }
-    set_condition(pod.setdefault("status", {}), condition)

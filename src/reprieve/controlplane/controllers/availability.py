@@ -1,11 +1,11 @@
-"""When a pod counts as available, and conditions of statuses.
+"""When a pod counts as available, and how counts are written.
 
 Rule: a pod is available once it has been ready for ``minReadySeconds`` (upstream: podutil.IsPodAvailable).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,48 +31,13 @@ def available(pods: Iterable[PodSeen], min_ready_seconds: int, now: datetime) ->
     return count, soonest
 
 
-def condition_of(status: Json, kind: str) -> Json | None:
-    """Return a condition by type."""
-    for one in status.get("conditions") or ():
-        if one.get("type") == kind:
-            found: Json = one
-            return found
-    return None
-
-
-def put_condition(status: Json, condition: Json, stamp: str, *, update_time: bool = False) -> None:
-    """Put a condition in the place of the one of its type; its transition time moves only if its status does.
-
-    ``update_time``: the kind also keeps ``lastUpdateTime`` (Deployment), which moves with reason and message.
-    Nothing is touched if nothing changes.
-    """
-    conditions = status.setdefault("conditions", [])
-    for index, present in enumerate(conditions):
-        if present.get("type") != condition["type"]:
-            continue
-        if all(present.get(key) == condition.get(key) for key in ("status", "reason", "message")):
-            return
-        moved = present.get("status") != condition["status"]
-        conditions[index] = {
-            **condition,
-            "lastTransitionTime": stamp if moved else present.get("lastTransitionTime", stamp),
-        }
-        if update_time:
-            conditions[index]["lastUpdateTime"] = stamp
-        return
-    added = {**condition, "lastTransitionTime": stamp}
-    if update_time:
-        added["lastUpdateTime"] = stamp
-    conditions.append(added)
-
-
-def drop_condition(status: Json, kind: str) -> None:
-    """Remove a condition by type."""
-    kept = [one for one in status.get("conditions") or () if one.get("type") != kind]
-    if kept:
-        status["conditions"] = kept
-    else:
-        status.pop("conditions", None)
+def put_counts(status: Json, counts: Mapping[str, int]) -> None:
+    """Write counts into a status; zeros are left out of it."""
+    for name, count in counts.items():
+        if count:
+            status[name] = count
+        else:
+            status.pop(name, None)
 
 
 def scaled(value: Any, total: int, *, up: bool) -> int:

@@ -19,12 +19,12 @@ import copy
 from typing import Literal
 
 from reprieve.api.json import Json
-from reprieve.controlplane.controllers.owning import owner_reference
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import ClaimSeen, Key, PodSeen, Seen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.metadata import annotations_of, controller_of, owner_reference, without_finalizer
 
 Task = tuple[Literal["pod", "group", "claim"], str, str]
 
@@ -176,7 +176,7 @@ class ResourceClaims(Controller):
         row = self.context.kind(_GROUP, "ResourceClaim")
         for key in sorted(self._claims.keys_by(index, owner["metadata"]["uid"])):
             found = self.context.find(row, key)
-            if found is not None and (found["metadata"].get("annotations") or {}).get(POD_CLAIM) == name:
+            if found is not None and annotations_of(found).get(POD_CLAIM) == name:
                 return key[1]
         return None
 
@@ -256,19 +256,14 @@ class ResourceClaims(Controller):
 
         self.context.modify(row, key, status, "status")
         if ends:
-
-            def finalizers(obj: Json) -> None:
-                kept = [name for name in obj["metadata"].get("finalizers") or () if name != FINALIZER]
-                obj["metadata"]["finalizers"] = kept
-
             try:
-                self.context.modify(row, key, finalizers)
+                self.context.modify(row, key, without_finalizer(FINALIZER))
             except StatusError as error:
                 if error.reason != "NotFound":  # it was waiting for that alone
                     raise
 
     def _delete_if_done(self, key: Key, claim: Json) -> None:
-        owner = next((one for one in claim["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+        owner = controller_of(claim)
         if owner is None or (owner.get("apiVersion"), owner.get("kind")) != ("v1", "Pod"):
             return
         pod = self._pods.items.get((key[0], owner["name"]))

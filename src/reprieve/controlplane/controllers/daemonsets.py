@@ -17,7 +17,7 @@ from reprieve.api.caching import remembered
 from reprieve.api.json import Json
 from reprieve.api.objects import NodeSelector
 from reprieve.api.selectors import CompiledNodeSelector, compile_node_selector
-from reprieve.controlplane.controllers.availability import available, scaled
+from reprieve.controlplane.controllers.availability import available, put_counts, scaled
 from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
 from reprieve.controlplane.controllers.revisions import HASH_LABEL, Revisions
 from reprieve.controlplane.controllers.taints import tolerates
@@ -157,8 +157,7 @@ class DaemonSets(PodOwner):
             pods = by_node.get(node, [])
             for pod in pods:
                 if pod.finished and not pod.terminating:
-                    kind = self.context.kind("v1", "Pod")
-                    self.context.delete(kind, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))
+                    self.context.delete(self.pod_row, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))
             running = [pod for pod in pods if not pod.finished]
             if should and not running:
                 missing.append(node)
@@ -232,9 +231,5 @@ class DaemonSets(PodOwner):
             "numberAvailable": usable,
             "numberUnavailable": len(desired) - usable,
         }
-        for name, count in optional.items():
-            if count:
-                status[name] = count
-            else:
-                status.pop(name, None)
+        put_counts(status, optional)
         self.context.set_status(self.row, key, status)

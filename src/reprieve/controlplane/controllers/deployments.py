@@ -13,12 +13,14 @@ from datetime import timedelta
 
 from reprieve.api.json import Json
 from reprieve.controlplane.clock import parse_stamp
-from reprieve.controlplane.controllers.availability import condition_of, drop_condition, put_condition, scaled
-from reprieve.controlplane.controllers.owning import index_pods, owner_reference, selects
+from reprieve.controlplane.conditions import condition, condition_of, drop_condition, put_condition
+from reprieve.controlplane.controllers.availability import put_counts, scaled
+from reprieve.controlplane.controllers.owning import index_owners, selects
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.revisions import template_hash
 from reprieve.controlplane.controllers.views import Key, PodSeen, SelectingSeen
 from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.metadata import annotations_of, key_of, owned_by, owner_reference
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -56,7 +58,7 @@ def _status_count(replica_set: Json, name: str) -> int:
 
 
 def _revision(obj: Json) -> int:
-    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
+    text = annotations_of(obj).get(REVISION, "0")
     return int(text) if text.isdigit() else 0
 
 
@@ -115,10 +117,9 @@ class Deployments(Controller):
         self._deployments = sources.of(self._row.storage_key, SelectingSeen)
         self._deployments.index("namespace", lambda one: (one.metadata.namespace,))
         self._sets = sources.of(self._set_row.storage_key, SelectingSeen)
-        self._sets.index("owner", lambda one: (owner.uid,) if (owner := one.metadata.controller) else ())
-        self._sets.index("orphan", lambda one: () if one.metadata.controller else (one.metadata.namespace,))
+        index_owners(self._sets)
         self._pods = sources.pods
-        index_pods(self.context)
+        index_owners(self._pods)
         self._deployments.tell(self._deployment_changed)
         self._sets.tell(self._set_changed)
         self._pods.tell(self._pod_changed)
@@ -178,19 +179,11 @@ class Deployments(Controller):
         metadata = deployment["metadata"]
         for orphan in self._sets.by("orphan", metadata["namespace"]):
             if selects(deployment["spec"], orphan.metadata.labels) and not metadata.get("deletionTimestamp"):
-                self._adopt(orphan.metadata.key, deployment)
+                self.context.modify(self._set_row, orphan.metadata.key, owned_by(deployment))
         self.context.sources.sync()
         seen = self._sets.by("owner", metadata["uid"])
         found = [self.context.find(self._set_row, one.metadata.key) for one in seen]
         return _Rollout(deployment, [one for one in found if one is not None])
-
-    def _adopt(self, key: Key, deployment: Json) -> None:
-        reference = owner_reference(deployment)
-
-        def change(obj: Json) -> None:
-            obj["metadata"]["ownerReferences"] = [*(obj["metadata"].get("ownerReferences") or ()), reference]
-
-        self.context.modify(self._set_row, key, change)
 
     def _old_is_gone(self, rollout: _Rollout) -> bool:
         """Recreate: whether every old set is scaled down and its pods are gone."""
@@ -248,12 +241,11 @@ class Deployments(Controller):
         def change(obj: Json) -> None:
             obj.setdefault("status", {})["collisionCount"] = collisions + 1
 
-        metadata = deployment["metadata"]
-        self.context.modify(self._row, (metadata["namespace"], metadata["name"]), change, "status")
+        self.context.modify(self._row, key_of(deployment), change, "status")
 
     @staticmethod
     def _annotations(deployment: Json) -> Json:
-        annotations = deployment["metadata"].get("annotations") or {}
+        annotations = annotations_of(deployment)
         return {key: value for key, value in annotations.items() if key not in _OWN_ANNOTATIONS}
 
     @staticmethod
@@ -264,17 +256,16 @@ class Deployments(Controller):
         """Give the new set the highest revision and the deployment the same."""
         if rollout.new is None:
             return
-        metadata = rollout.deployment["metadata"]
-        key = (metadata["namespace"], rollout.new["metadata"]["name"])
+        key = key_of(rollout.new)
         highest = max((_revision(one) for one in rollout.old), default=0) + 1
         present = _revision(rollout.new)
         revision = max(highest, present)
         copied = self._annotations(rollout.deployment)
-        held = rollout.new["metadata"].get("annotations") or {}
+        held = annotations_of(rollout.new)
         if present < revision or any(held.get(name) != value for name, value in copied.items()):
 
             def change(obj: Json) -> None:
-                annotations = obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **copied}
+                annotations = obj["metadata"]["annotations"] = {**annotations_of(obj), **copied}
                 if present < revision:
                     annotations[REVISION] = str(revision)
                     if present:
@@ -287,25 +278,25 @@ class Deployments(Controller):
         if _revision(rollout.deployment) != revision:
 
             def mark(obj: Json) -> None:
-                obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), REVISION: str(revision)}
+                obj["metadata"]["annotations"] = {**annotations_of(obj), REVISION: str(revision)}
 
-            self.context.modify(self._row, (metadata["namespace"], metadata["name"]), mark)
+            self.context.modify(self._row, key_of(rollout.deployment), mark)
 
     # -- scaling
 
     def _set_replicas(self, rollout: _Rollout, one: Json, replicas: int) -> Json:
         """Stage new replicas of a set (and the marks that tell scaling from rolling)."""
         before, marks = _replicas(one), self._marks(rollout)
-        held = one["metadata"].get("annotations") or {}
+        held = annotations_of(one)
         if before == replicas and all(held.get(name) == value for name, value in marks.items()):
             return one
         metadata = one["metadata"]
 
         def change(obj: Json) -> None:
             obj["spec"]["replicas"] = replicas
-            obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **marks}
+            obj["metadata"]["annotations"] = {**annotations_of(obj), **marks}
 
-        made = self.context.modify(self._set_row, (metadata["namespace"], metadata["name"]), change)
+        made = self.context.modify(self._set_row, key_of(one), change)
         if before != replicas:
             word = "up" if replicas > before else "down"
             text = f"Scaled {word} replica set {metadata['name']} from {before} to {replicas}"
@@ -317,7 +308,7 @@ class Deployments(Controller):
     def _was_scaled(self, rollout: _Rollout) -> bool:
         """Whether replicas changed since the sets were last sized."""
         for one in rollout.all:
-            desired = (one["metadata"].get("annotations") or {}).get(DESIRED)
+            desired = annotations_of(one).get(DESIRED)
             if _replicas(one) > 0 and desired is not None and desired != str(rollout.replicas):
                 return True
         return False
@@ -403,7 +394,7 @@ class Deployments(Controller):
         ]
         empty.sort(key=_revision)
         for one in empty[: max(0, len(empty) - limit)]:
-            self.context.delete(self._set_row, (one["metadata"]["namespace"], one["metadata"]["name"]))
+            self.context.delete(self._set_row, key_of(one))
 
     # -- status
 
@@ -417,15 +408,14 @@ class Deployments(Controller):
             and rollout.count("availableReplicas") == rollout.replicas
         )
 
-    def _progress(self, deployment: Json, reason: str, message: str, status: str = "True") -> None:
-        condition = {"type": "Progressing", "status": status, "reason": reason, "message": message}
+    def _progress(self, deployment: Json, reason: str, message: str) -> None:
         stamp = self.context.stamp()
 
         def change(obj: Json) -> None:
-            put_condition(obj.setdefault("status", {}), condition, stamp, update_time=True)
+            progressing = condition("Progressing", "True", reason, message)
+            put_condition(obj.setdefault("status", {}), progressing, stamp, update_time=True)
 
-        metadata = deployment["metadata"]
-        self.context.modify(self._row, (metadata["namespace"], metadata["name"]), change, "status")
+        self.context.modify(self._row, key_of(deployment), change, "status")
 
     def _report(self, key: Key, rollout: _Rollout) -> None:
         deployment = rollout.deployment
@@ -438,11 +428,7 @@ class Deployments(Controller):
             "availableReplicas": rollout.count("availableReplicas"),
         }
         counts["unavailableReplicas"] = max(0, rollout.total - counts["availableReplicas"])
-        for name, count in counts.items():
-            if count:
-                status[name] = count
-            else:
-                status.pop(name, None)
+        put_counts(status, counts)
         status["observedGeneration"] = deployment["metadata"].get("generation", 0)
         enough = counts["availableReplicas"] >= rollout.replicas - rollout.unavailable
         put_condition(status, _AVAILABLE if enough else _UNAVAILABLE, self.context.stamp(), update_time=True)
@@ -464,84 +450,41 @@ class Deployments(Controller):
             drop_condition(status, "Progressing")
             return
         name = rollout.new["metadata"]["name"] if rollout.new is not None else rollout.deployment["metadata"]["name"]
-        subject = f'ReplicaSet "{name}"'
-        present = condition_of(status, "Progressing")
+
+        def put(state: str, reason: str, message: str) -> None:
+            put_condition(status, condition("Progressing", state, reason, message), stamp, update_time=True)
+
+        present = condition_of(status, "Progressing") or {}
+        reason = present.get("reason")
         if self._complete(rollout):
-            done = {
-                "type": "Progressing",
-                "status": "True",
-                "reason": "NewReplicaSetAvailable",
-                "message": f"{subject} has successfully progressed.",
-            }
-            put_condition(status, done, stamp, update_time=True)
+            put("True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.')
             return
         if spec.get("paused"):
-            paused = {
-                "type": "Progressing",
-                "status": "Unknown",
-                "reason": "DeploymentPaused",
-                "message": "Deployment is paused",
-            }
-            put_condition(status, paused, stamp, update_time=True)
+            put("Unknown", "DeploymentPaused", "Deployment is paused")
             return
-        if (
-            present is not None
-            and present.get("reason") == "NewReplicaSetAvailable"
-            and status.get("replicas", 0) == status.get("updatedReplicas", 0)
-        ):
+        if reason == "NewReplicaSetAvailable" and status.get("replicas", 0) == status.get("updatedReplicas", 0):
             return  # a finished rollout that lost a pod is not a new rollout
         counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
         moved = any(status.get(one, 0) > before.get(one, 0) for one in counts) or (
             status.get("replicas", 0) - status.get("updatedReplicas", 0)
             < before.get("replicas", 0) - before.get("updatedReplicas", 0)
         )
-        if moved or present is None:
-            going = {
-                "type": "Progressing",
-                "status": "True",
-                "reason": "ReplicaSetUpdated",
-                "message": f"{subject} is progressing.",
-            }
-            put_condition(status, going, stamp, update_time=True)
-            condition = condition_of(status, "Progressing")
-            if condition is not None:
-                condition["lastUpdateTime"] = stamp
+        if moved or not present:
+            put("True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
+            (condition_of(status, "Progressing") or {})["lastUpdateTime"] = stamp
             self.queue_after(key, deadline + 1)
-            return
-        if present.get("reason") in ("ProgressDeadlineExceeded", "NewReplicaSetAvailable", "DeploymentPaused"):
-            if present.get("reason") == "DeploymentPaused":
-                resumed = {**_RESUMED}
-                put_condition(status, resumed, stamp, update_time=True)
-            return
-        ends = parse_stamp(present.get("lastUpdateTime", stamp)) + timedelta(seconds=deadline)
-        left = (ends - self.context.now()).total_seconds()
-        if left > 0:
-            self.queue_after(key, left + 1)
-            return
-        late = {
-            "type": "Progressing",
-            "status": "False",
-            "reason": "ProgressDeadlineExceeded",
-            "message": f"{subject} has timed out progressing.",
-        }
-        put_condition(status, late, stamp, update_time=True)
+        elif reason == "DeploymentPaused":
+            put("Unknown", "DeploymentResumed", "Deployment is resumed")
+        elif reason not in ("ProgressDeadlineExceeded", "NewReplicaSetAvailable"):
+            ends = parse_stamp(present.get("lastUpdateTime", stamp)) + timedelta(seconds=deadline)
+            left = (ends - self.context.now()).total_seconds()
+            if left > 0:
+                self.queue_after(key, left + 1)
+            else:
+                put("False", "ProgressDeadlineExceeded", f'ReplicaSet "{name}" has timed out progressing.')
 
 
-_AVAILABLE = {
-    "type": "Available",
-    "status": "True",
-    "reason": "MinimumReplicasAvailable",
-    "message": "Deployment has minimum availability.",
-}
-_UNAVAILABLE = {
-    "type": "Available",
-    "status": "False",
-    "reason": "MinimumReplicasUnavailable",
-    "message": "Deployment does not have minimum availability.",
-}
-_RESUMED = {
-    "type": "Progressing",
-    "status": "Unknown",
-    "reason": "DeploymentResumed",
-    "message": "Deployment is resumed",
-}
+_AVAILABLE = condition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+_UNAVAILABLE = condition(
+    "Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
+)

@@ -13,12 +13,13 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from reprieve.api.json import Json
-from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.clock import parse_stamp
-from reprieve.controlplane.controllers.availability import put_condition, scaled
+from reprieve.controlplane.conditions import condition, condition_of, put_condition
+from reprieve.controlplane.controllers.availability import scaled
 from reprieve.controlplane.controllers.owning import selector_of
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import PodSeen, SelectingSeen
+from reprieve.controlplane.metadata import controller_of
 
 Task = tuple[Literal["budget", "pod"], str, str]
 
@@ -118,13 +119,10 @@ class Disruption(Controller):
         try:
             numbers = self._numbers(spec, pods)
         except (_UnknownScaleError, ValueError) as error:
-            condition = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": str(error)}
-            condition["observedGeneration"] = status["observedGeneration"]
             status["disruptionsAllowed"] = 0
             for name in ("currentHealthy", "desiredHealthy", "expectedPods"):
                 status.setdefault(name, 0)
-            put_condition(status, condition, self.context.stamp())
-            self.context.set_status(self._row, key[1:], status)
+            self._say(key, status, "False", "SyncFailed", str(error))
             return
         disrupted, soonest = self._disrupted(status.get("disruptedPods") or {}, pods, now)
         healthy = sum(1 for pod in pods if pod.ready and not pod.terminating and pod.metadata.name not in disrupted)
@@ -139,18 +137,19 @@ class Disruption(Controller):
             status["disruptedPods"] = disrupted
         else:
             status.pop("disruptedPods", None)
-        enough = status["disruptionsAllowed"] > 0
-        condition = {
-            "type": "DisruptionAllowed",
-            "status": "True" if enough else "False",
-            "reason": "SufficientPods" if enough else "InsufficientPods",
-            "message": "",
-            "observedGeneration": status["observedGeneration"],
-        }
-        put_condition(status, condition, self.context.stamp())
-        self.context.set_status(self._row, key[1:], status)
+        if status["disruptionsAllowed"] > 0:
+            self._say(key, status, "True", "SufficientPods")
+        else:
+            self._say(key, status, "False", "InsufficientPods")
         if soonest is not None:
             self.queue_after(key, max(0.0, (soonest - now).total_seconds()))
+
+    def _say(self, key: Task, status: Json, state: str, reason: str, message: str = "") -> None:
+        """Write the status of a budget with its condition."""
+        allowed = condition("DisruptionAllowed", state, reason, message)
+        allowed["observedGeneration"] = status["observedGeneration"]
+        put_condition(status, allowed, self.context.stamp())
+        self.context.set_status(self._row, key[1:], status)
 
     def _disrupted(
         self, noted: dict[str, str], pods: list[PodSeen], now: datetime
@@ -193,7 +192,7 @@ class Disruption(Controller):
             found = self.context.find(row, (pod.metadata.namespace, owner.name)) if row is not None else None
             if row is None or found is None or found["metadata"]["uid"] != owner.uid:
                 raise _UnknownScaleError(f'found no controllers for pod "{pod.metadata.name}"')
-            above = next((one for one in found["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+            above = controller_of(found)
             if owner.kind == "ReplicaSet" and above is not None and above["kind"] == "Deployment":
                 if above["uid"] in counted:
                     continue
@@ -212,11 +211,9 @@ class Disruption(Controller):
         if pod is None or state is None or not pod.disrupted or pod.terminating or pod.finished:
             return
         body = state.decode()
-        for condition in body["status"].get("conditions") or ():
-            if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
-                spared = {**condition, "status": "False", "lastTransitionTime": self.context.stamp()}
-                set_condition(body["status"], spared)
-                break
+        target = condition_of(body["status"], "DisruptionTarget")
+        if target is not None and target["status"] == "True":
+            target.update(status="False", lastTransitionTime=self.context.stamp())
         self.context.put(state, body)
 
 

@@ -18,6 +18,7 @@ from reprieve.controlplane.controllers.sources import VIEWS, HasMeta
 from reprieve.controlplane.controllers.views import Meta, Owner, Seen
 from reprieve.controlplane.deleting import FOREGROUND, ORPHAN, DeleteOptions, Propagation
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.metadata import disowned, without_finalizer
 
 
 class Item(NamedTuple):
@@ -166,21 +167,10 @@ class GarbageCollector(Controller):
         if row is None or self.context.registry.store.head(*key) is None:
             return
 
-        def change(obj: Json) -> None:
-            kept = [one for one in obj["metadata"].get("ownerReferences") or () if one["uid"] not in uids]
-            if kept:
-                obj["metadata"]["ownerReferences"] = kept
-            else:
-                obj["metadata"].pop("ownerReferences", None)
-
-        self.context.modify(row, (key.namespace, key.name), change, manager="")
+        self.context.modify(row, (key.namespace, key.name), disowned(uids), manager="")
 
     def _drop_finalizer(self, row: Kind, key: Item, name: str) -> None:
-        def change(obj: Json) -> None:
-            kept = [one for one in obj["metadata"].get("finalizers") or () if one != name]
-            obj["metadata"]["finalizers"] = kept
-
-        self.context.modify(row, (key.namespace, key.name), change, manager="")
+        self.context.modify(row, (key.namespace, key.name), without_finalizer(name), manager="")
 
 
 def _waits(metadata: Meta) -> bool:

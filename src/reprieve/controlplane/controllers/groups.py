@@ -5,10 +5,10 @@ Rule: api.md ("it is not removed while a pod that references it is neither Succe
 
 from __future__ import annotations
 
-from reprieve.api.json import Json
 from reprieve.controlplane.admission.groups import PROTECTION
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Key, PodSeen, Seen
+from reprieve.controlplane.metadata import without_finalizer
 
 
 class PodGroups(Controller):
@@ -49,9 +49,4 @@ class PodGroups(Controller):
             return
         if PROTECTION not in (group.metadata.finalizers or ()) or self._pods.keys_by("unfinished of group", key):
             return
-
-        def change(obj: Json) -> None:
-            kept = [name for name in obj["metadata"].get("finalizers") or () if name != PROTECTION]
-            obj["metadata"]["finalizers"] = kept
-
-        self.context.modify(row, key, change)
+        self.context.modify(row, key, without_finalizer(PROTECTION))

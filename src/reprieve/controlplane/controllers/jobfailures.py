@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from reprieve.api.json import Json
 from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.conditions import state_of
 
 Action = Literal["Count", "Ignore", "FailJob"]
 
@@ -53,8 +54,8 @@ def judge(job: Json, pod: Json) -> Verdict:
                 if code and (wanted in (None, "", container)) and (code in values) == inside:
                     matched = f"Container {container} for pod {name} failed with exit code {code}"
                     break
-        elif _has_condition(pod, rule.get("onPodConditions") or ()):
-            matched = f"Pod {name} has condition {_has_condition(pod, rule.get('onPodConditions') or ())}"
+        elif held := _has_condition(pod, rule.get("onPodConditions") or ()):
+            matched = f"Pod {name} has condition {held}"
         if matched:
             if action == "FailJob":
                 return Verdict("FailJob", f"{matched} matching {action} rule at index {position}")
@@ -64,10 +65,8 @@ def judge(job: Json, pod: Json) -> Verdict:
 
 def _has_condition(pod: Json, patterns: Any) -> str:
     for pattern in patterns:
-        for condition in (pod.get("status") or {}).get("conditions") or ():
-            same = condition.get("type") == pattern.get("type")
-            if same and condition.get("status") == pattern.get("status", "True"):
-                return str(condition["type"])
+        if state_of(pod.get("status"), pattern.get("type", "")) == pattern.get("status", "True"):
+            return str(pattern["type"])
     return ""
 
 

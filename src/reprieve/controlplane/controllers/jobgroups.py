@@ -10,8 +10,8 @@ its pods must agree on them (preemption.md 8). ``reprieve.dev/disruption-mode: a
 from __future__ import annotations
 
 from reprieve.api.json import Json
-from reprieve.controlplane.controllers.owning import owner_reference
 from reprieve.controlplane.controllers.reconciling import Context
+from reprieve.controlplane.metadata import annotations_of, owner_reference
 
 POD_GROUP = "reprieve.dev/pod-group"
 DISRUPTION_MODE = "reprieve.dev/disruption-mode"
@@ -24,7 +24,7 @@ def wants_group(context: Context, job: Json) -> bool:
     """Whether a Job asks to be scheduled as a gang, on a server that knows gangs."""
     if context.registry.kinds.of(_VERSION, "PodGroup") is None:
         return False
-    return (job["metadata"].get("annotations") or {}).get(POD_GROUP) == "true"
+    return annotations_of(job).get(POD_GROUP) == "true"
 
 
 def gang_size(job: Json) -> int:
@@ -37,7 +37,7 @@ def gang_size(job: Json) -> int:
 
 def ensure_group(context: Context, job: Json) -> str:
     """Stage what is missing of Workload and PodGroup; returns the group's name. Raises StatusError."""
-    metadata, annotations = job["metadata"], job["metadata"].get("annotations") or {}
+    metadata, annotations = job["metadata"], annotations_of(job)
     name: str = metadata["name"]
     namespace: str = metadata["namespace"]
     pod_spec = (job["spec"].get("template") or {}).get("spec") or {}

@@ -14,13 +14,15 @@ from datetime import datetime, timedelta
 
 from reprieve.api.json import Json
 from reprieve.controlplane.clock import parse_stamp
-from reprieve.controlplane.controllers.availability import condition_of, put_condition
+from reprieve.controlplane.conditions import condition_of, is_true, put_condition
+from reprieve.controlplane.controllers.availability import put_counts
 from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
 from reprieve.controlplane.controllers.jobfailures import Verdict, finished_at, judge, next_try
 from reprieve.controlplane.controllers.jobgroups import ensure_group, wants_group
 from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
 from reprieve.controlplane.controllers.views import Key, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.metadata import annotations_of, without_finalizer
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -65,12 +67,6 @@ class _Look:
         if self.completions is None:
             return self.succeeded > 0
         return (len(self.done) if self.indexed else self.succeeded) >= self.completions
-
-
-def is_true(status: Json, kind: str) -> bool:
-    """Whether a condition holds."""
-    condition = condition_of(status, kind)
-    return condition is not None and condition.get("status") == "True"
 
 
 class Jobs(PodOwner):
@@ -127,12 +123,14 @@ class Jobs(PodOwner):
             return
         body = state.decode()
         metadata = body["metadata"]
-        kept = [one for one in metadata.get("finalizers") or () if one != TRACKING]
-        if kept:
-            metadata["finalizers"] = kept
-        else:
-            metadata.pop("finalizers", None)
-        if not kept and metadata.get("deletionTimestamp") and not metadata.get("deletionGracePeriodSeconds"):
+        without_finalizer(TRACKING)(body)
+        if not metadata["finalizers"]:
+            del metadata["finalizers"]
+        if (
+            "finalizers" not in metadata
+            and metadata.get("deletionTimestamp")
+            and not metadata.get("deletionGracePeriodSeconds")
+        ):
             self.context.registry.store.delete(state, body)
         else:
             self.context.put(state, body)
@@ -362,16 +360,9 @@ class Jobs(PodOwner):
 
     def _report(self, key: Key, look: _Look, pods: list[PodSeen]) -> None:
         status = look.status
-        counts = {
-            "active": sum(1 for pod in pods if pod.active),
-            "terminating": sum(1 for pod in pods if pod.terminating and not pod.finished),
-            "ready": sum(1 for pod in pods if pod.active and pod.ready),
-        }
-        if not counts["active"]:
-            status.pop("active", None)
-        else:
-            status["active"] = counts["active"]
-        status["terminating"], status["ready"] = counts["terminating"], counts["ready"]
+        status["terminating"] = sum(1 for pod in pods if pod.terminating and not pod.finished)
+        status["ready"] = sum(1 for pod in pods if pod.active and pod.ready)
+        put_counts(status, {"active": sum(1 for pod in pods if pod.active)})
         for name in ("succeeded", "failed", "completedIndexes"):
             if not status.get(name):
                 status.pop(name, None)
@@ -393,7 +384,7 @@ class Jobs(PodOwner):
 
 
 def _index(pod: Json) -> int | None:
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
+    text = annotations_of(pod).get(INDEX, "")
     return int(text) if text.isdecimal() else None
 
 

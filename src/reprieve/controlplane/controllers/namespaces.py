@@ -6,10 +6,11 @@ Rule: upstream's namespace controller (deletion of all namespaced content, then 
 from __future__ import annotations
 
 from reprieve.api.json import Json
-from reprieve.controlplane.controllers.availability import put_condition
+from reprieve.controlplane.conditions import condition, put_condition
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Seen
 from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.metadata import without_finalizer
 from reprieve.controlplane.storage import Stored
 
 _AT_ONCE = 500
@@ -60,26 +61,17 @@ class Namespaces(Controller):
                 self._tell_what_holds(key, held)
             self.queue_after(key, _LOOK_AGAIN)
             return
-
-        def finalize(obj: Json) -> None:
-            spec = obj.setdefault("spec", {})
-            spec["finalizers"] = [name for name in spec.get("finalizers") or () if name != FINALIZER]
-
-        context.modify(kind, ("", key), finalize, "finalize")
+        context.modify(kind, ("", key), without_finalizer(FINALIZER, "spec"), "finalize")
 
     def _tell_what_holds(self, name: str, held: dict[str, int]) -> None:
         """Say in the status which finalizers the namespace waits for."""
         parts = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(held.items()))
-        condition = {
-            "type": "NamespaceFinalizersRemaining",
-            "status": "True",
-            "reason": "SomeFinalizersRemain",
-            "message": f"Some content in the namespace has finalizers remaining: {parts}",
-        }
+        text = f"Some content in the namespace has finalizers remaining: {parts}"
+        remaining = condition("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", text)
         stamp = self.context.stamp()
 
         def change(obj: Json) -> None:
-            put_condition(obj.setdefault("status", {}), condition, stamp)
+            put_condition(obj.setdefault("status", {}), remaining, stamp)
 
         self.context.modify(self.context.kind("v1", "Namespace"), ("", name), change, "status")
 

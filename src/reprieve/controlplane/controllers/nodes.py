@@ -11,8 +11,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from reprieve.api.json import Json
-from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.conditions import condition_of, pod_condition, set_condition, state_of
 from reprieve.controlplane.controllers.podgc import index_nodes
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import LeaseSeen, NodeSeen
@@ -102,7 +102,7 @@ class NodeLifecycle(Controller):
             changed = True
         if changed:
             self.context.put(state, body)
-        ready = _condition(body, "Ready")
+        ready = state_of(body.get("status"), "Ready")
         if ready is not None and ready != "True":
             self._unready_pods(key)
 
@@ -111,7 +111,7 @@ class NodeLifecycle(Controller):
         stamp = self.context.stamp()
         changed = False
         for kind in _HEARD_OF:
-            present = next((one for one in status.get("conditions") or () if one["type"] == kind), None)
+            present = condition_of(status, kind)
             if present is not None and present.get("status") == "Unknown":
                 continue
             condition = {
@@ -131,7 +131,7 @@ class NodeLifecycle(Controller):
         present = spec.get("taints") or []
         wanted: dict[tuple[str, str], None] = {}
         for (kind, value), key in _BY_CONDITION.items():
-            if _condition(node, kind) == value:
+            if state_of(node.get("status"), kind) == value:
                 wanted[key, "NoSchedule"] = None
                 if key in (NOT_READY, UNREACHABLE):
                     wanted[key, "NoExecute"] = None
@@ -159,20 +159,6 @@ class NodeLifecycle(Controller):
             if not pod.ready or state is None:
                 continue
             body = state.decode()
-            condition = {
-                "type": "Ready",
-                "status": "False",
-                "lastProbeTime": None,
-                "lastTransitionTime": self.context.stamp(),
-                "reason": "NodeNotReady",
-            }
-            set_condition(body["status"], condition)
+            unready = pod_condition("Ready", "False", self.context.stamp(), "NodeNotReady")
+            set_condition(body["status"], unready)
             self.context.put(state, body)
-
-
-def _condition(node: Json, kind: str) -> str | None:
-    for one in (node.get("status") or {}).get("conditions") or ():
-        if one.get("type") == kind:
-            found: str = one.get("status", "")
-            return found
-    return None

@@ -12,11 +12,13 @@ from typing import ClassVar
 
 from reprieve.api.json import Json
 from reprieve.api.selectors import Selector
-from reprieve.controlplane.controllers.reconciling import Context, Controller
+from reprieve.controlplane.controllers.reconciling import Controller
+from reprieve.controlplane.controllers.sources import Source, V
 from reprieve.controlplane.controllers.views import Key, PodSeen, SelectingSeen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.metadata import annotations_of, disowned, key_of, owned_by, owner_reference
 from reprieve.controlplane.selectors import label_selector
 
 CREATES_AT_ONCE = 100
@@ -36,19 +38,6 @@ def selects(spec: Json, labels: Mapping[str, str] | None) -> bool:
     return bool(spec.get("selector")) and selector_of(spec).matches(labels or _NO_LABELS)
 
 
-def owner_reference(owner: Json) -> Json:
-    """Return the reference that makes ``owner`` the controller of another object."""
-    metadata = owner["metadata"]
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
 def pod_of_template(owner: Json, template: Json, *, name: str = "") -> Json:
     """Return the manifest of a pod made from an owner's template."""
     source = template.get("metadata") or {}
@@ -63,11 +52,10 @@ def pod_of_template(owner: Json, template: Json, *, name: str = "") -> Json:
     return {"metadata": metadata, "spec": copy.deepcopy(template.get("spec") or {})}
 
 
-def index_pods(context: Context) -> None:
-    """Keep pods by controller uid and orphans by namespace."""
-    pods = context.sources.pods
-    pods.index("owner", lambda pod: (owner.uid,) if (owner := pod.metadata.controller) else ())
-    pods.index("orphan", lambda pod: () if pod.metadata.controller else (pod.metadata.namespace,))
+def index_owners(source: Source[V]) -> None:
+    """Keep objects by controller uid and orphans by namespace."""
+    source.index("owner", lambda one: (owner.uid,) if (owner := one.metadata.controller) else ())
+    source.index("orphan", lambda one: () if one.metadata.controller else (one.metadata.namespace,))
 
 
 class PodOwner(Controller):
@@ -79,8 +67,9 @@ class PodOwner(Controller):
         """Look at an owner when it or one of its pods changes."""
         context = self.context
         self.row: Kind = context.kind(*self.of_kind)
+        self.pod_row = context.kind("v1", "Pod")
         self.pods = context.sources.pods
-        index_pods(context)
+        index_owners(self.pods)
         self.owners = context.sources.of(self.row.storage_key, SelectingSeen)
         self.owners.index("namespace", lambda owner: (owner.metadata.namespace,))
         self.owners.tell(self._owner_changed)
@@ -121,7 +110,7 @@ class PodOwner(Controller):
         matches = selector_of(spec).matches if spec.get("selector") else lambda _labels: False
         strays = [pod for pod in own if not matches(pod.metadata.labels or _NO_LABELS) and not pod.terminating]
         for pod in strays:
-            self._release(pod, metadata["uid"])
+            self.context.modify(self.pod_row, pod.key, disowned({metadata["uid"]}))
         orphans: list[PodSeen] = []
         if not metadata.get("deletionTimestamp"):
             orphans = [
@@ -130,37 +119,18 @@ class PodOwner(Controller):
                 if pod.active and matches(pod.metadata.labels or _NO_LABELS)
             ]
         for pod in orphans:
-            self._adopt(pod, owner)
+            self.context.modify(self.pod_row, pod.key, owned_by(owner))
         if strays or orphans:
             self.context.sources.sync()
             own = self.pods.some("owner", metadata["uid"])
         return own
-
-    def _adopt(self, pod: PodSeen, owner: Json) -> None:
-        reference = owner_reference(owner)
-
-        def change(obj: Json) -> None:
-            references = obj["metadata"].get("ownerReferences") or []
-            obj["metadata"]["ownerReferences"] = [*references, reference]
-
-        self.context.modify(self.context.kind("v1", "Pod"), pod.key, change)
-
-    def _release(self, pod: PodSeen, uid: str) -> None:
-        def change(obj: Json) -> None:
-            references = [one for one in obj["metadata"].get("ownerReferences") or () if one["uid"] != uid]
-            if references:
-                obj["metadata"]["ownerReferences"] = references
-            else:
-                obj["metadata"].pop("ownerReferences", None)
-
-        self.context.modify(self.context.kind("v1", "Pod"), pod.key, change)
 
     # -- making and ending pods
 
     def create_pod(self, owner: Json, pod: Json) -> Json:
         """Stage a pod; a refusal is told by an Event about the owner and raised."""
         try:
-            made = self.context.create(self.context.kind("v1", "Pod"), owner["metadata"]["namespace"], pod)
+            made = self.context.create(self.pod_row, owner["metadata"]["namespace"], pod)
         except StatusError as error:
             if error.reason != "AlreadyExists" and not _is_terminating(error):
                 self.context.event(owner, "FailedCreate", f"Error creating: {error}", "Warning", self.source)
@@ -173,7 +143,7 @@ class PodOwner(Controller):
 
         Returns the refusal that stopped it (then the key is looked at again later), or "".
         """
-        key = (owner["metadata"]["namespace"], owner["metadata"]["name"])
+        key = key_of(owner)
         for _ in range(min(count, CREATES_AT_ONCE)):
             try:
                 self.create_pod(owner, make())
@@ -186,9 +156,7 @@ class PodOwner(Controller):
 
     def end_pod(self, owner: Json, pod: PodSeen) -> None:
         """Stage the delete of a pod, with its own grace."""
-        if self.context.delete(
-            self.context.kind("v1", "Pod"), pod.key, DeleteOptions(uid=pod.metadata.uid, propagation="Background")
-        ):
+        if self.context.delete(self.pod_row, pod.key, DeleteOptions(uid=pod.metadata.uid, propagation="Background")):
             self.context.event(owner, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}", source=self.source)
 
     @property
@@ -219,7 +187,7 @@ class PodOwner(Controller):
         state = self.context.registry.store.head("pods", *pod.key)
         if state is None or DELETION_COST.encode() not in state.raw:
             return 0
-        text = (state.decode()["metadata"].get("annotations") or {}).get(DELETION_COST, "0")
+        text = annotations_of(state.decode()).get(DELETION_COST, "0")
         try:
             return int(text)
         except ValueError:

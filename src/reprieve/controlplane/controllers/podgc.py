@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from reprieve.controlplane.binding import set_condition
+from reprieve.controlplane.conditions import set_disrupted
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import NodeSeen, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
@@ -85,17 +85,8 @@ class PodCollector(Controller):
         state = self.context.registry.store.head("pods", *pod.key)
         if state is not None and not pod.finished:
             body = state.decode()
-            status = body.setdefault("status", {})
-            status["phase"] = "Failed"
-            condition = {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "lastProbeTime": None,
-                "lastTransitionTime": self.context.stamp(),
-                "reason": "DeletionByPodGC",
-                "message": "PodGC: node no longer exists",
-            }
-            set_condition(status, condition)
+            body.setdefault("status", {})["phase"] = "Failed"
+            set_disrupted(body, self.context.stamp(), "DeletionByPodGC", "PodGC: node no longer exists")
             self.context.put(state, body)
         self._remove(pod)
 

@@ -26,6 +26,7 @@ from reprieve.controlplane.controllers.volumes import (
     class_of,
 )
 from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.metadata import controller_of, owner_reference
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"
@@ -138,25 +139,16 @@ class EphemeralVolumes(Controller):
             name = f"{meta['name']}-{volume['name']}"
             there = self.context.find(kind, (key[0], name))
             if there is not None:
-                owners = there["metadata"].get("ownerReferences") or ()
-                if not any(one.get("controller") and one["uid"] == meta["uid"] for one in owners):
+                if (controller_of(there) or {}).get("uid") != meta["uid"]:
                     text = f"PVC {key[0]}/{name} was not created for pod {key[0]}/{key[1]} (pod is not owner)"
                     self.context.event(pod, "FailedBinding", text, "Warning", "ephemeral_volume")
                 continue
-            owner = {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": meta["name"],
-                "uid": meta["uid"],
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
             own = template.get("metadata") or {}
             metadata = {
                 "name": name,
                 "labels": own.get("labels") or {},
                 "annotations": own.get("annotations") or {},
-                "ownerReferences": [owner],
+                "ownerReferences": [owner_reference({"apiVersion": "v1", "kind": "Pod", **pod})],
             }
             self.context.create(kind, key[0], {"metadata": metadata, "spec": copy.deepcopy(template["spec"])})
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 
 from reprieve.api.json import Json
-from reprieve.controlplane.controllers.availability import available, drop_condition, put_condition
+from reprieve.controlplane.conditions import condition, drop_condition, put_condition
+from reprieve.controlplane.controllers.availability import available, put_counts
 from reprieve.controlplane.controllers.owning import PodOwner, pod_of_template
 from reprieve.controlplane.controllers.views import Key, PodSeen
 
@@ -52,15 +53,10 @@ class ReplicaSets(PodOwner):
             "availableReplicas": usable,
         }
         status["replicas"] = len(pods)
-        for name, count in counts.items():
-            if count:
-                status[name] = count
-            else:
-                status.pop(name, None)
+        put_counts(status, counts)
         status["observedGeneration"] = owner["metadata"].get("generation", 0)
         if problem:
-            failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": problem}
-            put_condition(status, failure, self.context.stamp())
+            put_condition(status, condition("ReplicaFailure", "True", "FailedCreate", problem), self.context.stamp())
         else:
             drop_condition(status, "ReplicaFailure")
         self.context.set_status(self.row, key, status)

@@ -11,8 +11,8 @@ import hashlib
 import json
 
 from reprieve.api.json import Json
-from reprieve.controlplane.controllers.owning import owner_reference
 from reprieve.controlplane.controllers.reconciling import Context
+from reprieve.controlplane.metadata import owner_reference
 
 HASH_LABEL = "controller-revision-hash"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

@@ -16,6 +16,7 @@ from reprieve.controlplane.controllers.revisions import HASH_LABEL, Revisions
 from reprieve.controlplane.controllers.views import Key, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.metadata import key_of
 
 _NAME = "statefulset.kubernetes.io/pod-name"
 _INDEX = "apps.kubernetes.io/pod-index"
@@ -63,7 +64,7 @@ class StatefulSets(PodOwner):
             pod = pods.get(number)
             if pod is None:
                 if made >= CREATES_AT_ONCE:
-                    self.queue((owner["metadata"]["namespace"], owner["metadata"]["name"]))
+                    self.queue(key_of(owner))
                     return
                 self._make(owner, number, hashes, revisions)
                 made += 1
@@ -87,7 +88,7 @@ class StatefulSets(PodOwner):
     def _usable(self, owner: Json, pod: PodSeen) -> bool:
         usable, soon = available([pod], owner["spec"].get("minReadySeconds") or 0, self.context.now())
         if soon is not None:
-            self.queue_after((owner["metadata"]["namespace"], owner["metadata"]["name"]), soon)
+            self.queue_after(key_of(owner), soon)
         return bool(usable)
 
     def _update(self, owner: Json, pods: list[PodSeen], update: str) -> None:
@@ -132,7 +133,7 @@ class StatefulSets(PodOwner):
                 raise
             # A pod of that name that is not ours: nothing to do until it goes.
             self.context.event(owner, "FailedCreate", str(error), "Warning", self.source)
-            self.put_off((metadata["namespace"], metadata["name"]))
+            self.put_off(key_of(owner))
 
     def _claims(self, owner: Json, pod: Json, pod_name: str) -> None:
         """Make the claims of a pod, and have it mount them."""
@@ -196,7 +197,7 @@ class StatefulSets(PodOwner):
     def end_pod(self, owner: Json, pod: PodSeen) -> None:
         """Stage the delete of a pod; a finished one goes at once."""
         if pod.finished:
-            self.context.delete(self.context.kind("v1", "Pod"), pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))
+            self.context.delete(self.pod_row, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))
         else:
             super().end_pod(owner, pod)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from reprieve.api.json import Json
-from reprieve.controlplane.binding import set_condition
 from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.conditions import set_disrupted
 from reprieve.controlplane.controllers.podgc import index_nodes
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.views import Key, NodeSeen, PodSeen, Taint
@@ -100,15 +100,8 @@ class TaintEviction(Controller):
         if ends > now:
             self.context.timers.at(ends, lambda: self.queue(key))
             return
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": self.context.stamp(),
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-        }
-        set_condition(body.setdefault("status", {}), condition)
+        why = "Taint manager: deleting due to NoExecute taint"
+        set_disrupted(body, self.context.stamp(), "DeletionByTaintManager", why)
         self.context.put(state, body)
         kind = self.context.kind("v1", "Pod")
         about = {"kind": "Pod", "apiVersion": "v1", **body}

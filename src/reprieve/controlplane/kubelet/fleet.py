@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane.binding import set_condition
+from reprieve.controlplane.conditions import set_condition
 from reprieve.controlplane.controllers.nodes import LEASES
 from reprieve.controlplane.controllers.reconciling import Context
 from reprieve.controlplane.controllers.views import NodeSeen

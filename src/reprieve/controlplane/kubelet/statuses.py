@@ -8,26 +8,19 @@ from __future__ import annotations
 import zlib
 
 from reprieve.api.json import Json
-from reprieve.controlplane.binding import set_condition
+from reprieve.controlplane.conditions import condition_of, is_true, pod_condition, set_condition
 
 KILLED = 137
 STOPPED = 143
 _CRASHED = "CrashLoopBackOff"
 
 
-def _condition(kind: str, status: str, stamp: str, reason: str = "") -> Json:
-    out: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": stamp}
-    if reason:
-        out["reason"] = reason
-    return out
-
-
 def _set(status: Json, kind: str, value: str, stamp: str, reason: str = "") -> None:
     """Set a condition; its time moves only if its status does."""
-    for present in status.get("conditions") or ():
-        if present.get("type") == kind and present.get("status") == value:
-            stamp = present.get("lastTransitionTime") or stamp
-    set_condition(status, _condition(kind, value, stamp, reason))
+    present = condition_of(status, kind) or {}
+    if present.get("status") == value:
+        stamp = present.get("lastTransitionTime") or stamp
+    set_condition(status, pod_condition(kind, value, stamp, reason))
 
 
 def _container_id(pod: Json, name: str, restarts: int) -> str:
@@ -52,9 +45,8 @@ def _container(pod: Json, container: Json, restarts: int, state: Json, *, up: bo
 
 def _gates_open(pod: Json) -> bool:
     """Whether the readiness gates of the pod let it be ready."""
-    held = {one["type"]: one.get("status") for one in (pod.get("status") or {}).get("conditions") or ()}
     gates = (pod.get("spec") or {}).get("readinessGates") or ()
-    return all(held.get(gate.get("conditionType")) == "True" for gate in gates)
+    return all(is_true(pod.get("status"), gate.get("conditionType")) for gate in gates)
 
 
 def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str) -> None:

@@ -5,15 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from reprieve.api.json import Json
+from reprieve.controlplane.conditions import condition_of, is_true
 from reprieve.controlplane.tables import ages
 from reprieve.controlplane.tables.columns import AGE, NAME, NONE, Column, text, wide
-
-
-def _condition(obj: Json, kind: str) -> Json:
-    for condition in obj.get("status", {}).get("conditions", ()):
-        if condition.get("type") == kind:
-            return dict(condition)
-    return {}
 
 
 def _restartable(obj: Json) -> set[str]:
@@ -48,8 +42,8 @@ def status(obj: Json, _: datetime) -> str:
     """What a pod is doing, in a word: its phase, or the reason of a container that waits or ended."""
     state = obj.get("status", {})
     reason: str = state.get("reason") or state.get("phase", "")
-    scheduled = _condition(obj, "PodScheduled")
-    if scheduled.get("reason") == "SchedulingGated":
+    scheduled = condition_of(state, "PodScheduled")
+    if scheduled is not None and scheduled.get("reason") == "SchedulingGated":
         reason = "SchedulingGated"
     initializing, word = _initializing(obj)
     reason = word if initializing else _containers_reason(obj, reason)
@@ -100,7 +94,7 @@ def _containers_reason(obj: Json, reason: str) -> str:
         elif container.get("ready") and "running" in state:
             running = True
     if reason == "Completed" and running:
-        reason = "Running" if _condition(obj, "Ready").get("status") == "True" else "NotReady"
+        reason = "Running" if is_true(obj.get("status"), "Ready") else "NotReady"
     return reason
 
 
@@ -108,7 +102,7 @@ def _gates(obj: Json, _: datetime) -> str:
     gates = obj.get("spec", {}).get("readinessGates", ())
     if not gates:
         return NONE
-    met = sum(_condition(obj, gate.get("conditionType", "")).get("status") == "True" for gate in gates)
+    met = sum(is_true(obj.get("status"), gate.get("conditionType", "")) for gate in gates)
     return f"{met}/{len(gates)}"
 
 
