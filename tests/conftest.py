@@ -1,7 +1,7 @@
 """What holds for every run: examples are the same each time, and it says at its end what did not happen.
 
 Properties are tried with examples that follow from the test alone, and none fails for being slow: what fails, fails for
-everybody. `REPRIEVE_EXAMPLES=random` looks for new ones. Left out is what wants data that is not there
+everybody. `REPRIEVE_RANDOM=1` looks for new ones. Left out is what wants data that is not there
 (`tests/outside.py`).
 """
 
@@ -18,7 +18,7 @@ from tests.outside import BESIDE, REASON
 settings.register_profile(
     "reprieve",
     deadline=None,
-    derandomize=os.environ.get("REPRIEVE_EXAMPLES") != "random",
+    derandomize=os.environ.get("REPRIEVE_RANDOM") != "1",
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("reprieve")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import socket
 import ssl
 import subprocess
 import sys
@@ -29,10 +28,12 @@ from reprieve.controlplane.kubelet import KubeletOptions
 from reprieve.controlplane.security import write_kubeconfig
 from reprieve.controlplane.server.resources import Call
 from reprieve.controlplane.server.serving import ServeOptions
+from reprieve.live.local import kept_port
 from tests.controlplane.server.live import Live, live
 from tests.deploy import manifests
 from tests.deploy.manifests import Json, path_of
 from tests.e2e.cluster import condition, eventually, is_running, nodes_file, pod, pod_group, priority_class
+from tests.waiting import DEADLINE
 
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -147,18 +148,15 @@ def running(plane: Live, directory: Path) -> Iterator[int]:
     write_kubeconfig(kubeconfig, server=plane.url, ca=plane.server.ca, token=bearer)
     [found] = [obj for obj in manifests.base() if obj["kind"] == "ConfigMap"]
     config.write_text(found["data"]["scheduler.yaml"])
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port = free.getsockname()[1]
     [deployment] = [obj for obj in manifests.base() if obj["kind"] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
-    changed = {"--config": str(config), "--secure-port": str(port)}
-    arguments = [
-        f"{name}={changed.get(name, value)}" if value else name
-        for name, _, value in (argument.partition("=") for argument in container["args"])
-    ]
     log = directory / "scheduler.log"
-    with log.open("a") as output:
+    with kept_port(0) as port, log.open("a") as output:
+        changed = {"--config": str(config), "--secure-port": str(port)}
+        arguments = [
+            f"{name}={changed.get(name, value)}" if value else name
+            for name, _, value in (argument.partition("=") for argument in container["args"])
+        ]
         process = subprocess.Popen(
             [sys.executable, "-m", "reprieve", *arguments, f"--kubeconfig={kubeconfig}"], stdout=output, stderr=output
         )
@@ -167,7 +165,7 @@ def running(plane: Live, directory: Path) -> Iterator[int]:
             yield port
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(DEADLINE)
     told = log.read_text()
     assert "forbidden" not in told.lower(), told
 
@@ -179,7 +177,7 @@ def ask(port: int, path: str, bearer: str | None = None) -> int:
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+        with urllib.request.urlopen(request, context=context, timeout=DEADLINE) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:

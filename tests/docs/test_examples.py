@@ -56,7 +56,7 @@ def shell(script: str, desk: Path) -> subprocess.CompletedProcess[str]:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=300,
+        timeout=1800,
     )
 
 

@@ -74,7 +74,7 @@ def test_a_walk_leads_where_it_says(name: str, copy: Path) -> None:
         elif block.language == "sh":
             ended = subprocess.run(
                 ["sh", "-ec", block.text], cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                check=False, timeout=300,
+                check=False, timeout=1800,
             )  # fmt: skip
             assert ended.returncode == 0, f"CONTRIBUTING.md:{block.line}\n{ended.stdout}"
 

@@ -245,7 +245,7 @@ def test_what_was_flushed_survives_kill_9(tmp_path: Path) -> None:
         told = [int(lines.readline()) for _ in range(5)]
         writer.send_signal(signal.SIGKILL)
         told += [int(line) for line in lines if line.endswith("\n")]
-    writer.wait(10)
+    writer.wait()
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         names = {row[0] for row in connection.execute("SELECT name FROM record")}

@@ -25,6 +25,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from tests.controlplane.server.live import live
+from tests.waiting import DEADLINE
 
 from reprieve.controlplane.kinds import BUILTIN
 from reprieve.controlplane.openapi.operations import group_version_path
@@ -81,7 +82,7 @@ def settle(case: Any, gvk: dict[str, str]) -> None:
 
 def verify(case: Any, served: Served) -> None:
     url, session = served
-    answer = case.call(base_url=url, session=session, timeout=30)
+    answer = case.call(base_url=url, session=session, timeout=DEADLINE)
     if answer.status_code == 500 and RECORDED_500.search(answer.json()["message"]):
         return
     case.validate_response(answer, checks=CHECKS)
@@ -114,7 +115,7 @@ def exercise(operation: Any, gvk: dict[str, str], served: Served) -> int:
 @pytest.mark.parametrize("path", PATHS)
 def test_answers_fit_the_published_schema(path: str, served: Served) -> None:
     url, session = served
-    answer = session.get(f"{url}/openapi/v3/{path}", timeout=30)
+    answer = session.get(f"{url}/openapi/v3/{path}", timeout=DEADLINE)
     assert answer.status_code == 200
     document = answer.json()
     tried, failures = 0, []

@@ -29,6 +29,7 @@ class Bindings:
     """What the placeholders stand for so far in one replay."""
 
     values: dict[tuple[str, int], str] = field(default_factory=dict)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def bind(self, kind: str, number: int, value: str) -> bool:
         """Bind or check one placeholder."""
@@ -84,10 +85,10 @@ class Bindings:
             return _TIME
         return f".{{{match['random']}}}" if match["random"] else ".*"
 
-    @staticmethod
-    def _about(value: str, later: int) -> bool:
-        moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        return abs(moment - datetime.now(UTC) - timedelta(seconds=later)) < _TIME_LEEWAY
+    def _about(self, value: str, later: int) -> bool:
+        """A time since the replay began, however long it takes, or so much later."""
+        moment = datetime.fromisoformat(value.replace("Z", "+00:00")) - timedelta(seconds=later)
+        return self.began - _TIME_LEEWAY < moment < datetime.now(UTC) + _TIME_LEEWAY
 
 
 @dataclass

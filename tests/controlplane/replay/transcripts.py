@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import yaml
 from tests.outside import BESIDE
+from tests.waiting import DEADLINE
 from yarl import URL
 
 from reprieve.controlplane.admission import admission_steps
@@ -192,9 +193,9 @@ class Replay:
             for request in result.transcript.request.get("during", ()):
                 await self._send_meanwhile(result, request)
             if response["ended_by"] == "server":
-                await asyncio.wait_for(ended.wait(), 10)
+                await asyncio.wait_for(ended.wait(), DEADLINE)
             else:
-                deadline = asyncio.get_running_loop().time() + 3
+                deadline = asyncio.get_running_loop().time() + DEADLINE
                 while len(events) < len(expected) and asyncio.get_running_loop().time() < deadline:
                     await asyncio.sleep(0.01)
                 with contextlib.suppress(TimeoutError):

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.waiting import DEADLINE
+
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 
 Json = dict[str, Any]
@@ -44,7 +46,7 @@ class Live:
         data = raw if raw is not None else (None if body is None else json.dumps(body).encode())
         request = urllib.request.Request(self.url + path, data, sent, method=method)
         try:
-            with urllib.request.urlopen(request, context=self.context, timeout=20) as answer:
+            with urllib.request.urlopen(request, context=self.context, timeout=DEADLINE) as answer:
                 return answer.status, _decoded(answer.read(), answer.headers), _lower(answer.headers)
         except urllib.error.HTTPError as error:
             with error:
@@ -88,14 +90,14 @@ def live(options: ServeOptions | None = None) -> Iterator[Live]:
 
     thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
     thread.start()
-    assert started.wait(20)
+    assert started.wait(DEADLINE)
     if "error" in box:
         raise box["error"]
     try:
         yield Live(box["server"], box["loop"])
     finally:
         box["loop"].call_soon_threadsafe(box["stop"].set)
-        thread.join(20)
+        thread.join(DEADLINE)
         assert not thread.is_alive(), "the server did not stop"
 
 

@@ -7,24 +7,36 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.waiting import DEADLINE
 
 from reprieve.controlplane.server.connections import ConnectionLimits
 from reprieve.controlplane.server.serving import ServeOptions
 
 from .live import Live, live
 
-LIMITS = ConnectionLimits(header_seconds=0.3, body_seconds=0.3, reading_seconds=0.3, header_bytes=16 * 1024)
-CUT = 5.0
+
+def limits(seconds: float) -> ConnectionLimits:
+    return ConnectionLimits(
+        header_seconds=seconds, body_seconds=seconds, reading_seconds=seconds, header_bytes=16 * 1024
+    )
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Live]:
-    with live(ServeOptions(tls=False, connections=LIMITS)) as running:
+    """Where whoever comes is to be cut."""
+    with live(ServeOptions(tls=False, connections=limits(0.3))) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Live]:
+    """Where somebody is to be served beside: a test that stands still for a moment must not be cut for it."""
+    with live(ServeOptions(tls=False, connections=limits(3.0))) as running:
         yield running
 
 
 def connected(server: Live) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.server.port), timeout=CUT)
+    return socket.create_connection(("127.0.0.1", server.server.port), timeout=DEADLINE)
 
 
 def head(server: Live, line: str = "GET /version", *more: str) -> bytes:
@@ -52,7 +64,7 @@ def test_half_a_header_is_cut(server: Live, begun: bytes) -> None:
 
 def test_a_header_that_comes_byte_by_byte_is_cut(server: Live) -> None:
     """A deadline for the whole, not for each piece."""
-    ends = time.monotonic() + CUT
+    ends = time.monotonic() + DEADLINE
     with connected(server) as connection:
         connection.sendall(b"GET /")
         connection.settimeout(0.02)
@@ -83,47 +95,51 @@ def answered(connection: socket.socket, request: bytes) -> None:
     connection.sendall(request)
     found = b""
     while b"\r\n\r\n" not in found:
-        found += connection.recv(65536)
+        found += received(connection)
     before, _, body = found.partition(b"\r\n\r\n")
     assert before.startswith(b"HTTP/1.1 200")
     length = int(before.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
     while len(body) < length:
-        body += connection.recv(65536)
+        body += received(connection)
 
 
-def test_the_second_request_of_a_connection_has_a_deadline_too(server: Live) -> None:
-    with connected(server) as connection:
-        answered(connection, head(server))
+def received(connection: socket.socket) -> bytes:
+    piece = connection.recv(65536)
+    assert piece, "closed"
+    return piece
+
+
+def test_the_second_request_of_a_connection_has_a_deadline_too(patient: Live) -> None:
+    with connected(patient) as connection:
+        answered(connection, head(patient))
         connection.sendall(b"GET /ver")
         assert rest_of(connection) == b""
 
 
-def test_a_connection_between_requests_is_kept(server: Live) -> None:
+def test_a_connection_between_requests_is_kept(patient: Live) -> None:
     """What has answered and waits for nothing is not half a request: watches and idle clients live on."""
-    with connected(server) as connection, connected(server) as other:
-        answered(connection, head(server))
+    with connected(patient) as connection, connected(patient) as other:
+        answered(connection, head(patient))
         other.sendall(b"GET")
         assert rest_of(other) == b""  # the deadline of one that is cut has passed
-        answered(connection, head(server))
+        answered(connection, head(patient))
 
 
-def test_a_watch_outlives_the_deadlines(server: Live) -> None:
-    with connected(server) as watch, connected(server) as other:
-        watch.sendall(head(server, "GET /api/v1/namespaces?watch=1&timeoutSeconds=60"))
+def test_a_watch_outlives_the_deadlines(patient: Live) -> None:
+    with connected(patient) as watch, connected(patient) as other:
+        watch.sendall(head(patient, "GET /api/v1/namespaces?watch=1&timeoutSeconds=60"))
         assert watch.recv(65536).startswith(b"HTTP/1.1 200")
         other.sendall(b"GET")
         assert rest_of(other) == b""
         body = b'{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"late"}}'
-        assert server.request("POST", "/api/v1/namespaces", raw=body)[0] == 201
+        assert patient.request("POST", "/api/v1/namespaces", raw=body)[0] == 201
         seen = b""
         while b'"late"' not in seen:
-            piece = watch.recv(65536)
-            assert piece
-            seen += piece
+            seen += received(watch)
 
 
-def test_a_header_has_a_size(server: Live) -> None:
-    with connected(server) as connection:
+def test_a_header_has_a_size(patient: Live) -> None:
+    with connected(patient) as connection:
         for _ in range(64):
             try:
                 connection.sendall(b"GET /version HTTP/1.1\r\n" if not _ else b"X-More: " + b"y" * 1024 + b"\r\n")
@@ -132,13 +148,13 @@ def test_a_header_has_a_size(server: Live) -> None:
         assert rest_of(connection).startswith(b"HTTP/1.1 431")
 
 
-def test_who_does_not_read_is_cut(server: Live) -> None:
+def test_who_does_not_read_is_cut(patient: Live) -> None:
     big = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": {"a": "x" * 1_000_000}}
-    server.request("POST", "/api/v1/namespaces/default/configmaps", big)
-    request = head(server, "GET /api/v1/namespaces/default/configmaps/big")
-    with connected(server) as connection:
+    patient.request("POST", "/api/v1/namespaces/default/configmaps", big)
+    request = head(patient, "GET /api/v1/namespaces/default/configmaps/big")
+    with connected(patient) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        ends = time.monotonic() + CUT
+        ends = time.monotonic() + DEADLINE
         while not refused(connection, request):
             assert time.monotonic() < ends
 

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.waiting import DEADLINE
 
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.kinds import BUILTIN, Kind
@@ -105,7 +106,7 @@ class Plane:
             "headers": [(b"authorization", b"Bearer t")]
             + [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()],
         }
-        self.runner.run(asyncio.wait_for(self.plane.app(scope, receive, send), 10))
+        self.runner.run(asyncio.wait_for(self.plane.app(scope, receive, send), DEADLINE))
         return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
     def close(self) -> None:

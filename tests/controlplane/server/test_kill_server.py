@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import aiohttp
+from tests.waiting import DEADLINE
 
 from reprieve.controlplane.security import load_secrets
 
@@ -37,13 +38,14 @@ class Client:
         self.acknowledged: dict[str, tuple[int, str]] = {}
         self.in_flight: dict[str, str] = {}
         self.highest = 0
+        self.writes = 0
 
     async def start(self) -> tuple[subprocess.Popen[bytes], str]:
         """Start the server and wait until its kubeconfig says where it serves."""
         self.kubeconfig.unlink(missing_ok=True)
         arguments = [sys.executable, "-c", PROGRAM, str(self.directory / "data"), str(self.kubeconfig)]
         process = subprocess.Popen(arguments)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while not self.kubeconfig.exists():
                 assert process.poll() is None, "the server did not start"
                 await asyncio.sleep(0.01)
@@ -83,6 +85,7 @@ class Client:
             except (aiohttp.ClientError, ConnectionError):
                 return
             self.acknowledged[name] = (int(stored["metadata"]["resourceVersion"]), value)
+            self.writes += 1
 
     async def round(self, seed: int) -> None:
         """One life of the server."""
@@ -91,8 +94,14 @@ class Client:
             headers = {"Authorization": f"Bearer {load_secrets(self.directory / 'data').admin_token}"}
             async with aiohttp.ClientSession(headers=headers) as session:
                 await self.verify(session, url)
+                begun = self.writes
                 writers = [asyncio.create_task(self.write(session, url, f"w{number}")) for number in range(8)]
-                await asyncio.sleep(random.Random(seed).uniform(0.02, 0.3))  # the moment of death varies
+                chance = random.Random(seed)
+                enough = chance.randint(30, 200)  # the moment of death varies, by what has been written and a little
+                async with asyncio.timeout(DEADLINE):
+                    while self.writes < begun + enough:
+                        await asyncio.sleep(0.001)
+                await asyncio.sleep(chance.uniform(0.0, 0.01))
                 process.send_signal(signal.SIGKILL)
                 await asyncio.gather(*writers)
         finally:

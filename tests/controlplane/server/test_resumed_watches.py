@@ -7,6 +7,7 @@ import json
 import random
 
 import pytest
+from tests.waiting import DEADLINE
 
 from .live import config_map
 from .test_watching import MAPS, Client, client
@@ -70,7 +71,7 @@ def selected(selector: str, labels: dict[str, str]) -> bool:
 def test_a_cut_watcher_misses_nothing_and_sees_nothing_twice(seed: int) -> None:
     async def run() -> None:
         chance = random.Random(seed)
-        async with client() as c, asyncio.timeout(60):
+        async with client() as c, asyncio.timeout(DEADLINE):
             listing = await (await c.session.get(c.server.url + MAPS)).json()
             since = listing["metadata"]["resourceVersion"]
             everything = asyncio.create_task(c_all(c, since))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.waiting import DEADLINE
 
 from reprieve.controlplane.server import serving as module
 from reprieve.controlplane.server.serving import ServeOptions, serving
@@ -79,7 +80,7 @@ def test_requests_under_way_are_answered_before_it_stops() -> None:
             head = f"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.keys.admin_token}"
             writer.write(f"{head}\r\n\r\n".encode())
             assert b"200" in await reader.readline()
-        rest = await asyncio.wait_for(reader.read(), 10)
+        rest = await asyncio.wait_for(reader.read(), DEADLINE)
         assert rest.endswith(b"0\r\n\r\n"), "the watch ended as it should"
         writer.close()
         await writer.wait_closed()

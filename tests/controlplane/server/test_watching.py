@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+from tests.waiting import DEADLINE
 
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 from reprieve.controlplane.server.watching import WatchTimes
@@ -62,11 +63,16 @@ def test_bookmarks_come_on_time_and_only_if_asked_for() -> None:
     async def run() -> None:
         times = WatchTimes(bookmark=0.05)
         async with client(ServeOptions(tls=False, times=times)) as c:
-            asked = await c.collect(MAPS, "resourceVersion=1&timeoutSeconds=1&allowWatchBookmarks=true")
-            plain = await c.collect(MAPS, "resourceVersion=1&timeoutSeconds=1")
-        assert len(asked) >= 3
-        assert {event["type"] for event in asked} == {"BOOKMARK"}
-        assert plain == []
+            plain = asyncio.create_task(c.collect(MAPS, "resourceVersion=1"))
+            asked = []
+            async with asyncio.timeout(DEADLINE):
+                async for event in c.watch(MAPS, "resourceVersion=1&allowWatchBookmarks=true"):
+                    asked.append(event["type"])
+                    if len(asked) == 3:
+                        break
+            c.server.control_plane.store.end_subscriptions("configmaps")
+            assert asked == ["BOOKMARK"] * 3
+            assert await plain == []
 
     asyncio.run(run())
 
@@ -79,7 +85,7 @@ def test_an_expired_watch_is_an_error_event_and_the_end() -> None:
             await c.post(MAPS, config_map("a"))
             store = c.server.control_plane.store
             store.compact(store.revision)
-            events = await c.collect(MAPS, "resourceVersion=1&timeoutSeconds=5")
+            events = await c.collect(MAPS, "resourceVersion=1")
         assert [(e["type"], e["object"]["code"], e["object"]["reason"]) for e in events] == [("ERROR", 410, "Expired")]
 
     asyncio.run(run())
@@ -112,7 +118,7 @@ def test_every_watcher_sees_every_change_once_in_order() -> None:
 
             tasks = [asyncio.create_task(watcher(number)) for number in range(watchers)]
             await asyncio.gather(*(writer(number) for number in range(writers)))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 seen = await asyncio.gather(*tasks)
         revisions = [revision for _, _, revision in seen[0]]
         assert revisions == sorted(set(revisions))
@@ -141,12 +147,12 @@ def test_a_slow_watcher_is_dropped_and_others_do_not_notice() -> None:
             await writer.drain()
             assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
             number = 200
-            quick = asyncio.create_task(c.collect(MAPS, "resourceVersion=1&timeoutSeconds=30"))
+            quick = asyncio.create_task(c.collect(MAPS, "resourceVersion=1"))
             await c.post(MAPS, config_map("a"))
             store = c.server.control_plane.store
             for turn in range(number):
                 await c.patch(f"{MAPS}/a", {"data": {"pad": "x" * 50_000, "turn": str(turn)}})
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 while len(store._subscriptions["configmaps"]) > 1:
                     await asyncio.sleep(0.01)
             store.end_subscriptions("configmaps")
@@ -173,4 +179,4 @@ def test_the_server_stops_with_watches_open() -> None:
                     await asyncio.sleep(0.001)
             return len(await watch)  # the stream ended properly: nothing is raised
 
-    assert asyncio.run(asyncio.wait_for(run(), 15)) <= 1
+    assert asyncio.run(asyncio.wait_for(run(), DEADLINE)) <= 1

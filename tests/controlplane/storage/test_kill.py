@@ -61,10 +61,14 @@ def one_round(path: Path, seed: int, acknowledged: dict[int, tuple[int, bool]]) 
         finally:
             os._exit(1)
     os.close(write_end)
-    time.sleep(random.Random(seed).uniform(0.0, 0.05))  # the moment of death is what is being varied
+    # The moment of death is what is being varied: by what has been reported, and a little.
+    chance = random.Random(seed)
+    data, least = b"", chance.randrange(40) * REPORT.size
+    while len(data) < least and (chunk := os.read(read_end, 65536)):
+        data += chunk
+    time.sleep(chance.uniform(0.0, 0.005))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    data = b""
     while chunk := os.read(read_end, 65536):
         data += chunk
     os.close(read_end)
