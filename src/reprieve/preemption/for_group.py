@@ -1,7 +1,7 @@
 """A pod group as preemptor: its domain is the whole cluster, or one placement of several (preemption.md 4)."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from reprieve.cluster.pods import PodRecord
@@ -257,15 +257,19 @@ class _Search:
         if found.cost is None:
             return found
         pods = [pod for pod, _ in found.assignment.placed]
-        everything = range(len(found.ranking.ordered))
-        with self._of(found.ranking, set(everything)):
-            numbers = numbers_of(self.running, pods, self.priority, found.ranking, found.placement)
-        cheaper = cheapest_eviction(numbers, sorted(found.reasons)) if numbers is not None else None
+        ranking, everything = found.ranking, range(len(found.ranking.ordered))
+        # Only who is in the placement can make room there.
+        there = everything if found.placement is None else sorted(ranking.on(found.placement.rows.tolist()))
+        within = ranking if len(there) == len(everything) else ranking.only(there)
+        with nullcontext() if ranking is self.ranking else self._of(ranking, set(everything)):
+            numbers = numbers_of(self.running, pods, self.priority, within, found.placement)
+        known = [turn for turn, index in enumerate(there) if index in found.reasons]
+        cheaper = cheapest_eviction(numbers, known) if numbers is not None else None
         if numbers is not None and cheaper is not None:
-            if numbers.exact and cheaper.units == tuple(sorted(found.reasons)):
+            if numbers.exact and cheaper.units == tuple(known):
                 return found
             own = PodGroupAssignment(cheaper.assigned(numbers), True, {}) if numbers.exact else None
-            other = self._with_gone(found, set(cheaper.units), own)
+            other = self._with_gone(found, {there[turn] for turn in cheaper.units}, own)
             if numbers.exact or other is not found:
                 return min(found, other, key=_price)
         best = found
