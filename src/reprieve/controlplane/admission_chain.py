@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from reprieve.api.json import Json
+from reprieve.controlplane.errors import Cause, StatusError, forbidden
 from reprieve.controlplane.kinds import Kind
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Request:
         if self.object is None:
             raise ValueError("a DELETE has no new object")
         return self.object
+
+    def refused(self, why: str, causes: Iterable[Cause] = ()) -> StatusError:
+        """403 about the object of the request, to be raised."""
+        return forbidden(self.kind.plural, self.kind.group, self.name, why, causes)
 
 
 class Step:

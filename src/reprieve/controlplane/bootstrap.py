@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from reprieve.api.json import Json
 from reprieve.controlplane import errors
+from reprieve.controlplane.admission.pods import NOT_READY, UNREACHABLE, tolerates_loss
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.errors import Cause
 from reprieve.controlplane.registry import Registry, WriteOptions
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
-_DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SYSTEM_CLASSES = (
     (
         "system-cluster-critical",
@@ -40,21 +40,16 @@ class NamespaceLifecycle(Step):
         if b'"deletionTimestamp"' not in state.raw:
             return
         if state.decode()["metadata"].get("deletionTimestamp"):
-            name, kind = request.namespace, request.kind
+            name = request.namespace
             cause = Cause("NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace")
-            raise errors.forbidden(
-                kind.plural,
-                kind.group,
-                request.name,
-                f"unable to create new content in namespace {name} because it is being terminated",
-                [cause],
-            )
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            raise request.refused(why, [cause])
 
     def validate(self, request: Request) -> None:
         """Keep the namespaces the cluster cannot do without."""
         is_namespace = request.kind.kind == "Namespace" and request.kind.group == ""
         if request.operation == "DELETE" and is_namespace and request.name in IMMORTAL:
-            raise errors.forbidden("namespaces", "", request.name, "this namespace may not be deleted")
+            raise request.refused("this namespace may not be deleted")
 
 
 class PodOverhead(Step):
@@ -66,7 +61,7 @@ class PodOverhead(Step):
         """Refuse a new pod that states overhead."""
         if request.operation == "CREATE" and not request.subresource and request.new.get("spec", {}).get("overhead"):
             why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-            raise errors.forbidden("pods", "", request.name, why)
+            raise request.refused(why)
 
 
 class KeptTolerations(Step):
@@ -83,16 +78,12 @@ class KeptTolerations(Step):
         lost = [
             toleration
             for toleration in request.old.get("spec", {}).get("tolerations") or []
-            if toleration.get("key") in _DEFAULT_TOLERATIONS
+            if toleration.get("key") in (NOT_READY, UNREACHABLE)
             and toleration.get("effect") == "NoExecute"
-            and not any(_tolerates(one, toleration["key"]) for one in present)
+            and not any(tolerates_loss(one, toleration["key"]) for one in present)
         ]
         if lost:
             spec["tolerations"] = [*present, *lost]
-
-
-def _tolerates(toleration: Json, key: str) -> bool:
-    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 
 class SystemClasses(Step):
@@ -103,9 +94,7 @@ class SystemClasses(Step):
     def validate(self, request: Request) -> None:
         """Refuse their DELETE."""
         if request.operation == "DELETE" and request.name in {name for name, _, _ in _SYSTEM_CLASSES}:
-            kind = request.kind
-            why = "this is a system priority class and cannot be deleted"
-            raise errors.forbidden(kind.plural, kind.group, request.name, why)
+            raise request.refused("this is a system priority class and cannot be deleted")
 
 
 def base_steps() -> list[Step]:

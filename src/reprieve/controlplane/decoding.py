@@ -19,6 +19,7 @@ from reprieve.controlplane.defaulting import apply_defaults
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind, KindTable
 from reprieve.controlplane.schema import Schema, schema_for
+from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.structural import DefaultsTooLargeError
 
 Validation = Literal["Ignore", "Warn", "Strict"]
@@ -94,8 +95,8 @@ class Decoder:
     def _check_wanted(kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> None:
         missing = [name for name in _WANTED.get((kind.group, kind.kind), ()) if name not in obj]
         if missing and validation == "Strict":
-            causes = [Cause("FieldValueRequired", "Required value", name) for name in missing]
-            raise errors.invalid(kind.kind, kind.group, (obj.get("metadata") or {}).get("name", ""), causes)
+            name = (obj.get("metadata") or {}).get("name", "")
+            raise errors.unfit(kind.kind, kind.group, name, *map(fe.required, missing))
         if validation == "Warn":
             warnings.extend(f"{name}: Required value (it is taken as 0)" for name in missing)
 

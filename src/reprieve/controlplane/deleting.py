@@ -23,6 +23,8 @@ from reprieve.controlplane.conversion import to_storage
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.numbers import parse_int
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
 from reprieve.controlplane.storage import Stored
 from reprieve.controlplane.writing import Outcome, WriteOptions
 
@@ -227,25 +229,18 @@ def options_from(body: Json, query: Mapping[str, str], user: User) -> DeleteOpti
     orphan = body.get("orphanDependents")
     if orphan is None and "orphanDependents" in query:
         orphan = query["orphanDependents"] == "true"
+    field = "propagationPolicy"
     if orphan is not None and propagation is not None:
-        raise _refused(
-            f'Invalid value: "{propagation}": orphanDependents and deletionPropagation cannot be both set',
-            "FieldValueInvalid",
-            "propagationPolicy",
-        )
+        both = "orphanDependents and deletionPropagation cannot be both set"
+        raise _refused(fe.invalid(field, propagation, both))
     if propagation not in (None, "Orphan", "Background", "Foreground"):
-        raise _refused(
-            f'Unsupported value: "{propagation}": supported values: "Foreground", "Background", "Orphan", "nil"',
-            "FieldValueNotSupported",
-            "propagationPolicy",
-        )
+        raise _refused(fe.not_supported(field, propagation, ("Foreground", "Background", "Orphan", "nil")))
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     preconditions = body.get("preconditions") or {}
     dry = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
     if dry not in ([], ["All"]):
-        shown = ", ".join(f'"{value}"' for value in dry)
-        raise _refused(f'Unsupported value: [{shown}]: supported values: "All"', "FieldValueNotSupported", "dryRun")
+        raise _refused(fe.not_supported("dryRun", dry, ("All",)))
     return DeleteOptions(
         grace=grace,
         propagation=cast("Propagation | None", propagation),
@@ -256,5 +251,5 @@ def options_from(body: Json, query: Mapping[str, str], user: User) -> DeleteOpti
     )
 
 
-def _refused(message: str, reason: str, path: str) -> StatusError:
-    return errors.invalid("DeleteOptions", "meta.k8s.io", "", [errors.Cause(reason, message, path)])
+def _refused(finding: FieldError) -> StatusError:
+    return errors.unfit("DeleteOptions", "meta.k8s.io", "", finding)

@@ -12,12 +12,14 @@ and of many causes the first are given.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reprieve.api.errors import excerpt
 from reprieve.api.json import Json
+from reprieve.controlplane.schema.field_errors import FieldError
 
 LONGEST_MESSAGE: Final = 4096
 LONGEST_CAUSE: Final = 1024
@@ -157,6 +159,16 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Status
     joined = unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]"
     message = f'{qualified(kind, group)} "{name}" is invalid: {joined}'
     return StatusError(422, "Invalid", message, object_details(name, group, kind), tuple(causes))
+
+
+def unfit(kind: str, group: str, name: str, *findings: FieldError) -> StatusError:
+    """422 Invalid, for findings of validation."""
+    return invalid(kind, group, name, [Cause(one.reason, one.message, one.field) for one in findings])
+
+
+def quoted(texts: Iterable[str]) -> str:
+    """Texts as Go prints a list of them."""
+    return "[" + " ".join(json.dumps(one, ensure_ascii=False) for one in texts) + "]"
 
 
 def bad_request(message: str) -> StatusError:

@@ -65,11 +65,7 @@ class Rule(NamedTuple):
     def __str__(self) -> str:
         """The rule as refusals write it."""
         parts = zip(("APIGroups", "Resources", "NonResourceURLs", "ResourceNames", "Verbs"), self, strict=True)
-        return "{" + ", ".join(f"{name}:{_quoted(values)}" for name, values in parts if values) + "}"
-
-
-def _quoted(values: Iterable[str]) -> str:
-    return "[" + " ".join(json.dumps(value, ensure_ascii=False) for value in values) + "]"
+        return "{" + ", ".join(f"{name}:{errors.quoted(values)}" for name, values in parts if values) + "}"
 
 
 def _resource_covered(owned: frozenset[str], resource: str) -> bool:
@@ -196,8 +192,8 @@ class EscalationCheck(Step):
         user = request.user
         raise self._refused(
             request,
-            f"user {json.dumps(user.name, ensure_ascii=False)} (groups={_quoted(user.groups)}) is attempting to grant "
-            "RBAC permissions not currently held:\n" + "\n".join(lines),
+            f"user {json.dumps(user.name, ensure_ascii=False)} (groups={errors.quoted(user.groups)}) is attempting to "
+            "grant RBAC permissions not currently held:\n" + "\n".join(lines),
         )
 
     @staticmethod

@@ -30,6 +30,7 @@ from reprieve.controlplane.kinds import Kind, KindTable
 from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, restrict
 from reprieve.controlplane.rules.reviews import validate_review
 from reprieve.controlplane.schema import Schema
+from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.effort import Effort, TooMuchAtOnceError
 from reprieve.controlplane.storage import Store, Stored
 from reprieve.controlplane.storage.store import as_object
@@ -235,9 +236,7 @@ class Registry:
         self._check_version(kind, name, metadata, old["metadata"], unconditional=True)
         uid = metadata.get("uid")
         if uid and uid != old["metadata"]["uid"]:
-            text = f'Invalid value: "{uid}": field is immutable'
-            cause = Cause("FieldValueInvalid", text, "metadata.uid")
-            raise errors.invalid(kind.kind, kind.group, name, [cause])
+            raise errors.unfit(kind.kind, kind.group, name, fe.invalid("metadata.uid", uid, "field is immutable"))
         return self._replace(kind, state, old, new, options, subresource)
 
     def _apply(
@@ -438,10 +437,8 @@ class Registry:
         if version in ("", "0"):
             if unconditional:
                 return
-            cause = Cause(
-                "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
-            )
-            raise errors.invalid(kind.plural, kind.group, name, [cause])
+            missing = fe.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.unfit(kind.plural, kind.group, name, missing)
         if not version.isascii() or not version.isdigit():
             raise errors.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         if version != before["resourceVersion"]:
@@ -506,10 +503,9 @@ class Registry:
     @staticmethod
     def _refuse(kind: Kind, name: str, problems: Sequence[Any]) -> None:
         if problems:
-            causes = [Cause(problem.reason, problem.message, problem.field) for problem in problems]
             # Both groups of Event are validated in the core form and named so.
             group = "" if kind.storage_key == "events" else kind.group
-            raise errors.invalid(kind.kind, group, name, causes)
+            raise errors.unfit(kind.kind, group, name, *problems)
 
     @staticmethod
     def precondition_failed(

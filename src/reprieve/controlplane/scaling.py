@@ -13,6 +13,7 @@ from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
+from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.selectors import label_selector
 
 _BUILTIN: Mapping[str, str] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
@@ -78,12 +79,8 @@ def write_scale_now(
         raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-        cause = errors.Cause(
-            "FieldValueInvalid",
-            f"Invalid value: {replicas}: must be greater than or equal to 0",
-            "spec.replicas",
-        )
-        raise errors.invalid("Scale", "autoscaling", name, [cause])
+        negative = fe.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise errors.unfit("Scale", "autoscaling", name, negative)
     steps = _paths(kind)["specReplicasPath"].strip(".").split(".")
 
     def change(obj: Json) -> None:

@@ -33,6 +33,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import AUTHENTICATED, MASTERS, READERS
+from reprieve.controlplane.errors import quoted
 
 _CA_YEARS = 10
 _SERVER_DAYS = 365
@@ -120,29 +121,6 @@ def _subject(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _make_ca(directory: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.now(UTC)
-    name = _subject("reprieve local CA")
-    public = key.public_key()
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=365 * _CA_YEARS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.KeyUsage(True, False, False, False, False, True, True, False, False), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (directory / "ca.crt").unlink(missing_ok=True)  # a death between the two files leaves no pair that does not match
-    write_secret(directory / "ca.key", _pem_key(key))
-    write_secret(directory / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM))
-
-
 def _alternative(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
@@ -150,29 +128,64 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _make_server(directory: Path, names: Iterable[str]) -> None:
-    ca_key = _load_key(directory / "ca.key")
-    ca = _load_certificate(directory / "ca.crt")
+def _make(
+    directory: Path,
+    name: str,
+    subject: str,
+    days: int,
+    extensions: Callable[[ec.EllipticCurvePublicKey], Iterable[tuple[x509.ExtensionType, bool]]],
+    ca: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None = None,
+) -> None:
+    """Make NAME.key and NAME.crt, signed by the CA, or by itself; `extensions` with whether they are critical."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
-    certificate = (
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(_subject("reprieve-apiserver"))
-        .issuer_name(ca.subject)
+        .subject_name(_subject(subject))
+        .issuer_name(ca[0].subject if ca is not None else _subject(subject))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=_SERVER_DAYS))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(True, False, False, False, False, False, False, False, False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA256())
+        .not_valid_after(now + timedelta(days=days))
     )
-    (directory / "server.crt").unlink(missing_ok=True)
-    write_secret(directory / "server.key", _pem_key(key))
-    write_secret(directory / "server.crt", certificate.public_bytes(serialization.Encoding.PEM))
+    for extension, critical in extensions(key.public_key()):
+        builder = builder.add_extension(extension, critical)
+    certificate = builder.sign(ca[1] if ca is not None else key, hashes.SHA256())
+    # A death between the two files leaves no pair that does not match.
+    (directory / f"{name}.crt").unlink(missing_ok=True)
+    write_secret(directory / f"{name}.key", _pem_key(key))
+    write_secret(directory / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _usage(*, signing: bool) -> x509.KeyUsage:
+    """Of a CA (signing), or of a server."""
+    return x509.KeyUsage(True, False, False, False, False, signing, signing, False, False)
+
+
+def _make_ca(directory: Path) -> None:
+    _make(
+        *(directory, "ca", "reprieve local CA", 365 * _CA_YEARS),
+        lambda public: (
+            (x509.BasicConstraints(ca=True, path_length=0), True),
+            (_usage(signing=True), True),
+            (x509.SubjectKeyIdentifier.from_public_key(public), False),
+        ),
+    )
+
+
+def _make_server(directory: Path, names: Iterable[str]) -> None:
+    ca_key = _load_key(directory / "ca.key")
+    _make(
+        *(directory, "server", "reprieve-apiserver", _SERVER_DAYS),
+        lambda _: (
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+            (_usage(signing=False), True),
+            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+            (x509.SubjectAlternativeName([_alternative(name) for name in names]), False),
+            (x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), False),
+        ),
+        (_load_certificate(directory / "ca.crt"), ca_key),
+    )
 
 
 def _still_good(directory: Path, names: tuple[str, ...]) -> bool:
@@ -314,7 +327,7 @@ class Tokens:
         shared = tuple(one for one in audiences if one in claims["aud"])
         if not shared:
             raise TokenError(
-                f"token audiences {_listed(claims['aud'])} is invalid for the target audiences {_listed(audiences)}"
+                f"token audiences {quoted(claims['aud'])} is invalid for the target audiences {quoted(audiences)}"
             )
         private = claims["kubernetes.io"]
         namespace, account = private["namespace"], private["serviceaccount"]
@@ -352,10 +365,6 @@ _CLAIM_OF = {"pods": "pod", "secrets": "secret", "nodes": "node"}
 _LONGEST_TOKEN = 8192
 _HEAD = _b64(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
 _same = hmac.compare_digest
-
-
-def _listed(audiences: Iterable[str]) -> str:
-    return "[" + " ".join(json.dumps(one, ensure_ascii=False) for one in audiences) + "]"
 
 
 @dataclass(frozen=True)

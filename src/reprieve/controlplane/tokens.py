@@ -9,6 +9,7 @@ from reprieve.controlplane import errors
 from reprieve.controlplane.clock import stamp
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Registry
+from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.security import AUDIENCE, Bound, Tokens
 from reprieve.controlplane.storage import Store
 
@@ -39,12 +40,10 @@ def issue_now(registry: Registry, tokens: Tokens, kind: Kind, namespace: str, na
     if not isinstance(seconds, int) or not _SHORTEST <= seconds <= _LONGEST:
         short = not isinstance(seconds, int) or seconds < _SHORTEST
         why = "less than 10 minutes" if short else "larger than 2^32 seconds"
-        text = f"Invalid value: {seconds}: may not specify a duration {why}"
-        raise _invalid(name, errors.Cause("FieldValueInvalid", text, "spec.expirationSeconds"))
+        raise _invalid(name, fe.invalid("spec.expirationSeconds", seconds, f"may not specify a duration {why}"))
     audiences = list(spec.get("audiences") or [AUDIENCE])
     if len(audiences) > _MOST_AUDIENCES:
-        text = f"Too many: {len(audiences)}: must have at most {_MOST_AUDIENCES} items"
-        raise _invalid(name, errors.Cause("FieldValueTooMany", text, "spec.audiences"))
+        raise _invalid(name, fe.too_many("spec.audiences", len(audiences), _MOST_AUDIENCES))
     account = Bound("serviceaccounts", namespace, name, state.decode()["metadata"]["uid"])
     reference = spec.get("boundObjectRef")
     bound = _bound(registry, account, reference) if reference else None
@@ -58,8 +57,8 @@ def issue_now(registry: Registry, tokens: Tokens, kind: Kind, namespace: str, na
     }
 
 
-def _invalid(name: str, cause: errors.Cause) -> errors.StatusError:
-    return errors.invalid("TokenRequest", "authentication.k8s.io", name, [cause])
+def _invalid(name: str, finding: fe.FieldError) -> errors.StatusError:
+    return errors.unfit("TokenRequest", "authentication.k8s.io", name, finding)
 
 
 _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}

@@ -6,7 +6,6 @@ Rules: api.md "Workload and PodGroup"; recorded answers 439 to 446. The finalize
 
 from __future__ import annotations
 
-from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
 
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
@@ -42,12 +41,9 @@ class PodGroupReference(Step):
         workload, template = reference.get("workloadName", ""), reference.get("templateName", "")
         state = request.registry.store.head(_WORKLOADS, request.namespace, workload)
         if state is None:
-            raise self._refused(request, f'Workload "{workload}" not found')
+            raise request.refused(f'PodGroup rejected: Workload "{workload}" not found')
         templates = (state.decode().get("spec") or {}).get("podGroupTemplates") or ()
         if all(entry.get("name") != template for entry in templates):
-            raise self._refused(request, f'PodGroupTemplate "{template}" not found in Workload "{workload}"')
-
-    @staticmethod
-    def _refused(request: Request, why: str) -> errors.StatusError:
-        kind = request.kind
-        return errors.forbidden(kind.plural, kind.group, request.name, f"PodGroup rejected: {why}")
+            raise request.refused(
+                f'PodGroup rejected: PodGroupTemplate "{template}" not found in Workload "{workload}"'
+            )

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane import errors
 from reprieve.controlplane.admission.amounts import Amount, amounts, of_container, of_pod
 from reprieve.controlplane.admission_chain import Request, Step
 
@@ -37,7 +36,7 @@ class LimitRanger(Step):
         problems = list(self._problems(request))
         if problems:
             why = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-            raise errors.forbidden(request.kind.plural, "", request.name, why)
+            raise request.refused(why)
 
     @staticmethod
     def _default(pod: Json, item: Json) -> None:

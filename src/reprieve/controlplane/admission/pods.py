@@ -7,7 +7,6 @@ answers 115 and 538.
 from __future__ import annotations
 
 from reprieve.api.json import Json
-from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -35,7 +34,7 @@ class ServiceAccount(Step):
             account = request.registry.store.head("serviceaccounts", request.namespace, name)
             if account is None:
                 why = f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found'
-                raise errors.forbidden("pods", "", request.name, why)
+                raise request.refused(why)
         spec["serviceAccountName"] = spec["serviceAccount"] = name or DEFAULT_ACCOUNT
 
 
@@ -50,7 +49,7 @@ class DefaultTolerationSeconds(Step):
             return
         spec = request.new.setdefault("spec", {})
         present = spec.get("tolerations") or []
-        missing = [key for key in (NOT_READY, UNREACHABLE) if not any(_covers(one, key) for one in present)]
+        missing = [key for key in (NOT_READY, UNREACHABLE) if not any(tolerates_loss(one, key) for one in present)]
         if missing:
             added = (
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_SECONDS}
@@ -59,7 +58,8 @@ class DefaultTolerationSeconds(Step):
             spec["tolerations"] = [*present, *added]
 
 
-def _covers(toleration: Json, key: str) -> bool:
+def tolerates_loss(toleration: Json, key: str) -> bool:
+    """Whether a toleration covers the NoExecute taint of a lost node."""
     return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 

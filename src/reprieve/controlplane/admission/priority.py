@@ -21,7 +21,6 @@ from reprieve.api.admission import (
     PREEMPTION_PRIORITY_CLASS,
 )
 from reprieve.api.json import Json
-from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
 from reprieve.controlplane.registry import Registry
 
@@ -127,16 +126,16 @@ class Priority(Step):
         present = default_class(request.registry)
         if present is not None and present.name != request.name:
             why = f"PriorityClass {present.name} is already marked as default. Only one default can exist"
-            raise errors.forbidden(request.kind.plural, request.kind.group, request.name, why)
+            raise request.refused(why)
 
     def _resolve(self, request: Request, holder: Json, words: _Words) -> None:
         resolved = _find(request, holder.get("priorityClassName") or "")
         given = holder.get("priority")
         if given is not None and given != resolved.value:
-            raise _refused(request, words.priority.format(found=given, computed=resolved.value))
+            raise request.refused(words.priority.format(found=given, computed=resolved.value))
         policy = holder.get("preemptionPolicy")
         if policy and policy != resolved.policy:
-            raise _refused(request, words.policy.format(found=policy, computed=resolved.policy))
+            raise request.refused(words.policy.format(found=policy, computed=resolved.policy))
         if resolved.name:
             holder["priorityClassName"] = resolved.name
         holder["priority"] = resolved.value
@@ -166,7 +165,7 @@ class PreemptionPriority(Step):
                 del annotations[PREEMPTION_PRIORITY]  # the class it stood for was taken off
             elif given is not None and given != was:
                 why = f"set from the class that {PREEMPTION_PRIORITY_CLASS} names, and not without one"
-                raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
+                raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
             return
         if name == before.get(PREEMPTION_PRIORITY_CLASS) and was is not None:
             value = was  # as it was resolved, whatever became of the class
@@ -174,11 +173,11 @@ class PreemptionPriority(Step):
             resolved = _find(request, name)
             if resolved.value < priority:
                 why = f'Invalid value: "{name}": its value {resolved.value} is lower than the priority {priority}'
-                raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]: {why}")
+                raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]: {why}")
             value = str(resolved.value)
         if given is not None and given not in (value, was):
             why = f"{given} must match the value {value} of the class {name}"
-            raise _refused(request, f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
+            raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
         metadata["annotations"] = {**annotations, PREEMPTION_PRIORITY: value}
 
 
@@ -187,10 +186,6 @@ def _find(request: Request, name: str) -> Resolved:
         return default_class(request.registry) or Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
     state = request.registry.store.head(_STORED_CLASSES, "", name)
     if state is None:
-        raise _refused(request, f"no PriorityClass with name {name} was found")
+        raise request.refused(f"no PriorityClass with name {name} was found")
     found = _decode(state.raw)
     return Resolved(name, found.value, found.preemption_policy)
-
-
-def _refused(request: Request, why: str) -> errors.StatusError:
-    return errors.forbidden(request.kind.plural, request.kind.group, request.name, why)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from reprieve.controlplane import errors
 from reprieve.controlplane.admission.amounts import Amount, Amounts, added, amounts, printed, subtracted
 from reprieve.controlplane.admission.usage import in_scope, unspecified, usage_of
 from reprieve.controlplane.admission_chain import Request, Step
@@ -79,13 +78,13 @@ class ResourceQuota(Step):
         if request.old is None and request.kind.resource == "pods":
             missing = unspecified(request.new, hard)
             if missing and in_scope(quota, request.kind, request.new):
-                raise self._refused(request, f"failed quota: {state.name}: {missing}")
+                raise request.refused(f"failed quota: {state.name}: {missing}")
         if not concerned or not in_scope(quota, request.kind, request.new):
             return None
         used = amounts(status.get("used"))
         unknown = sorted(name for name in concerned if name not in used)
         if unknown:
-            raise self._refused(request, f"status unknown for quota: {state.name}, resources: {','.join(unknown)}")
+            raise request.refused(f"status unknown for quota: {state.name}, resources: {','.join(unknown)}")
         after = added(used, concerned)
         exceeded = [name for name in sorted(concerned) if after[name].nano > hard[name].nano]
         if exceeded:
@@ -93,9 +92,5 @@ class ResourceQuota(Step):
             text = ", ".join(
                 f"{word}: " + ",".join(f"{name}={source[name].text}" for name in exceeded) for word, source in parts
             )
-            raise self._refused(request, f"exceeded quota: {state.name}, {text}")
+            raise request.refused(f"exceeded quota: {state.name}, {text}")
         return _Charge(state.namespace, state.name, concerned)
-
-    @staticmethod
-    def _refused(request: Request, why: str) -> errors.StatusError:
-        return errors.forbidden(request.kind.plural, request.kind.group, request.name, why)

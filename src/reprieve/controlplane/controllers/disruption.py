@@ -8,7 +8,6 @@ the scale cannot be told nothing may be disrupted (condition SyncFailed).
 from __future__ import annotations
 
 import copy
-import time
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
@@ -57,7 +56,6 @@ class Disruption(Controller):
         self._pods.index("namespace", lambda pod: (pod.metadata.namespace,))
         self._budgets = sources.of(self._row.storage_key, SelectingSeen)
         self._budgets.index("namespace", lambda budget: (budget.metadata.namespace,))
-        self._resting: dict[Task, datetime] = {}
         self._budgets.tell(self._budget_changed)
         self._pods.tell(self._pod_changed)
         for pair in _SCALED:
@@ -94,21 +92,10 @@ class Disruption(Controller):
         if key[0] == "pod":
             self._forget_disruption((key[1], key[2]))
             return
-        rests_until = self._resting.get(key)
-        if rests_until is not None and rests_until > self.context.now():
-            self.context.timers.at(rests_until, lambda: self.queue(key))
-            return
-        started = time.monotonic()
-        budget = self.context.find(self._row, key[1:])
-        if budget is None:
-            self._resting.pop(key, None)
-            return
-        self._look(key, budget)
-        took = time.monotonic() - started
-        if took > _SHORT:
-            self._resting[key] = self.context.now() + timedelta(seconds=_REST * took)
-        else:
-            self._resting.pop(key, None)
+        with self.resting(key, _REST, _SHORT) as rested:
+            budget = self.context.find(self._row, key[1:]) if rested else None
+            if budget is not None:
+                self._look(key, budget)
 
     def _look(self, key: Task, budget: Json) -> None:
         spec = budget.get("spec") or {}

@@ -6,8 +6,6 @@ drifted. Invariant: ``status.hard`` equals ``spec.hard``, and a count sees every
 
 from __future__ import annotations
 
-import time
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -36,7 +34,6 @@ class Quotas(Controller):
         self._quotas = sources.of(self._row.storage_key, SelectingSeen)
         self._quotas.index("namespace", lambda quota: (quota.metadata.namespace,))
         self._watched: set[str] = {"pods"}
-        self._resting: dict[Key, datetime] = {}
         self._quotas.tell(self._quota_changed)
         sources.pods.tell(self._pod_changed)
 
@@ -58,15 +55,12 @@ class Quotas(Controller):
 
     def reconcile(self, key: Key) -> None:
         """Count and write."""
-        rests_until = self._resting.get(key)
-        if rests_until is not None and rests_until > self.context.now():
-            self.context.timers.at(rests_until, lambda: self.queue(key))
-            return
-        started = time.monotonic()
-        quota = self.context.find(self._row, key)
-        if quota is None:
-            self._resting.pop(key, None)
-            return
+        with self.resting(key, _REST) as rested:
+            quota = self.context.find(self._row, key) if rested else None
+            if quota is not None:
+                self._count(key, quota)
+
+    def _count(self, key: Key, quota: Json) -> None:
         hard = (quota.get("spec") or {}).get("hard") or {}
         total: Amounts = dict.fromkeys(hard, ZERO)
         now = self.context.now()
@@ -78,7 +72,6 @@ class Quotas(Controller):
                     used = usage_of(row, obj, now)
                     total = added(total, {name: one for name, one in used.items() if name in hard})
         self.context.set_status(self._row, key, {"hard": hard, "used": printed(total)})
-        self._resting[key] = now + timedelta(seconds=_REST * (time.monotonic() - started))
 
     def _counted(self, hard: Json) -> list[Kind]:
         """Return the kinds a quota counts."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from reprieve.api.json import Json
@@ -180,6 +181,7 @@ class Controller:
         self._waiting: dict[Any, None] = {}
         self._failures: dict[Any, int] = {}
         self._put_off: set[Any] = set()
+        self._rests: dict[Any, datetime] = {}
         self._ready: asyncio.Event | None = None
         self._uncommitted: list[tuple[Any, Ticket]] = []
         context.registry.store.undone.append(self._look_again)
@@ -254,6 +256,26 @@ class Controller:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self.queue_after(key, min(_FIRST_RETRY * 2**failures, _LONGEST_RETRY))
+
+    @contextmanager
+    def resting(self, key: Any, factor: float, short: float = 0.0) -> Iterator[bool]:
+        """For looks that may take long: one that took t seconds is not repeated within ``factor`` times t.
+
+        Gives whether to look now, else the key is queued for when it may; looks of less than ``short`` rest nothing.
+        """
+        until = self._rests.pop(key, None)
+        if until is not None and until > self.context.now():
+            self._rests[key] = until
+            self.context.timers.at(until, lambda: self.queue(key))
+            yield False
+            return
+        started = time.monotonic()
+        yield True
+        took = time.monotonic() - started
+        if took > short:
+            self._rests[key] = self.context.now() + timedelta(seconds=factor * took)
+        if len(self._rests) > _MOST_BUDGETS:
+            self._rests = {key: until for key, until in self._rests.items() if until > self.context.now()}
 
     async def run(self) -> None:
         """Work until cancelled."""

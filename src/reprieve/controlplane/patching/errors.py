@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 @dataclass
@@ -36,3 +36,18 @@ class ApplyConflict(Exception):  # noqa: N818 - the name is part of the interfac
         super().__init__(message)
         self.causes = causes
         self.message = message
+
+
+def go_type(value: Any) -> str:
+    """What Go's decoder calls a JSON value."""
+    return {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+
+
+def not_unmarshalled(found: str, wanted: str) -> PatchError:
+    """400: the patch is no JSON of the type that is wanted, in the words of Go's decoder."""
+    text = f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+    return PatchError(400, "BadRequest", text)
+
+
+MAP, OPERATIONS = "map[string]interface {}", "[]handlers.jsonPatchOp"
+"""Types of patches, as Go names them."""

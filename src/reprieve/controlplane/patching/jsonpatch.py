@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane.patching.errors import PatchError
+from reprieve.controlplane.patching.errors import MAP, OPERATIONS, PatchError, go_type, not_unmarshalled
 from reprieve.controlplane.schema.strict_json import MAX_DEPTH, deeper
 
 _MAX_OPERATIONS = 10_000
@@ -36,12 +36,7 @@ def json_patch(obj: Json, ops: Any) -> Json:
         fails.
     """
     if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
-        found = "object" if isinstance(ops, dict) else "value"
-        raise PatchError(
-            400,
-            "BadRequest",
-            f"error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp",
-        )
+        raise not_unmarshalled("object" if isinstance(ops, dict) else "value", OPERATIONS)
     if len(ops) > _MAX_OPERATIONS:
         raise PatchError(
             413,
@@ -201,12 +196,7 @@ def merge_patch(obj: Json, patch: Any) -> Json:
         PatchError: 400 if the patch is no object.
     """
     if not isinstance(patch, dict):
-        found = {list: "array", str: "string", bool: "bool"}.get(type(patch), "number")
-        raise PatchError(
-            400,
-            "BadRequest",
-            f"error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}",
-        )
+        raise not_unmarshalled(go_type(patch), MAP)
     merged: Json = _merge(obj, patch)
     return merged
 

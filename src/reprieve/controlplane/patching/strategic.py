@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane.patching.errors import PatchError
+from reprieve.controlplane.patching.errors import MAP, PatchError, go_type, not_unmarshalled
 from reprieve.controlplane.schema import Node, Schema, Type
 
 _PATCH = "$patch"
@@ -32,12 +32,7 @@ def strategic_merge(schema: Schema, obj: Json, patch: Any) -> Json:
         merge key.
     """
     if not isinstance(patch, dict):
-        found = {list: "array", str: "string", bool: "bool"}.get(type(patch), "number")
-        raise PatchError(
-            400,
-            "BadRequest",
-            f"error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}",
-        )
+        raise not_unmarshalled(go_type(patch), MAP)
     return _merge_map(obj, patch, schema.root)
 
 

@@ -186,13 +186,15 @@ def _list(node: Node, cache: dict[Node, Clean]) -> Clean:
     return clean
 
 
-def _string(_: Node) -> Clean:
+def _of_types(*types: type) -> Callable[[Node], Clean]:
+    """A value of one of some types, kept as it is."""
+
     def clean(value: Any) -> Any:
-        if type(value) is str:
+        if type(value) in types:
             return value
         raise IrregularError
 
-    return clean
+    return lambda _: clean
 
 
 def _integer(node: Node) -> Clean:
@@ -200,24 +202,6 @@ def _integer(node: Node) -> Clean:
 
     def clean(value: Any) -> Any:
         if type(value) is int and low <= value <= high:
-            return value
-        raise IrregularError
-
-    return clean
-
-
-def _number(_: Node) -> Clean:
-    def clean(value: Any) -> Any:
-        if type(value) is float or type(value) is int:
-            return value
-        raise IrregularError
-
-    return clean
-
-
-def _boolean(_: Node) -> Clean:
-    def clean(value: Any) -> Any:
-        if value is True or value is False:
             return value
         raise IrregularError
 
@@ -269,27 +253,18 @@ def _any(_: Node) -> Clean:
     return lambda value: value
 
 
-def _any_object(_: Node) -> Clean:
-    def clean(value: Any) -> Any:
-        if type(value) is dict:
-            return value
-        raise IrregularError
-
-    return clean
-
-
 _SCALARS: dict[Type, Callable[[Node], Clean]] = {
-    Type.STRING: _string,
+    Type.STRING: _of_types(str),
     Type.INTEGER: _integer,
-    Type.NUMBER: _number,
-    Type.BOOLEAN: _boolean,
+    Type.NUMBER: _of_types(float, int),
+    Type.BOOLEAN: _of_types(bool),
     Type.BYTES: _text(scalars.base64_bytes),
     Type.TIME: _text(scalars.time),
     Type.MICRO_TIME: _text(scalars.micro_time),
     Type.QUANTITY: _quantity,
     Type.INT_OR_STRING: _int_or_string,
     Type.ANY: _any,
-    Type.ANY_OBJECT: _any_object,
+    Type.ANY_OBJECT: _of_types(dict),
 }
 
 

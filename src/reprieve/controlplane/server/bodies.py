@@ -18,6 +18,7 @@ from reprieve.api.yamltext import RepeatedKey, YamlError, read_document
 from reprieve.controlplane import errors, protobuf
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.patching.errors import MAP, OPERATIONS, go_type, not_unmarshalled
 from reprieve.controlplane.schema import parse_json_strict
 from reprieve.controlplane.schema.strict_json import MAX_DEPTH, MAX_VALUES, deeper, more_values
 
@@ -159,28 +160,10 @@ def decode_patch(raw: bytes, content_type: str, kind: Kind) -> tuple[str, Any]:
             raise errors.bad_request("error decoding YAML: the applied configuration must be a mapping")
         return patch_type, value
     value = _patch_json(raw)
-    if patch_type == "json":
-        if not isinstance(value, list):
-            raise errors.bad_request(
-                f"error decoding patch: json: cannot unmarshal {_word(value)} into Go value of type "
-                "[]handlers.jsonPatchOp"
-            )
-    elif not isinstance(value, dict):
-        raise errors.bad_request(
-            f"error decoding patch: json: cannot unmarshal {_word(value)} into Go value of type "
-            "map[string]interface {}"
-        )
+    wanted = OPERATIONS if patch_type == "json" else MAP
+    if not isinstance(value, list if patch_type == "json" else dict):
+        raise errors.bad_request(not_unmarshalled(go_type(value), wanted).message)
     return patch_type, value
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, dict):
-        return "object"
-    if isinstance(value, list):
-        return "array"
-    if isinstance(value, str):
-        return "string"
-    return "bool" if isinstance(value, bool) else "number"
 
 
 def _applied(raw: bytes) -> Any:

@@ -10,9 +10,11 @@ from typing import Literal, cast
 
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.errors import Cause, StatusError
+from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.numbers import parse_int
 from reprieve.controlplane.registry import WriteOptions
+from reprieve.controlplane.schema import field_errors as fe
+from reprieve.controlplane.schema.field_errors import FieldError
 from reprieve.controlplane.storage.model import Key
 
 _META = "meta.k8s.io"
@@ -24,12 +26,8 @@ _LONGEST_WATCH = 30 * 24 * 3600
 Validation = Literal["Ignore", "Warn", "Strict"]
 
 
-def _refused(kind: str, field: str, reason: str, message: str) -> StatusError:
-    return errors.invalid(kind, _META, "", [Cause(reason, message, field)])
-
-
-def _unsupported(kind: str, field: str, value: str, allowed: str) -> StatusError:
-    return _refused(kind, field, "FieldValueNotSupported", f"Unsupported value: {value}: supported values: {allowed}")
+def _refused(kind: str, *findings: FieldError) -> StatusError:
+    return errors.unfit(kind, _META, "", *findings)
 
 
 def manager_of(query: Mapping[str, str], user_agent: str) -> str:
@@ -47,24 +45,20 @@ def write_options(
     kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[verb]
     dry = query.get("dryRun", "")
     if dry not in ("", "All"):
-        raise _unsupported(kind, "dryRun", f'["{dry}"]', '"All"')
+        raise _refused(kind, fe.not_supported("dryRun", [dry], ("All",)))
     validation = query.get("fieldValidation", "")
     if validation not in _VALIDATIONS:
-        raise _unsupported(kind, "fieldValidation", f'"{validation}"', '"", "Ignore", "Strict", "Warn"')
+        raise _refused(kind, fe.not_supported("fieldValidation", validation, _VALIDATIONS))
     manager = query.get("fieldManager", "")
     if len(manager.encode()) > _LONGEST_MANAGER:
-        text = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
-        raise _refused(kind, "fieldManager", "FieldValueTooLong", text)
+        raise _refused(kind, fe.too_long("fieldManager", _LONGEST_MANAGER))
     if not manager.isprintable():
-        text = f'Invalid value: "{manager}": should only contain printable characters'
-        raise _refused(kind, "fieldManager", "FieldValueInvalid", text)
+        raise _refused(kind, fe.invalid("fieldManager", manager, "should only contain printable characters"))
     if verb == "patch":
         if apply and not manager:
-            text = "Required value: is required for apply patch"
-            raise _refused(kind, "fieldManager", "FieldValueRequired", text)
+            raise _refused(kind, fe.required("fieldManager", "is required for apply patch"))
         if not apply and "force" in query:
-            text = "Forbidden: may not be specified for non-apply patch"
-            raise _refused(kind, "force", "FieldValueForbidden", text)
+            raise _refused(kind, fe.forbidden("force", "may not be specified for non-apply patch"))
     chosen = cast("Validation", validation or "Warn")
     return WriteOptions(
         user=user,
@@ -135,12 +129,10 @@ def list_options(query: Mapping[str, str]) -> ListOptions:
     """Read the parameters of a list; raises 400 and 422."""
     limit = parse_int(query["limit"]) if query.get("limit") else 0
     if limit < 0:
-        text = f"Invalid value: {limit}: must be greater than or equal to 0"
-        raise _refused("ListOptions", "limit", "FieldValueInvalid", text)
+        raise _refused("ListOptions", fe.invalid("limit", limit, "must be greater than or equal to 0"))
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     if "sendInitialEvents" in query:
-        text = "Forbidden: sendInitialEvents is forbidden for list"
-        raise _refused("ListOptions", "sendInitialEvents", "FieldValueForbidden", text)
+        raise _refused("ListOptions", fe.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     continued = query.get("continue", "")
     _check_match(version, match, continued)
     token = None
@@ -169,16 +161,15 @@ def _check_match(version: str, match: str, continued: str) -> None:
     if not match:
         return
     if continued:
-        text = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
-        raise _refused(kind, field, "FieldValueForbidden", text)
+        raise _refused(kind, fe.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
     if not version:
-        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise _refused(kind, field, "FieldValueForbidden", text)
+        raise _refused(
+            kind, fe.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        )
     if match not in ("Exact", "NotOlderThan"):
-        raise _unsupported(kind, field, f'"{match}"', '"Exact", "NotOlderThan", ""')
+        raise _refused(kind, fe.not_supported(field, match, ("Exact", "NotOlderThan", "")))
     if match == "Exact" and version == "0":
-        text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise _refused(kind, field, "FieldValueForbidden", text)
+        raise _refused(kind, fe.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
 
 
 @dataclass(frozen=True)
@@ -205,19 +196,18 @@ def watch_options(query: Mapping[str, str]) -> WatchOptions:
     initial = None
     if query.get("sendInitialEvents"):
         initial = query["sendInitialEvents"].lower() in ("true", "1")
-    causes: list[Cause] = []
+    found: list[FieldError] = []
     field = "resourceVersionMatch"
     if initial is None and match:
-        text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        causes.append(Cause("FieldValueForbidden", text, field))
+        found.append(
+            fe.forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        )
     if initial is not None and match != "NotOlderThan":
-        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        causes.append(Cause("FieldValueForbidden", text, field))
+        found.append(fe.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
         if match:
-            text = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
-            causes.append(Cause("FieldValueNotSupported", text, field))
-    if causes:
-        raise errors.invalid("ListOptions", _META, "", causes)
+            found.append(fe.not_supported(field, match, ("NotOlderThan",)))
+    if found:
+        raise _refused("ListOptions", *found)
     since = None
     version = query.get("resourceVersion", "")
     if version:

@@ -11,6 +11,7 @@ from typing import Any
 
 from reprieve.api.json import Json
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.patching.strategic import go_map
 from reprieve.controlplane.tables import ages, jsonpaths
 from reprieve.controlplane.tables.columns import AGE, NAME, Cell, Column
 from reprieve.controlplane.tables.kinds import COLUMNS, DEFAULT
@@ -34,19 +35,9 @@ def _custom_cell(path: str, kind: str) -> Cell:
             return value if isinstance(value, int | float) and not isinstance(value, bool) else None
         if kind == "boolean":
             return value if isinstance(value, bool) else None
-        return value if isinstance(value, str) else _text(value if len(found) == 1 else found)
+        return value if isinstance(value, str) else go_map(value if len(found) == 1 else found)
 
     return cell
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return "[" + " ".join(_text(one) for one in value) + "]"
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{_text(one)}" for key, one in sorted(value.items())) + "]"
-    return str(value)
 
 
 def columns_of(kind: Kind) -> tuple[Column, ...]:
