@@ -35,20 +35,30 @@ class Bundles:
         self.of: list[Sequence[Bundle]] = [()] * nodes
         self._rate = np.full((len(_MISSING), nodes), np.inf)
         self._stale = set(range(nodes))
+        self._doubted: set[int] = set()
         self.looked = 0
 
     def touch(self, nodes: Iterable[int]) -> None:
         """Something on these nodes has changed."""
         self._stale.update(nodes)
 
+    def doubt(self, nodes: Iterable[int]) -> None:
+        """What was best on these nodes has become dearer, if anything: they are looked at when they would be chosen."""
+        self._doubted.update(nodes)
+
     def best(self, missing: int) -> Bundle | None:
         """The bundle that costs least for each of so many missing pods that it finds a place; None if there is none."""
         self.refresh()
         level = next(i for i, count in enumerate(_MISSING) if missing <= count)
         found = None
+        if not self.of:
+            return None
         for turn in {level, max(level - 1, 0)}:
-            node = int(self._rate[turn].argmin()) if len(self.of) else 0
-            for bundle in self.of[node] if len(self.of) else ():
+            node = int(self._rate[turn].argmin())
+            while node in self._doubted:
+                self._look(node)
+                node = int(self._rate[turn].argmin())
+            for bundle in self.of[node]:
                 key = (bundle[0] / min(bundle[1], missing), -bundle[1], bundle[2])
                 if found is None or key < found[0]:
                     found = (key, bundle)
@@ -57,13 +67,17 @@ class Bundles:
     def refresh(self) -> None:
         """Look at the nodes that have changed."""
         for node in sorted(self._stale):
-            bundles = self.of[node] = self._bundles(node)
-            self._rate[:, node] = (
-                [min([weight / min(gain, count) for weight, gain, _ in bundles]) for count in _MISSING]
-                if bundles
-                else np.inf
-            )
+            self._look(node)
         self._stale.clear()
+
+    def _look(self, node: int) -> None:
+        self._doubted.discard(node)
+        bundles = self.of[node] = self._bundles(node)
+        self._rate[:, node] = (
+            [min([weight / min(gain, count) for weight, gain, _ in bundles]) for count in _MISSING]
+            if bundles
+            else np.inf
+        )
 
     def _bundles(self, node: int) -> list[Bundle]:
         state, wants = self._eviction, self._wants
@@ -103,7 +117,11 @@ class Bundles:
         for those in found:
             gain = self._gain(those)
             if gain > 0:
-                bundles.append((sum([weigh[unit] for unit in those]), gain, those))
+                weight = sum([weigh[unit] for unit in those])
+                if len(those) > 1 and state.budgets_first:
+                    together = state.violating(those) - sum([state.violates(unit) for unit in those])
+                    weight += together * BROKEN_BUDGET
+                bundles.append((weight, gain, those))
         return bundles
 
     def _lack(self, have: Sequence[int], places: int) -> list[tuple[int, int]]:

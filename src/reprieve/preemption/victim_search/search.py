@@ -3,8 +3,8 @@
 Units are evicted in bundles, cheapest for each place gained (`reprieve.preemption.victim_search.bundles`), until all
 pods have a place; who need not go stays after all.  Then the eviction is improved: a victim that is dear is brought
 back and others go for its pods; a bundle that was not taken is, and as many others as then can come back.  What is
-cheaper is kept.  All of it is done under a limit of priority, from no limit down to the lowest that works without
-breaking more budgets.
+cheaper is kept.  Where no exchange helps any more, several victims at once are brought back and others looked for.  All
+of it is done under a limit of priority, from no limit down to the lowest that works without breaking more budgets.
 
 The search is anytime and deterministic: it counts the nodes it has looked at, not seconds.
 """
@@ -19,12 +19,14 @@ from reprieve.preemption.victim_search.state import Eviction, Price
 
 Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Units that may not be evicted, units that come back, units that go."""
-STEPS = 20_000
-"""What improvement may take, each step about 30 microseconds: a node looked at, a unit tried back, a pod put elsewhere.
+STEPS = 12_000
+"""What improvement may take, each step about 15 microseconds: a node looked at, a unit tried back, a pod put elsewhere.
 Building the first evictions comes to a few steps for each node."""
 _FEWEST_STEPS, _FEW_NODES = 2_000, 100
 """In clusters of more nodes than that improvement takes less, in proportion, so that the whole stays within a few times
 what placing by score takes."""
+_SHAKES = 16
+"""So often in a row part of the victims is drawn to come back in vain before the search ends."""
 CLOSE = 50
 """One part in so many is the least that is worth looking for."""
 
@@ -82,7 +84,11 @@ def least_weight(state: Eviction) -> int:
 
 
 class _Search:
-    """One search. `bound`: no eviction weighs less; `returns`: units tried back."""
+    """One search.
+
+    `bound`: no eviction weighs less; `returns`: units tried back; `by_limit`: the highest priority decides before
+    anything but budgets.
+    """
 
     def __init__(self, numbers: Numbers, steps: int) -> None:
         self.numbers = numbers
@@ -92,6 +98,7 @@ class _Search:
         self.best: Found | None = None
         self.returns = 0
         self.bound = 0
+        self.by_limit = numbers.pricing is None or numbers.pricing.by_limit
 
     @property
     def taken(self) -> int:
@@ -100,11 +107,17 @@ class _Search:
 
     @property
     def close(self) -> bool:
-        """What was found cannot be beaten by as much as is worth looking for."""
+        """What was found cannot be beaten by as much as is worth looking for.
+
+        Of few victims in a small cluster the start is worth it, of which the bound knows nothing.
+        """
         best = self.best
         if best is None or best.price[0] or self.numbers.pricing is not None:
             return False  # a bound is known for sums of priorities alone
-        return not best.units or (best.price[2][0] - self.bound) * CLOSE <= self.bound
+        if not best.units:
+            return True
+        total, pods = best.price[2][:2]
+        return (total - self.bound) * CLOSE <= self.bound and (pods >= CLOSE or len(self.numbers.free) > _FEW_NODES)
 
     def run(self, known: Sequence[int]) -> Found | None:
         """See `cheapest_eviction`."""
@@ -124,13 +137,15 @@ class _Search:
             self._note()
         if self.best is None:
             return None
-        if self.best.price[0]:
+        if self.best.price[0] and self.steps > _FEWEST_STEPS:
             state.rollback(start)
             self._load(self.best)
+            until = self.taken + self.steps // 4
             self._improve(1, self.steps // 4)
+            self._shake(start, until, limited=False)
         best = self._lowest_limit(start, self.best)
         state.rollback(start)
-        if self.numbers.pricing is None or self.numbers.pricing.by_limit:
+        if self.by_limit:
             self._limit(best.price[1])
         if not self.close and state.barred:
             limited = state.mark()
@@ -138,12 +153,44 @@ class _Search:
                 self._note()
             state.rollback(limited)
         self._load(self.best)
+        until = self.taken + self.steps
         self._improve(2, self.steps)
+        self._shake(start, until)
         return self.best
+
+    def _shake(self, start: int, until: int, *, limited: bool = True) -> None:
+        """Where no exchange helps: some of those who go come back, others are looked for, and exchanges tried again.
+
+        `limited`: nobody may go who is more important than those who do; else it ends where no budget is broken.
+        """
+        state, drawing, left = self.state, _drawn(), _SHAKES
+        while left:
+            left -= 1
+            state.rollback(start)
+            best = self.best
+            assert best is not None
+            if self.taken >= until or self.close or not (best.units if limited else best.price[0]):
+                return
+            if limited and self.by_limit:
+                self._limit(best.price[1])
+            self._load(best)
+            back = _some(best.units, drawing)
+            for unit in back:
+                state.restore(unit)
+                state.bar(unit)
+            covered = self._cover()
+            for unit in back:
+                state.unbar(unit)
+            if covered or self._cover():
+                self._spare((), small_first=False, since=None)
+                self._note()
+                self._improve(1, min(self.steps // 16, until - self.taken))
+                if self.best is not best:
+                    left = _SHAKES
 
     def _lowest_limit(self, start: int, best: Found) -> Found:
         """The best eviction after trying lower limits of priority that break no more budgets, by bisection."""
-        if self.numbers.pricing is not None and not self.numbers.pricing.by_limit:
+        if not self.by_limit:
             return best
         limits = sorted({unit.priority for unit in self.numbers.units})
         low, high = 0, limits.index(best.price[1]) if best.units else 0
@@ -221,11 +268,13 @@ class _Search:
 
     def _fresh(self, kind: int) -> Bundles:
         """The bundles for a kind of pod, told of what has changed."""
-        dirty = self.state.dirty
-        if dirty:
+        dirty, dearer = self.state.dirty, self.state.dearer
+        if dirty or dearer:
             for bundles in self.bundles:
                 bundles.touch(dirty)
+                bundles.doubt(dearer)
             dirty.clear()
+            dearer.clear()
         return self.bundles[kind]
 
     def _spare(self, wanted: Collection[int], *, small_first: bool, since: int | None) -> None:
@@ -327,3 +376,17 @@ class _Search:
             those = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
             for unit in those:
                 yield (unit,), those, ()
+
+
+def _drawn() -> Iterator[int]:
+    """A fixed sequence without a pattern (a multiplicative generator modulo a prime)."""
+    value = 1
+    while True:
+        value = value * 69069 % 4294967291
+        yield value
+
+
+def _some(units: Sequence[int], drawing: Iterator[int]) -> list[int]:
+    """Two of them to more than half, on average."""
+    count = 2 + next(drawing) // 65536 % max(1, len(units) // 2)
+    return [unit for unit in units if next(drawing) % len(units) < count]

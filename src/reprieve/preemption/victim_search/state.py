@@ -22,13 +22,18 @@ NOBODY: Price = (0, -(1 << 62), ())
 
 
 class Eviction:
-    """See the module docstring. `barred` units may not be evicted; `dirty` nodes have changed since last looked at."""
+    """See the module docstring.
+
+    `barred` units may not be evicted; `dirty` nodes have changed since last looked at, and on the `dearer` ones units
+    have come to violate a budget.
+    """
 
     def __init__(self, numbers: Numbers) -> None:
         self.numbers = numbers
         self.gone: set[int] = set()
         self.barred: set[int] = set()
         self.dirty: set[int] = set(range(len(numbers.free)))
+        self.dearer: set[int] = set()
         self.missing = [len(kind.pods) for kind in numbers.kinds]
         self.weight: Sequence[float] = (
             [(unit.priority + OFFSET) * len(unit.pods) for unit in numbers.units]
@@ -42,6 +47,9 @@ class Eviction:
         self.age = [starts[-start] / (4.0 * len(starts)) for start in self._start]
         """By unit: from 0 for those who started last to less than a quarter."""
         self.budget_left = list(numbers.allowed)
+        self.budgets_first = bool(numbers.allowed) and (numbers.pricing is None or numbers.pricing.budgets_first)
+        """A violated budget weighs more than anything else."""
+        self._charged_on = self._nodes_charged()
         self._wants = [
             tuple((resource, want) for resource, want in enumerate(kind.wants) if want) for kind in numbers.kinds
         ]
@@ -64,6 +72,8 @@ class Eviction:
         kinds = range(len(numbers.kinds))
         top = [max(1, *column) for column in zip(*(kind.wants for kind in numbers.kinds), strict=True)]
         sizes = [sum(want / most for want, most in zip(kind.wants, top, strict=True)) for kind in numbers.kinds]
+        self._shares = [1.0 / most for most in top]
+        """By resource: what one of it counts beside the others."""
         self._orders = [sorted(kinds, key=lambda kind: -sizes[kind])]
         self._orders += [
             sorted(kinds, key=lambda kind: (-numbers.kinds[kind].wants[r], -sizes[kind])) for r in range(len(top))
@@ -73,6 +83,12 @@ class Eviction:
                 have = self.left[node]
                 for resource, amount in enumerate(amounts):
                     have[resource] -= amount
+        self._empty = [have.copy() for have in self.left]
+        """By node: as `left`, were no pods put there."""
+        self._floors = self._least_holds() if len(numbers.kinds) > 1 else ()
+        self._holds = [
+            sum(max(0, have[resource]) // size for have in self._empty) for resource, size, _ in self._floors
+        ]
         for node in range(len(self.left)):
             self._recount(node)
 
@@ -97,8 +113,8 @@ class Eviction:
         """The unit goes."""
         self.gone.add(unit)
         self._log.append((self._unevict, (unit,)))
-        for budget, count in self.numbers.charged[unit]:
-            self.budget_left[budget] -= count
+        self._shift(unit, 1)
+        self._charge(unit, 1)
         for node, amounts in self.numbers.takes[unit]:
             self._save(node)
             have = self.left[node]
@@ -110,8 +126,8 @@ class Eviction:
         """The unit stays after all; pods that no longer fit beside it are missing again."""
         self.gone.remove(unit)
         self._log.append((self._unrestore, (unit,)))
-        for budget, count in self.numbers.charged[unit]:
-            self.budget_left[budget] += count
+        self._shift(unit, -1)
+        self._charge(unit, -1)
         for node, amounts in self.numbers.takes[unit]:
             self._save(node)
             have = self.left[node]
@@ -122,12 +138,9 @@ class Eviction:
             self._recount(node)
 
     def may_return(self, unit: int, room: int) -> bool:
-        """False where restoring the unit is sure to leave pods missing, with `room` places for more pods in all.
-
-        Of pods of several kinds, which may change places, nothing is sure.
-        """
+        """False where restoring the unit is sure to leave pods missing, with `room` places for more pods in all."""
         if len(self.missing) > 1:
-            return True
+            return self._holds_without(unit)
         for node, amounts in self.numbers.takes[unit]:
             there = self.put[node]
             if there is not None:
@@ -178,24 +191,45 @@ class Eviction:
         """Put all pods anew, in another order, where `settle` leaves some missing; whether none is left."""
         if len(self.missing) == 1 or self._pods > FEW_PODS:
             return False
-        mark = self.mark()
+        if any(holds < count for holds, (_, _, count) in zip(self._holds, self._floors, strict=True)):
+            return False
         there = [node for node, put in enumerate(self.put) if put is not None and any(put)]
+        among = sorted({*there, *(node for places in self.open for node in places)})
         for order in self._orders:
-            self.counted += 2 + len(there)
-            for node in there:
-                self.take_off(node)
-            for kind in order:
-                while self.missing[kind]:
-                    node = self._tightest(kind)
-                    if node < 0:
-                        break
-                    self.place(kind, node, 1)
-                if self.missing[kind]:
-                    break
-            if not any(self.missing):
+            self.counted += 1 + self._pods * len(among) // 64
+            found = self._packed(order, among)
+            if found is not None:
+                for node in there:
+                    self.take_off(node)
+                for each in found:
+                    self.place(*each)
                 return True
-            self.rollback(mark)
         return False
+
+    def _packed(self, order: Sequence[int], among: Sequence[int]) -> list[tuple[int, int, int]] | None:
+        """(kind, node, count) for all pods, each where least is left; None where one finds no room."""
+        numbers, shares = self.numbers, self._shares
+        left = {node: self._empty[node].copy() for node in among}
+        found = []
+        for kind in order:
+            wants, usable = self._wants[kind], numbers.kinds[kind].usable
+            count = len(numbers.kinds[kind].pods)
+            while count:
+                best, least = -1, 0.0
+                for node, have in left.items():
+                    if usable[node] and all(have[resource] >= want for resource, want in wants):
+                        rest = sum([share * amount for share, amount in zip(shares, have, strict=True)])
+                        if best < 0 or rest < least:
+                            best, least = node, rest
+                if best < 0:
+                    return None
+                have = left[best]
+                more = min(count, min([have[resource] // want for resource, want in wants]))
+                for resource, want in wants:
+                    have[resource] -= want * more
+                found.append((kind, best, more))
+                count -= more
+        return found
 
     def place(self, kind: int, node: int, count: int) -> None:
         """Put so many missing pods on a node that has room for them."""
@@ -262,14 +296,80 @@ class Eviction:
 
     def dear(self, unit: int) -> bool:
         """Whether it violates a budget beside those who are gone, and that weighs more than anything else."""
-        pricing = self.numbers.pricing
-        return (pricing is None or pricing.budgets_first) and self.violates(unit)
+        return self.budgets_first and self.violates(unit)
+
+    def violating(self, units: Sequence[int]) -> int:
+        """How many of these would exceed a budget, evicted one after the other beside those who are gone."""
+        charged = self.numbers.charged
+        left: dict[int, int] = {}
+        violations = 0
+        for unit in units:
+            over = False
+            for budget, count in charged[unit]:
+                rest = left[budget] = left.get(budget, self.budget_left[budget]) - count
+                over = over or rest < 0
+            violations += over
+        return violations
 
     def violates(self, unit: int) -> bool:
         """Whether evicting one more unit would exceed a budget beside those who are gone."""
         return any(self.budget_left[budget] < count for budget, count in self.numbers.charged[unit])
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _least_holds(self) -> tuple[tuple[int, int, int], ...]:
+        """(resource, amount, pods): so many pods ask for that much or more of it, so nodes have to hold that many."""
+        kinds = self.numbers.kinds
+        return tuple(
+            (resource, size, sum(len(kind.pods) for kind in kinds if kind.wants[resource] >= size))
+            for resource in range(len(kinds[0].wants))
+            for size in sorted({kind.wants[resource] for kind in kinds} - {0})
+        )
+
+    def _holds_without(self, unit: int) -> bool:
+        """Whether the nodes hold enough of each size with the unit back, were they free of pods put there."""
+        takes, empty = self.numbers.takes[unit], self._empty
+        for holds, (resource, size, count) in zip(self._holds, self._floors, strict=True):
+            for node, amounts in takes:
+                amount = amounts[resource]
+                if amount:
+                    have = empty[node][resource]
+                    holds += max(0, have - amount) // size - max(0, have) // size
+            if holds < count:
+                return False
+        return True
+
+    def _nodes_charged(self) -> list[dict[int, set[int]]]:
+        """By budget: nodes of the units that it is charged so many pods for."""
+        found: list[dict[int, set[int]]] = [{} for _ in self.numbers.allowed]
+        for charged, takes in zip(self.numbers.charged, self.numbers.takes, strict=True):
+            for budget, count in charged:
+                found[budget].setdefault(count, set()).update([node for node, _ in takes])
+        return found
+
+    def _charge(self, unit: int, sign: int) -> None:
+        """The unit's budgets have less left, or more again; where that decides who violates them it is looked anew."""
+        for budget, count in self.numbers.charged[unit]:
+            before = self.budget_left[budget]
+            after = self.budget_left[budget] = before - sign * count
+            low, high, changed = (after, before, self.dearer) if after < before else (before, after, self.dirty)
+            for pods, nodes in self._charged_on[budget].items():
+                if low < pods <= high:
+                    changed |= nodes
+
+    def _shift(self, unit: int, sign: int) -> None:
+        """What a unit held is free of it, or held again."""
+        if not self._floors:
+            return
+        holds, empty = self._holds, self._empty
+        for node, amounts in self.numbers.takes[unit]:
+            have = empty[node]
+            for turn, (resource, size, _) in enumerate(self._floors):
+                amount = amounts[resource]
+                if amount:
+                    holds[turn] += max(0, have[resource] + sign * amount) // size - max(0, have[resource]) // size
+            for resource, amount in enumerate(amounts):
+                have[resource] += sign * amount
 
     def _tightest(self, kind: int) -> int:
         """The node with room where least is left, -1: none. Of one kind alone any node is as good."""
@@ -350,13 +450,13 @@ class Eviction:
 
     def _unevict(self, unit: int) -> None:
         self.gone.remove(unit)
-        for budget, count in self.numbers.charged[unit]:
-            self.budget_left[budget] += count
+        self._shift(unit, -1)
+        self._charge(unit, -1)
 
     def _unrestore(self, unit: int) -> None:
         self.gone.add(unit)
-        for budget, count in self.numbers.charged[unit]:
-            self.budget_left[budget] -= count
+        self._shift(unit, 1)
+        self._charge(unit, 1)
 
     def _unbar(self, unit: int) -> None:
         self.barred.remove(unit)
