@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.cli.evidence import Asked, Evidence
 from reprieve.cli.explain_text import explanation_of
 from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
-from reprieve.observability.records import DecisionRecord
+from reprieve.observability.records import Candidate, Comparison, Cost, DecisionRecord, PreemptionRecord
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.simulation.put_off import put_off_outcomes, released_outcomes
 from reprieve.simulation.report import Account, Answer, Plan
 from tests.building import START, Item, gang, node, pod, profile_with
 from tests.observability.test_recording import Recorded
 from tests.preemption.test_waiting import at, owned, saying
+
+PREEMPTED = PreemptionRecord(
+    domain="cluster",
+    potential_victims=0,
+    evicted=[],
+    reprieved=[],
+    reprieved_total=0,
+    cost=Cost(units=0, pods=0, highest_priority=0),
+    comparison=Comparison(candidates=1, chosen=Candidate(domain="cluster")),
+    nominations=[],
+    nominations_total=0,
+)
 
 
 def recorded(*items: Item | list[objects.KubernetesObject], **options: float) -> Recorded:
@@ -87,6 +100,10 @@ def test_the_record_says_until_when_room_is_held_and_how_it_was_given_back() -> 
     text = explained(record, pod("crew-0", group="crew"))
     said = "The room held on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
     assert said in text
+    again = Evidence(Asked("Pod", "default", "crew-0"), pod=pod("crew-0", group="crew"), source="http://s")
+    again.records = [replace(record, id=record.id + 1, preemption=PREEMPTED), record]
+    text = " ".join(plain(explanation_of(again)).split())
+    assert f"Room that was held for it before {said}" in text
     assert "podgroup default/crew n0, n1 1 min 30 s it was held for 60 s and not used" in told_by_plan(seen)
 
 

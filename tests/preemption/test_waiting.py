@@ -118,6 +118,17 @@ def test_5_6_the_owner_is_the_highest_controller_that_is_known(old: Owner, new: 
     assert world.evicted == ([] if spared else ["bystander"])
 
 
+def test_5_6_a_replica_set_that_is_not_known_yet_is_told_by_its_name() -> None:
+    """Pods and ReplicaSets come by watches of their own, in no order; the name ends in the pods' label."""
+    old = owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), "ReplicaSet", "web-1")
+    new = owned(pod("new", cpu=4, priority=5, labels={"pod-template-hash": "2"}), "ReplicaSet", "web-2")
+    other = owned(pod("other", cpu=4, priority=5, labels={"pod-template-hash": "2"}), "ReplicaSet", "2")
+    for comes, spared in ((new, True), (other, False)):
+        world = World(node("n1", cpu=4), node("n2", cpu=4), replica_set("web-1", "web"), old, comes)
+        world.add(pod("bystander", cpu=4, node="n2")).settle()
+        assert (world.evicted == []) is spared
+
+
 def test_5_6_only_what_its_room_does_not_cover_is_evicted() -> None:
     """A larger replacement: two of the four cores are its predecessor's."""
     world = World(

@@ -100,9 +100,12 @@ def explanation_of(evidence: Evidence) -> list[Section]:
             sections.append(_looked_at(own.in_vain, own.entity.priority))
         if own.waits is not None:
             sections.append(_waits(own.waits))
-    for record in _preemptions_by(evidence):
+    preemptions = list(_preemptions_by(evidence))
+    for record in preemptions[:1]:
         sections += _preemption(record)
-        break
+    released = [told for record in preemptions[1:] for told in _released(record.preemption)]
+    if released:
+        sections.append(Section("Room that was held for it before", notes=tuple(released[:MOST_EVENTS])))
     for record in _preemptions_of(evidence):
         sections.append(_preempted(evidence, record))
     hints = helps(evidence)
@@ -388,10 +391,15 @@ def _preemption(record: DecisionRecord) -> list[Section]:
 
 def _held(made: PreemptionRecord) -> list[str]:
     """For how long the room is kept, or how it was given back."""
-    if not made.released:
-        return [f"The room is held for it until {_when(made.held_until)[3:]} at the latest."] if made.held_until else []
+    if not made.released and made.held_until:
+        return [f"The room is held for it until {_when(made.held_until)[3:]} at the latest."]
+    return _released(made)
+
+
+def _released(made: PreemptionRecord | None) -> list[str]:
+    """Room of that preemption that was given back, a sentence for each time."""
     told = []
-    for one in made.released:
+    for one in made.released if made is not None else ():
         more = f" and {one.nodes_total - len(one.nodes)} more" if one.nodes_total > len(one.nodes) else ""
         told.append(f"The room held on {', '.join(one.nodes)}{more} was released {_when(one.time)}: {one.message}.")
     return told

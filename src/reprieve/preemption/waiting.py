@@ -31,10 +31,11 @@ Owners = frozenset[tuple[str, Owner]]
 
 def owners_of(cluster: ClusterState, pods: Iterable[PodRecord], group: GroupState | None) -> Owners:
     """Who made the pods, and their group: the highest controllers that are known."""
-    found = {(pod.namespace, pod.owner) for pod in pods if pod.owner is not None}
+    highest = cluster.controllers.highest
+    found = {(pod.namespace, highest(pod.namespace, pod.owner, pod.labels)) for pod in pods if pod.owner is not None}
     if group is not None and group.owner is not None:
-        found.add((group.namespace, group.owner))
-    return frozenset((namespace, cluster.controllers.highest(namespace, owner)) for namespace, owner in found)
+        found.add((group.namespace, highest(group.namespace, group.owner)))
+    return frozenset(found)
 
 
 def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> list[PodRecord]:
