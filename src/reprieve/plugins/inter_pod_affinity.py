@@ -200,16 +200,27 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     def score(self, state: CycleState, rows: Rows) -> Scores:
         """Sum of the weights that speak for each node, before normalizing; may be negative."""
         index, pod = state.cluster.pod_affinity, state.pod
-        total = np.zeros(row_count(state.cluster, rows), dtype=np.int64)
+        weights: dict[str, Counts] = {}
         for spec in index.terms(pod).specs:
             if spec.kind not in _REQUIRED:
-                by_value = index.by_domain(spec.topology_key, index.counts((spec.matcher,)))
-                total += self._weight(spec) * by_value[index.domains(spec.topology_key)[0][rows]]
+                counts = index.counts((spec.matcher,))
+                there = np.flatnonzero(counts)
+                if len(there):
+                    _add_by_domain(index, weights, spec.topology_key, there, self._weight(spec) * counts[there])
+        stated: dict[str, tuple[list[int], list[int]]] = {}
         for existing in index.scoring_terms(pod):
             weight = self._weight(existing.spec)
             if weight:
-                by_value = _stated_by_domain(index, existing)
-                total += weight * by_value[index.domains(existing.spec.topology_key)[0][rows]]
+                places, parts = stated.setdefault(existing.spec.topology_key, ([], []))
+                for row, number in existing.rows.items():
+                    places.append(row)
+                    parts.append(weight * number)
+        for key, (places, parts) in stated.items():
+            _add_by_domain(index, weights, key, np.array(places, dtype=np.int64), np.array(parts, dtype=np.int64))
+        total = np.zeros(row_count(state.cluster, rows), dtype=np.int64)
+        for key, by_domain in weights.items():
+            by_domain[0] = 0
+            total += by_domain[index.domains(key)[0][rows]]
         return total
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
@@ -245,14 +256,15 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
 _HIGH = 1 << 62
 
 
-def _stated_by_domain(index: PodAffinityIndex, existing: ExistingTerm) -> Counts:
-    domains, highest = index.domains(existing.spec.topology_key)
-    there = existing.rows
-    rows = np.fromiter(there, dtype=np.int64, count=len(there))
-    pods = np.fromiter(there.values(), dtype=np.int64, count=len(there))
-    counts: Counts = np.bincount(domains[rows], weights=pods, minlength=highest + 1).astype(np.int64)
-    counts[0] = 0
-    return counts
+def _add_by_domain(
+    index: PodAffinityIndex, totals: dict[str, Counts], key: str, rows: npt.NDArray[np.int64], amounts: Counts
+) -> None:
+    """Add amounts by row to the totals by domain of a topology label; entry 0, of nodes without it, means nothing."""
+    domains, highest = index.domains(key)
+    total = totals.get(key)
+    if total is None:
+        total = totals[key] = np.zeros(highest + 1, dtype=np.int64)
+    np.add.at(total, domains[rows], amounts)
 
 
 def _existing_by_domain(index: PodAffinityIndex, terms: Iterable[ExistingTerm]) -> dict[str, Counts]:

@@ -41,7 +41,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         have = [nodes.allocatable[column, :n][rows] for column in columns]
         used = [nodes.used[column, :n][rows] for column in columns]
         present = [amounts > 0 for amounts in have]
-        divisors = [np.maximum(amounts, 1) for amounts in have]
+        divisors = [np.maximum(amounts, 1).astype(np.float64) for amounts in have]
         before = _balance(used, divisors, present)
         after = _balance([u + delta[column] for u, column in zip(used, columns, strict=True)], divisors, present)
         half = MAX_NODE_SCORE // 2
@@ -62,12 +62,14 @@ Amounts = npt.NDArray[np.int64]
 _ALWAYS = ("cpu", "memory", "ephemeral-storage")
 
 
-def _balance(used: Sequence[Amounts], divisors: Sequence[Amounts], present: Sequence[Mask]) -> Scores:
+def _balance(used: Sequence[Amounts], divisors: Sequence[npt.NDArray[np.float64]], present: Sequence[Mask]) -> Scores:
     """`int64[rows]`: 50..100 by the share of each resource that is used, where it is present."""
     fractions = [np.minimum(amounts / divisor, 1.0) for amounts, divisor in zip(used, divisors, strict=True)]
     if len(fractions) == 2:
         deviation = np.abs((fractions[0] - fractions[1]) / 2)
-        deviation[~(present[0] & present[1])] = 0.0
+        both = present[0] & present[1]
+        if not both.all():
+            deviation[~both] = 0.0
     else:
         deviation = _deviation(np.array(fractions), np.array(present))
     balance: Scores = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)

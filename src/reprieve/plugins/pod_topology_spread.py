@@ -199,15 +199,17 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             domains = _or_empty(cluster, constraint.key, labels)
             pods = index.counts((constraint.matcher,))
             if constraint.key == HOSTNAME:
-                size, inside = count, pods[rows]
+                part = pods[rows] * math.log(count + 2) + (constraint.max_skew - 1)
             else:
-                eligible = labelled & _eligible(cluster.nodes, state.signature, constraint)
-                there = np.flatnonzero(pods * eligible)
+                there = np.flatnonzero(pods)
+                there = there[(labelled & _eligible(cluster.nodes, state.signature, constraint))[there]]
                 sums = np.bincount(domains[there], weights=pods[there], minlength=highest + 1)
                 here = domains[rows]
-                size, inside = int(np.count_nonzero(np.bincount(here[candidates]))), sums[here].astype(np.int64)
-            part = inside * math.log(size + 2) + (constraint.max_skew - 1)
-            part[labels[rows] == 0] = 0.0
+                size = int(np.count_nonzero(np.bincount(here[candidates])))
+                part = (sums * math.log(size + 2) + (constraint.max_skew - 1))[here]
+            without = labels[rows] == 0
+            if without.any():
+                part[without] = 0.0
             total += part
         floor = np.floor(total)
         rounded: Scores = (floor + (total - floor >= 0.5)).astype(np.int64)
