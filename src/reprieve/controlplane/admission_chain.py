@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from reprieve.api.json import Json
+from reprieve.controlplane.clock import Clock
 from reprieve.controlplane.errors import Cause, StatusError, forbidden
 from reprieve.controlplane.kinds import Kind
-
-if TYPE_CHECKING:
-    from reprieve.controlplane.registry import Registry
+from reprieve.controlplane.storage import Store
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
@@ -33,6 +32,19 @@ class User:
 
 
 SYSTEM = User("system:apiserver", ("system:masters", "system:authenticated"))
+
+
+class Objects(Protocol):
+    """What admission looks at besides a request: what is stored, and what time it is."""
+
+    store: Store
+    clock: Clock
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        """Return the row of an object's apiVersion and kind; raises KeyError."""
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return the newest state, staged ones included, as an object or None."""
 
 
 @dataclass
@@ -53,7 +65,7 @@ class Request:
     old: Json | None
     user: User
     dry_run: bool
-    registry: Registry
+    registry: Objects
     warnings: list[str] = field(default_factory=list)
     version: str = ""
     """The apiVersion the client spoke, where that decides what it may be told."""

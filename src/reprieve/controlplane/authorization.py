@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane.admission_chain import Request, Step, User
+from reprieve.controlplane.admission_chain import Objects, Request, Step, User
 from reprieve.controlplane.errors import StatusError, forbidden
 from reprieve.controlplane.kinds import Kind
-
-if TYPE_CHECKING:
-    from reprieve.controlplane.registry import Registry
-
 
 MASTERS = "system:masters"
 READERS = "reprieve:readers"
@@ -81,7 +77,7 @@ class Authorizer(Step):
 
     kinds = frozenset(f"{name}.{_RBAC}" for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"))
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Objects) -> None:
         self._registry = registry
         self._grants: dict[tuple[str, str], list[_Grant]] | None = None
         registry.store.undone.append(self._forget)

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from reprieve.controlplane.storage import (
     CompactedError,
     FutureRevisionError,
+    Log,
     MovedError,
     SqliteLog,
     Staged,
@@ -22,7 +23,6 @@ from reprieve.controlplane.storage import (
     Store,
     Stored,
     Subscription,
-    VolatileLog,
 )
 from reprieve.controlplane.storage.log import Row
 from reprieve.controlplane.storage.store import Limits
@@ -184,7 +184,7 @@ def test_readers_see_only_what_is_committed_and_commit_nothing() -> None:
     assert [state.name for state in store.page("things").states] == ["a", "c"]
 
 
-class RecordingLog(VolatileLog):
+class RecordingLog(Log):
     """Notes the revisions of each transaction; fails when told to."""
 
     def __init__(self) -> None:

@@ -21,8 +21,7 @@ from reprieve.api.admission import (
     PREEMPTION_PRIORITY_CLASS,
 )
 from reprieve.api.json import Json
-from reprieve.controlplane.admission_chain import Request, Step
-from reprieve.controlplane.registry import Registry
+from reprieve.controlplane.admission_chain import Objects, Request, Step
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 GROUPS = "podgroups.scheduling.k8s.io"
@@ -82,7 +81,7 @@ _TEMPLATE = _Words(
 )
 
 
-def default_class(registry: Registry) -> Resolved | None:
+def default_class(registry: Objects) -> Resolved | None:
     """Return the class marked as default; of several the one with the lowest value."""
     found: Resolved | None = None
     for state in registry.store.heads(_STORED_CLASSES):

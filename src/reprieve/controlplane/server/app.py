@@ -92,7 +92,7 @@ class App:
             "/livez": self._health,
             "/readyz": self._health,
             "/api": self._api,
-            "/apis": self._apis,
+            "/apis": self._api,
             "/openapi/v2": self._openapi_v2,
             "/openapi/v3": self._openapi_v3_index,
             "/metrics": self._metrics,
@@ -264,10 +264,7 @@ class App:
         return Reply(200, encode(found))
 
     def _root(self, target: Target, headers: Mapping[str, str]) -> Reply:
-        paths = {"/.well-known/openid-configuration", "/api", "/apis", "/openapi/v2", "/openapi/v3"} - {
-            "/.well-known/openid-configuration"
-        }
-        paths |= {"/healthz", "/livez", "/metrics", "/readyz", "/version"}
+        paths = set(self._counted_paths) - {"/"}
         for group, versions in self.registry.kinds.groups().items():
             base = f"/apis/{group}" if group else "/api"
             paths.add(base)
@@ -291,18 +288,11 @@ class App:
         return Reply(200, "\n".join([*lines, f"{name} check passed\n"]).encode(), "text/plain; charset=utf-8")
 
     def _api(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        """/api and /apis, in the plain or the aggregated form."""
+        core = target.path.rstrip("/") == "/api"
         version = wants_aggregated(headers.get("accept", ""))
         if version is None:
-            return Reply(200, encode(self.discovery.core_versions()))
-        return self._aggregated(version, core=True)
-
-    def _apis(self, target: Target, headers: Mapping[str, str]) -> Reply:
-        version = wants_aggregated(headers.get("accept", ""))
-        if version is None:
-            return Reply(200, encode(self.discovery.groups()))
-        return self._aggregated(version, core=False)
-
-    def _aggregated(self, version: str, *, core: bool) -> Reply:
+            return Reply(200, encode(self.discovery.core_versions() if core else self.discovery.groups()))
         body = self._remembered(f"{core}{version}", lambda: encode(self.discovery.aggregated(core, version)))
         media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
         return Reply(200, body, media, {"Vary": "Accept"})
@@ -320,9 +310,8 @@ class App:
     def _openapi_v2(self, target: Target, headers: Mapping[str, str]) -> Reply:
         kinds = list(self.registry.kinds)
         if _OPENAPI_PROTOBUF in headers.get("accept", "").replace(" ", ""):
-            packed = self._remembered("v2proto", lambda: openapi.v2_protobuf(kinds) or b"")
-            if packed:
-                return Reply(200, packed, "application/octet-stream")
+            packed = self._remembered("v2proto", lambda: openapi.v2_protobuf(kinds))
+            return Reply(200, packed, "application/octet-stream")
         return Reply(200, self._remembered("v2", lambda: encode(openapi.v2_document(kinds))))
 
     def _openapi_v3_index(self, target: Target, headers: Mapping[str, str]) -> Reply:

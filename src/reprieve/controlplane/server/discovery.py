@@ -35,6 +35,11 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
+def _further_names(kind: Kind) -> Json:
+    names = {"shortNames": kind.short_names, "categories": kind.categories}
+    return {field: list(words) for field, words in names.items() if words}
+
+
 class Discovery:
     """Discovery documents of one table of kinds."""
 
@@ -90,10 +95,7 @@ class Discovery:
             "kind": kind.kind,
             "verbs": list(kind.verbs),
         }
-        if kind.short_names:
-            out["shortNames"] = list(kind.short_names)
-        if kind.categories:
-            out["categories"] = list(kind.categories)
+        out |= _further_names(kind)
         if kind.stored:
             version = kind.storage_version.rpartition("/")[2]
             out["storageVersionHash"] = _hash(f"{kind.group}/{version}/{kind.kind}")
@@ -136,10 +138,7 @@ class Discovery:
                 "singularResource": kind.singular,
                 "verbs": list(kind.verbs),
             }
-            if kind.short_names:
-                out["shortNames"] = list(kind.short_names)
-            if kind.categories:
-                out["categories"] = list(kind.categories)
+            out |= _further_names(kind)
             if kind.subresources:
                 out["subresources"] = [self._aggregated_subresource(kind, name) for name in sorted(kind.subresources)]
             resources.append(out)

@@ -99,19 +99,19 @@ async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool
     if head or size <= _CHUNK:
         await send({"type": "http.response.body", "body": b"" if head else b"".join(pieces)})
         return
-    for chunk in _chunks(pieces):
+    for chunk in chunks(pieces):
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 
-def _chunks(pieces: Iterable[bytes]) -> Iterable[bytes]:
+def chunks(pieces: Iterable[bytes], least: int = _CHUNK) -> Iterable[bytes]:
     """Join small pieces so that each send is worth its while."""
     gathered: list[bytes] = []
     size = 0
     for piece in pieces:
         gathered.append(piece)
         size += len(piece)
-        if size >= _CHUNK:
+        if size >= least:
             yield b"".join(gathered)
             gathered, size = [], 0
     if gathered:
@@ -121,7 +121,7 @@ def _chunks(pieces: Iterable[bytes]) -> Iterable[bytes]:
 async def _compressed(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
     """Gzip in a worker thread, so that other requests go on meanwhile."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    for chunk in _chunks(pieces):
+    for chunk in chunks(pieces):
         packed = await asyncio.to_thread(packer.compress, chunk)
         if packed:
             yield packed
@@ -205,11 +205,7 @@ class Renderer:
     def one(self, kind: Kind, obj: Json, answer: Answer, query: Mapping[str, str], status: int = 200) -> Reply:
         """Answer one object given as a dict (any kind of object if the form is plain)."""
         if answer.form == "partial":
-            obj = {
-                "kind": "PartialObjectMetadata",
-                "apiVersion": f"{_META}/{answer.version}",
-                "metadata": obj["metadata"],
-            }
+            obj = tables.partial_object(obj, answer.version)
         elif answer.form == "table":
             obj = self.table(kind, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, query)
         elif answer.form == "partial-list":

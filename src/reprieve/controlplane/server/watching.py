@@ -19,7 +19,7 @@ from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.selectors import select
 from reprieve.controlplane.server.negotiation import Answer
 from reprieve.controlplane.server.query import WatchOptions
-from reprieve.controlplane.server.rendering import Renderer, Send, encode
+from reprieve.controlplane.server.rendering import Renderer, Send, chunks, encode
 from reprieve.controlplane.storage import CompactedError, Stored, Subscription, WatchEvent
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -152,16 +152,8 @@ class WatchStream:
 
     @staticmethod
     async def _send_lines(send: Send, lines: Iterable[bytes]) -> None:
-        gathered: list[bytes] = []
-        size = 0
-        for line in lines:
-            gathered.append(line)
-            size += len(line)
-            if size >= _CHUNK:
-                await send({"type": "http.response.body", "body": b"".join(gathered), "more_body": True})
-                gathered, size = [], 0
-        if gathered:
-            await send({"type": "http.response.body", "body": b"".join(gathered), "more_body": True})
+        for chunk in chunks(lines, _CHUNK):
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     @staticmethod
     async def _send_error(send: Send, message: str) -> None:

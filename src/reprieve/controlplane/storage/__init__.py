@@ -5,7 +5,7 @@ subscriptions.
 """
 
 from reprieve.controlplane.storage.hub import Subscription, WatchEvent
-from reprieve.controlplane.storage.log import SqliteLog, StorageError, VolatileLog, open_log
+from reprieve.controlplane.storage.log import Log, SqliteLog, StorageError, open_log
 from reprieve.controlplane.storage.model import Change, Stored
 from reprieve.controlplane.storage.store import (
     DURABLE,
@@ -23,6 +23,7 @@ __all__ = [
     "Change",
     "CompactedError",
     "FutureRevisionError",
+    "Log",
     "MovedError",
     "Page",
     "SqliteLog",
@@ -32,7 +33,6 @@ __all__ = [
     "Stored",
     "Subscription",
     "Ticket",
-    "VolatileLog",
     "WatchEvent",
     "open_log",
 ]

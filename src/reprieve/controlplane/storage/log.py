@@ -21,7 +21,6 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from reprieve.controlplane.storage.mark import Contents, Mark, Row, digest_of
 from reprieve.controlplane.storage.recovery import (
@@ -37,7 +36,7 @@ from reprieve.controlplane.storage.recovery import (
     salvage,
 )
 
-__all__ = ["FORMAT", "Log", "Row", "SqliteLog", "StorageError", "VolatileLog", "open_log"]
+__all__ = ["FORMAT", "Log", "Row", "SqliteLog", "StorageError", "open_log"]
 
 log = logging.getLogger("reprieve.apiserver")
 
@@ -52,14 +51,17 @@ _COMMIT_BYTES = 3 * _PAGE
 """About what a commit adds to the WAL besides the bodies: the pages it touches are written whole."""
 
 
-class Log(Protocol):
-    """What the store needs of a log."""
+class Log:
+    """What the store needs of a log, and the log of ``:memory:``: it keeps nothing, so a process holds each object
+    once.
+    """
 
-    compacted: int
+    compacted = 0
     """Changes up to this revision may be missing from :meth:`rows`."""
 
     def rows(self) -> Iterator[Row]:
         """Yield what is kept, in revision order."""
+        return iter(())
 
     def append(self, rows: Sequence[Row]) -> None:
         """Make ``rows`` durable together; raises StorageError if that failed and nothing was written."""
@@ -69,38 +71,13 @@ class Log(Protocol):
 
     def checkpoint_due(self) -> bool:
         """Whether enough was appended to copy the WAL back."""
+        return False
 
     def checkpoint(self) -> None:
         """Copy the WAL back into the file; may run in another thread."""
 
     def close(self) -> None:
         """Release the file."""
-
-
-class VolatileLog:
-    """The log of ``:memory:``: keeps nothing, so a process holds each object once."""
-
-    compacted = 0
-
-    def rows(self) -> Iterator[Row]:
-        """Nothing was kept."""
-        return iter(())
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """Nothing to do."""
-
-    def compact(self, revision: int, superseded: Iterable[Row]) -> None:
-        """Nothing to do."""
-
-    def checkpoint_due(self) -> bool:
-        """Never."""
-        return False
-
-    def checkpoint(self) -> None:
-        """Nothing to do."""
-
-    def close(self) -> None:
-        """Nothing to do."""
 
 
 def open_log(path: str | Path, *, power_safe: bool = False, accept_loss: bool = False) -> Log:
@@ -110,11 +87,11 @@ def open_log(path: str | Path, *, power_safe: bool = False, accept_loss: bool = 
     With ``accept_loss`` a damaged log is replaced by what can be read of it (``recovery.salvage``).
     """
     if str(path) == ":memory:":
-        return VolatileLog()
+        return Log()
     return SqliteLog(Path(path), power_safe=power_safe, accept_loss=accept_loss)
 
 
-class SqliteLog:
+class SqliteLog(Log):
     """The log in a file; see the module for its promises. A second process on the same file is refused."""
 
     def __init__(self, path: Path, *, power_safe: bool = False, accept_loss: bool = False) -> None:

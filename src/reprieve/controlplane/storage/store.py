@@ -22,7 +22,7 @@ import msgspec
 
 from reprieve.api.json import Json
 from reprieve.controlplane.storage.hub import Matcher, Subscription
-from reprieve.controlplane.storage.log import Log, Row, StorageError, VolatileLog
+from reprieve.controlplane.storage.log import Log, Row, StorageError
 from reprieve.controlplane.storage.model import Change, ChangeType, Key, Stored
 
 log = logging.getLogger("reprieve.apiserver")
@@ -156,7 +156,7 @@ class Store:
 
     def __init__(self, log: Log | None = None, *, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self._log: Log = log if log is not None else VolatileLog()
+        self._log: Log = log if log is not None else Log()
         self._tables: dict[str, _Table] = {}
         self._history: deque[Change] = deque()
         self._by_resource: dict[str, deque[Change]] = {}

@@ -64,9 +64,10 @@ def columns_of(kind: Kind) -> tuple[Column, ...]:
     )
 
 
-def partial_object(obj: Json) -> Json:
-    """An object reduced to its metadata."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": _META_VERSION, "metadata": obj.get("metadata", {})}
+def partial_object(obj: Json, version: str = "v1") -> Json:
+    """An object reduced to its metadata, in a version of `meta.k8s.io`."""
+    meta = obj.get("metadata", {})
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": meta}
 
 
 def table(
