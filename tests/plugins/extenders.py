@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.waiting import DEADLINE
+
 Answer = Callable[[dict[str, Any]], Any]
 
 
@@ -50,7 +52,7 @@ def extender_server(tls: ssl.SSLContext | None = None) -> Iterator[ExtenderServe
             verb = self.path.rpartition("/")[2]
             found.asked.append((verb, body))
             if found.hold is not None:
-                found.hold.wait(30)
+                found.hold.wait(DEADLINE)
             answer = found.raw if found.raw is not None else json.dumps(found.answers[verb](body)).encode()
             with suppress(ConnectionError):  # who asked may have given up
                 self.send_response(found.status)
@@ -77,4 +79,4 @@ def extender_server(tls: ssl.SSLContext | None = None) -> Iterator[ExtenderServe
             found.hold.set()
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(DEADLINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tests.client.test_tls import CA_PEM, CLIENT, INNER, pem, server_context
 from tests.live.test_app import NAME, PODS, Cluster, cluster, condition
 from tests.plugins.extenders import ExtenderServer, extender_server
 from tests.scheduling.third_party_plugins import Sleeper
+from tests.waiting import DEADLINE
 
 FILE = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -62,7 +64,7 @@ def binder(world: Cluster, loop: asyncio.AbstractEventLoop, *, fails: bool = Fal
             "target": {"apiVersion": "v1", "kind": "Node", "name": body["Node"]},
         }
         done = world.client.request("POST", f"{PODS}/{name}/binding", body=binding)
-        asyncio.run_coroutine_threadsafe(done, loop).result(20)
+        asyncio.run_coroutine_threadsafe(done, loop).result(DEADLINE)
         return {}
 
     return bind
@@ -122,7 +124,7 @@ def test_while_an_extender_thinks_the_event_loop_goes_on(server: ExtenderServer)
             extender = {"urlPrefix": server.url, "filterVerb": "filter", "nodeCacheCapable": True}
             async with world.scheduling(**changes(extender)):
                 await world.pod("p")
-                ends = asyncio.get_running_loop().time() + 20
+                ends = asyncio.get_running_loop().time() + DEADLINE
                 while not server.asked:
                     assert asyncio.get_running_loop().time() < ends
                     await asyncio.sleep(0.01)
@@ -168,8 +170,8 @@ def test_a_plugin_that_hangs_takes_no_other_profile_with_it() -> None:
 # -- the bind call --------------------------------------------------------------------------------------------------
 
 
-def call(url: str, **more: Any) -> CallExtender:
-    return CallExtender(url=f"{url}/bind", body={"PodName": "p"}, seconds=0.3, **more)
+def call(url: str, seconds: float = DEADLINE) -> CallExtender:
+    return CallExtender(url=f"{url}/bind", body={"PodName": "p"}, seconds=seconds)
 
 
 def test_what_an_answer_to_a_bind_means(server: ExtenderServer) -> None:
@@ -186,15 +188,16 @@ def test_what_an_answer_to_a_bind_means(server: ExtenderServer) -> None:
         asyncio.run(calls.bind(call(server.url)))
     server.status, server.hold = 200, threading.Event()
     with pytest.raises(UnreachableError, match=r"gave no answer within 0\.3 s"):
-        asyncio.run(calls.bind(call(server.url)))
+        asyncio.run(calls.bind(call(server.url, seconds=0.3)))
     calls.close()
 
 
 def test_a_bind_that_was_never_sent_is_a_plain_failure() -> None:
-    with extender_server() as gone:
-        url = gone.url
-    with pytest.raises(ClientError, match="connection refused") as refused:
-        asyncio.run(calls_of({"urlPrefix": url, "bindVerb": "bind"}).bind(call(url)))
+    with socket.socket() as taken:  # so that nobody else comes to listen there
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ClientError, match="connection refused") as refused:
+            asyncio.run(calls_of({"urlPrefix": url, "bindVerb": "bind"}).bind(call(url)))
     assert not isinstance(refused.value, UnreachableError)
 
 
@@ -266,8 +269,8 @@ def test_over_tls(settings: dict[str, Any], demand: bool, works: bool, tmp_path:
     """tlsConfig, as upstream reads it."""
     with extender_server(server_context(tmp_path, demand=demand)) as server:
         server.answers["bind"] = lambda _: {}
-        calls = calls_of({"urlPrefix": server.url, "bindVerb": "bind", "httpTimeout": "5s", **settings})
-        told = CallExtender(url=f"{server.url}/bind", body={}, seconds=5.0)
+        calls = calls_of({"urlPrefix": server.url, "bindVerb": "bind", "httpTimeout": "180s", **settings})
+        told = CallExtender(url=f"{server.url}/bind", body={}, seconds=DEADLINE)
         if works:
             asyncio.run(calls.bind(told))
         else:

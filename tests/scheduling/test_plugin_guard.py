@@ -26,6 +26,7 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR
 from reprieve.scheduling.profiles import default_profile
 from tests.building import World, gang, node, pod
 from tests.scheduling.third_party_plugins import Meddler, Sleeper, Spinner, Vectorised, behaving
+from tests.waiting import DEADLINE
 
 
 def profile(plugin: r.Plugin, watch: CallPolicy | None = None, name: str = "default-scheduler") -> Profile:
@@ -413,14 +414,14 @@ def test_plugins_that_come_with_the_product_are_not_guarded() -> None:
 
 @pytest.fixture
 def watchdog() -> Iterator[Watchdog]:
-    """A short limit: tests wait for it."""
-    watch = Watchdog(limit=0.1, budget=0.02)
+    """A short limit: tests wait for it; not so short that a plugin has not begun by then."""
+    watch = Watchdog(limit=1.0, budget=0.02)
     yield watch
     watch.close()
 
 
 def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE
     while not what():
         assert time.monotonic() < deadline, "did not happen"
         time.sleep(0.001)
@@ -436,9 +437,7 @@ def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watch
     chosen = {"mine": profile(sleeper, watchdog, "mine"), "other": default_profile(r.FeatureGates(), "other")}
     found = World(node("n1"), pod("slow", scheduler="mine"), profiles=chosen)
     decision = found.step()
-    assert (
-        "running Filter plugin 'Sleeper': TimeoutError: gave no answer within 0.1 s" in decision.rejections[0].message
-    )
+    assert "running Filter plugin 'Sleeper': TimeoutError: gave no answer within 1 s" in decision.rejections[0].message
     assert decision.rejections[0].reason == SCHEDULER_ERROR
     assert watchdog.stuck() == ["Sleeper"]
     stuck = [trouble for trouble in found.engine.take_plugin_incidents() if trouble.kind == "stuck"]
@@ -446,18 +445,22 @@ def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watch
     assert "let_go.wait" in stuck[0].detail  # where in the plugin
 
     found.add(pod("quick", scheduler="mine"), pod("theirs", scheduler="other"))
-    calls, began = sleeper.calls, time.monotonic()
+    calls = sleeper.calls
     found.drain()
-    assert time.monotonic() - began < 5
     assert sleeper.calls == calls
     assert found.where == {"theirs": "n1"}
     assert "TimeoutError: has not returned from Filter" in found.message("quick")
 
     sleeper.let_go.set()
-    until(lambda: not watchdog.stuck())
+    heard: list[PluginIncident] = []
+
+    def recovered() -> bool:
+        heard.extend(found.engine.take_plugin_incidents())
+        return not watchdog.stuck() and "recovered" in kinds(heard)
+
+    until(recovered)
     found.settle()
     assert found.where == {"theirs": "n1", "slow": "n1", "quick": "n1"}
-    assert "recovered" in kinds(found.engine.take_plugin_incidents())
 
 
 def test_a_loop_in_pure_python_does_not_stop_the_scheduler(watchdog: Watchdog) -> None:
@@ -507,10 +510,11 @@ def test_a_hint_is_given_less_time_than_an_attempt() -> None:
     watch.close()
 
 
-def test_a_group_s_algorithm_runs_where_the_cycle_runs(watchdog: Watchdog) -> None:
+def test_a_group_s_algorithm_runs_where_the_cycle_runs() -> None:
     """A PodGroupPostFilter may ask for it; the picture itself is not the plugin's to change."""
     meddler = Meddler()
-    found = world(meddler, *gang("g", 3, cpu=3), watch=watchdog)
+    watch = Watchdog(limit=DEADLINE)
+    found = world(meddler, *gang("g", 3, cpu=3), watch=watch)
     found.step()
     [(assignment, thread)] = meddler.found
     assert thread == "plugin Meddler"
@@ -519,6 +523,7 @@ def test_a_group_s_algorithm_runs_where_the_cycle_runs(watchdog: Watchdog) -> No
     found.virtual.now += 600
     message = found.step().rejections[0].message
     assert "the picture may be changed only by the thread that runs the cycle" in message
+    watch.close()
 
 
 def test_only_plugins_that_may_wait_make_steps_that_may_wait(watchdog: Watchdog) -> None:
