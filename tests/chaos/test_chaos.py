@@ -21,12 +21,13 @@ from tests.chaos.audit import Watcher, unsettled, violations
 from tests.chaos.processes import Process, control_plane, scheduler, until
 from tests.chaos.proxy import Faults, FaultyProxy
 from tests.chaos.world import World
+from tests.waiting import DEADLINE
 
 SECONDS = 300.0 if os.environ.get("REPRIEVE_CHAOS") == "full" else 60.0
 SEED = int(os.environ.get("REPRIEVE_CHAOS_SEED", "20"))
 NODES = 8
-SETTLE_SECONDS = 90.0
-EXPLAINED_SECONDS = 30.0
+SETTLE_SECONDS = DEADLINE
+EXPLAINED_SECONDS = DEADLINE
 PODS = Resource("", "v1", "pods", "Pod", True)
 BAD_TIMES = (
     Faults(),
@@ -88,8 +89,18 @@ async def chaos(directory: Path) -> None:
             tasks += [asyncio.create_task(informer.run()), asyncio.create_task(supervise(schedulers))]
             await informer.wait_synced()
             trouble = asyncio.create_task(disturb(proxy, schedulers, random.Random(SEED + 2)))
+
+            def eventful() -> bool:
+                """Enough has happened for what follows to mean something."""
+                died = sum(process.deaths for process in schedulers)
+                return bool(
+                    watcher.bindings > SECONDS / 2 and watcher.preempted and died and proxy.troubled["watch cut"]
+                )
+
+            # On a slow machine less happens in a minute.
             ends = asyncio.get_running_loop().time() + SECONDS
-            while asyncio.get_running_loop().time() < ends:
+            latest = ends + 5 * SECONDS
+            while (now := asyncio.get_running_loop().time()) < ends or (now < latest and not eventful()):
                 await world.act()
                 await asyncio.sleep(chance.uniform(0.02, 0.4))
             trouble.cancel()
@@ -103,10 +114,7 @@ async def chaos(directory: Path) -> None:
             await explained(client, directory)
             twice = {key: count for key, count in proxy.bound.items() if count > 1}
             assert not twice, f"bound twice: {twice}"
-            assert watcher.bindings > SECONDS / 2, f"hardly anything was bound: {world.done}"
-            assert watcher.preempted, "nothing was preempted: the cluster was too large"
-            assert sum(process.deaths for process in schedulers) > 0
-            assert proxy.troubled["watch cut"]
+            assert eventful(), (watcher.bindings, watcher.preempted, world.done, proxy.troubled)
     finally:
         for task in tasks:
             task.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -271,8 +272,23 @@ def test_what_the_cluster_has_anyway_may_be_said_again(server: Live, run: Run, t
     ids=["refused", "nobody listens", "no such host", "another name"],
 )
 def test_an_unreachable_or_refusing_server_is_exit_3(
-    command: str, change: Json, message: str, server: Live, run: Run, tmp_path: Path
+    command: str,
+    change: Json,
+    message: str,
+    server: Live,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    looked_up = socket.getaddrinfo
+
+    def look_up(host: Any, *arguments: Any, **more: Any) -> Any:
+        """Without a network, or with a slow one, nobody knows how long it takes to learn that there is no such host."""
+        if host == "no-such-host.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return looked_up(host, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
     config = kubeconfig(server, tmp_path / "config", **change)
     more = ["-o", tmp_path / "out.yaml"] if command == "snapshot" else []
     ended = run(command, "--kubeconfig", config, *more)

@@ -20,6 +20,7 @@ from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.client.writing import WriterPool
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 
+from ..waiting import DEADLINE
 from .clock import until
 from .scripted import PODS
 
@@ -170,7 +171,7 @@ def test_groups_of_the_coscheduling_plugin_are_read_beside_native_ones() -> None
             await client.request("POST", definitions, body=crd(group, "v1alpha1"))
             served = await discover(client)
             loop = asyncio.get_running_loop()
-            ends = loop.time() + 10
+            ends = loop.time() + DEADLINE
             while len(served.readable("PodGroup")) < 2:
                 assert loop.time() < ends, "the custom resource is not served"
                 served = await discover(client)

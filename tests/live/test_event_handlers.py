@@ -22,6 +22,7 @@ from reprieve.live.event_handlers import ClusterFeed, ClusterFeedOptions
 from reprieve.scheduling.engine import Engine
 
 from ..client.clock import until
+from ..waiting import DEADLINE
 
 Json = dict[str, Any]
 NODES = "/api/v1/nodes"
@@ -244,7 +245,7 @@ def test_of_two_groups_of_one_name_the_native_one_counts(group: str, version: st
                 return len((await discover(stage.client)).readable("PodGroup")) == 2
 
             loop = asyncio.get_running_loop()
-            ends = loop.time() + 10
+            ends = loop.time() + DEADLINE
             while not await served():
                 assert loop.time() < ends
             for name in ("both", "theirs"):
@@ -419,6 +420,7 @@ def test_pods_of_one_second_keep_the_order_of_their_arrival() -> None:
 
     async def act(stage: Stage) -> None:
         async with stage.running():
+            stage.feed.apply(1000.0)  # what is there before is sorted; this comes after
             for name in ("z", "a", "m"):
                 await stage.pod(name)
             await stage.until(lambda: len(stage.engine.cluster.pods) == 3)
