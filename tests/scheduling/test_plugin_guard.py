@@ -18,6 +18,7 @@ import reprieve as r
 from reprieve.framework import plugin_guard
 from reprieve.framework.events import ClusterEvent
 from reprieve.framework.plugin_guard import CallPolicy, PluginGuard, PluginIncident, contained, unguarded
+from reprieve.framework.preemption_cost import PreemptionCost
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import PluginError
 from reprieve.live.watchdog import Watchdog
@@ -395,8 +396,8 @@ def test_every_method_of_every_extension_point_has_its_guard() -> None:
     for point, guard in plugin_guard._GUARDS.items():
         methods = {n for n, m in vars(point).items() if inspect.isfunction(m) and not n.startswith("_")}
         assert methods <= set(vars(guard)), point
-    here = r.Plugin.__module__
-    points = {kind for kind in r.Plugin.__subclasses__() if kind.__module__ == here}
+    here = {r.Plugin.__module__, PreemptionCost.__module__}
+    points = {kind for kind in r.Plugin.__subclasses__() if kind.__module__ in here}
     assert points == set(plugin_guard._GUARDS)
 
 
