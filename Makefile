@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
-.PHONY: demo test lint bench docs changelog release-check clean
+.PHONY: demo test test-new lint bench docs changelog release-check clean
 
 demo: $(READY)
 	@$(BIN)/reprieve demo
@@ -18,6 +18,12 @@ demo: $(READY)
 test: lint
 	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not timed"
 	$(PYTEST) -m timed
+
+# Properties on clusters that nobody has seen, for about SECONDS; one that fails is printed as a case.
+SECONDS ?= 90
+PROPERTIES ?= tests/properties tests/preemption tests/scheduling tests/plugins tests/cluster
+test-new: $(READY)
+	$(PYTEST) --new-clusters $(SECONDS) $(PROPERTIES)
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -36,6 +36,7 @@ from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.virtual import VirtualCluster
+from tests.drawing import drew
 
 START = 1_600_000_000.0
 GPU = "nvidia.com/gpu"
@@ -716,4 +717,5 @@ def random_clusters(
     else:
         for _ in range(draw(st.integers(1, max_pending))):
             maker.add_pending()
+    drew(maker.cluster.everything)
     return maker.cluster

@@ -1,27 +1,18 @@
-"""What holds for every run: examples are the same each time, and it says at its end what did not happen.
+"""How the whole suite runs: which examples properties draw (`tests/drawing.py`), and what is said at the end.
 
-Properties are tried with examples that follow from the test alone, and none fails for being slow: what fails, fails for
-everybody. `REPRIEVE_RANDOM=1` looks for new ones. Left out is what wants data that is not there
-(`tests/outside.py`).
+At the end stands how much did not happen for want of data (`tests/outside.py`).
 """
 
 from __future__ import annotations
 
-import os
+import time
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import is_hypothesis_test, settings
 
+from tests import drawing
 from tests.outside import BESIDE, REASON
-
-settings.register_profile(
-    "reprieve",
-    deadline=None,
-    derandomize=os.environ.get("REPRIEVE_RANDOM") != "1",
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("reprieve")
 
 LEFT_OUT = "left_out"
 """A property of a test that ran without a part of itself: what was left out (`record_property`)."""
@@ -50,3 +41,44 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"Left out, for want of data in {BESIDE.name}/ beside the repository:")
         for what, number in sorted(found.items()):
             terminalreporter.line(f"  {number:4} {what}")
+
+
+NEW_CLUSTERS = "--new-clusters"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test-new` asks for it."""
+    told = "run the properties alone, on examples nobody has drawn yet, for about so long"
+    parser.addoption(NEW_CLUSTERS, type=float, metavar="SECONDS", help=told)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before a property is decorated: its settings are those of the profile."""
+    settings.load_profile(drawing.SAME if config.getoption(NEW_CLUSTERS) is None else drawing.NEW)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What draws nothing would find nothing new."""
+    if config.getoption(NEW_CLUSTERS) is not None:
+        drawn = [item for item in items if is_hypothesis_test(getattr(item, "obj", None))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
+        items[:] = drawn
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A property once, or round after round with new examples until its share of the time is used up."""
+    if not is_hypothesis_test(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    until = time.monotonic() + (pyfuncitem.config.getoption(NEW_CLUSTERS) or 0) / len(pyfuncitem.session.items)
+    drawing.forget()
+    try:
+        while True:
+            pyfuncitem.obj(**arguments)
+            if time.monotonic() >= until:
+                return True
+    except Exception as error:
+        if case := drawing.last_drawn():
+            error.add_note(f"As a case (tests/cases):\n{case}")
+        raise

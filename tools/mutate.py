@@ -216,8 +216,9 @@ def chosen(files: list[Path], wanted: int, seed: int) -> list[Mutant]:
 def judges(mutant: Mutant, reached: Reached, among: tuple[str, ...]) -> tuple[list[str], float]:
     """The tests among these that can notice, the quickest files and tests first, and what they take (seconds).
 
-    They are those that run a line of the mutant's, and for what import runs, a line of any module beside it; at last
-    those that start processes, whose lines nobody sees.
+    They are those that run a line of the mutant's, and for what import runs, a line of any module beside it.  Tests
+    that start processes are not among them: nobody sees which lines those run, and the clock they are held to fails
+    them for other reasons.
     """
     numbers: set[int] = set()
     for name, lines in reached["lines"].items():
@@ -226,17 +227,15 @@ def judges(mutant: Mutant, reached: Reached, among: tuple[str, ...]) -> tuple[li
             numbers.update(*(tests for line, tests in lines.items() if line in mutant.lines))
         elif file.parent == mutant.path.parent and mutant.at_import:
             numbers.update(*lines.values())
-    unseen = set(reached["starts_processes"]) - numbers
-    seconds = reached["seconds"]
-    ordered = []
-    for everyone in (numbers, unseen):
-        group = [n for n in everyone if reached["tests"][n].startswith(tuple(f"{place}/" for place in among))]
-        of_file: dict[str, float] = {}
-        for number in group:
-            file_name = reached["tests"][number].partition("::")[0]
-            of_file[file_name] = of_file.get(file_name, 0.0) + seconds[number]
-        ordered += sorted(group, key=lambda n: (of_file[f := reached["tests"][n].partition("::")[0]], f, seconds[n]))
-    return [reached["tests"][number] for number in ordered], sum(seconds[number] for number in ordered)
+    names, seconds = reached["tests"], reached["seconds"]
+    folders = tuple(f"{place}/" for place in among)
+    able = [n for n in numbers.difference(reached["starts_processes"]) if names[n].startswith(folders)]
+    of_file: dict[str, float] = {}
+    for number in able:
+        file_name = names[number].partition("::")[0]
+        of_file[file_name] = of_file.get(file_name, 0.0) + seconds[number]
+    able.sort(key=lambda n: (of_file[names[n].partition("::")[0]], names[n].partition("::")[0], seconds[n]))
+    return [names[number] for number in able], sum(seconds[number] for number in able)
 
 
 class Copy:
@@ -289,8 +288,8 @@ class Copy:
         }
         return raw  # type: ignore[no-any-return]
 
-    def killed(self, mutant: Mutant, tests: list[str], seconds: float) -> bool:
-        """Whether the tests notice."""
+    def killer(self, mutant: Mutant, tests: list[str], seconds: float) -> str:
+        """The first test that notices, "" if none does."""
         place = self.sources / mutant.path.relative_to(SOURCES)
         listed = self.folder / "tests.txt"
         listed.write_text("".join(f"{test}\n" for test in tests), encoding="utf-8")
@@ -299,12 +298,13 @@ class Copy:
         try:
             done = self.pytest("-x", f"@{listed}", limit=limit, PYTHONDONTWRITEBYTECODE="1")
         except subprocess.TimeoutExpired:
-            return True
+            return "the limit of time"
         finally:
             shutil.copy2(mutant.path, place)
         if done.returncode not in (0, 1, 2, 3, 4):
             raise SystemExit(f"pytest ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return done.returncode != 0
+        failed = (line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR ")))
+        return next(failed, "the import").partition(" - ")[0] if done.returncode else ""
 
 
 def picked_of(area: str, options: argparse.Namespace) -> list[Mutant]:
@@ -322,9 +322,10 @@ def judge_area(mutants_of: list[Mutant], copied: Copy, reached: Reached | None, 
     noticed = 0
     for mutant in mutants_of:
         able, seconds = (list(tests), LEAST_SECONDS) if reached is None else judges(mutant, reached, tests)
-        found = bool(able) and copied.killed(mutant, able, seconds)
-        noticed += found
-        print(f"{'killed  ' if found else 'SURVIVED' if able else 'NOT RUN '} {mutant}", flush=True)
+        killer = copied.killer(mutant, able, seconds) if able else ""
+        noticed += bool(killer)
+        became = f"killed   {mutant}  by {killer}" if killer else f"{'SURVIVED' if able else 'NOT RUN '} {mutant}"
+        print(became, flush=True)
     return noticed
 
 

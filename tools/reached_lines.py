@@ -2,8 +2,7 @@
 
 Two variables of the environment are read: `REACHED_SOURCES`, folders whose lines count, joined as a PATH is, and
 `REACHED_LINES`, the file to write, a `Reached` as JSON.  Only tests that pass are in it: one that fails anyway notices
-nothing.  What runs in a process of its own is not seen; so tests of a file in which some Python was started are named
-apart.
+nothing.  What runs in a process of its own is not seen; so the tests of files in which one was started are named apart.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -21,14 +21,10 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption, Verdict
 from reprieve.scheduling.profiles import profiles_of
 from tests.building import RandomCluster, World, gang, group, node, pod, profile_with, random_clusters
+from tests.drawing import examples
 from tests.properties.test_preemption_invariants import _Judge
 
-some = settings(
-    max_examples=80,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+some = examples(80)
 OPTIONS: list[dict[str, str]] = [
     {"victim_search": "PriorityFloor", "placement": "Compatible"},
     {"placement": "MinimizeVictims"},

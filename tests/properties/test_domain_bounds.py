@@ -7,21 +7,17 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from reprieve.preemption import domain_bounds, for_group
 from reprieve.preemption.domain_bounds import DomainBounds
 from reprieve.preemption.outcome import Preemption
 from tests.building import World, group, node, pdb, pod
+from tests.drawing import drew, examples
 from tests.preemption.test_for_group_placements import _racks
 
-many = settings(
-    max_examples=500,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+many = examples(500)
 
 
 def _racked(chance: random.Random) -> list[Any]:
@@ -57,6 +53,7 @@ def _racked(chance: random.Random) -> list[Any]:
         cpu = each if like or chance.random() < 0.7 else chance.randint(1, 2)
         zone = {"zone": "a"} if not like and chance.random() < 0.1 else None
         items.append(pod(f"crew-{turn}", group="crew", cpu=cpu, memory="500Mi", priority=4, selector=zone))
+    drew(items)
     return items
 
 

@@ -14,6 +14,8 @@ from unittest import mock
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reprieve.api.loading import Manifests, read
 from reprieve.framework.gates import FeatureGates
@@ -21,6 +23,7 @@ from reprieve.preemption import for_pod
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.building import profile_with
+from tests.drawing import drew, examples
 
 Json = dict[str, Any]
 SEEDS = range(1_000)
@@ -34,9 +37,9 @@ APPS = ("web", "db")
 class Maker:
     """A cluster made by chance from a number."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, alike: bool) -> None:
         self.chance = random.Random(seed)
-        self.unlike = random.Random(seed) if seed >= UNLIKE else None
+        self.unlike = None if alike else random.Random(seed)
         self.documents: list[Json] = []
         self.nodes: list[str] = []
 
@@ -236,21 +239,35 @@ def planned(manifests: Manifests, options: PlanOptions) -> tuple[Any, int]:
     return document, len(found.preemptions)
 
 
+def agreed(seed: int, *, alike: bool) -> tuple[list[str], int]:
+    """The outcomes of all pods and how many preemptions there were, the same by all three ways."""
+    maker = Maker(seed, alike=alike)
+    manifests = maker.make()
+    drew(maker.documents)
+    with mock.patch.object(for_pod, "_FEW", 0):
+        fast, preemptions = planned(manifests, PlanOptions())
+    alone, _ = planned(manifests, PlanOptions(gates=FeatureGates(opportunistic_batching=False)))
+    assert alone == fast, f"cluster {seed}: without sharing between pods"
+    slow = profile_with(DefaultPreemption(plain=True, share=False))
+    plain, _ = planned(manifests, PlanOptions(share=False, profiles=(slow,), any_scheduler=True))
+    assert plain == fast, f"cluster {seed}: the plain path"
+    return [pod["outcome"] for pod in fast["pods"]], preemptions
+
+
 @pytest.mark.parametrize("first", SEEDS[::BATCH])
 def test_short_cuts_change_nothing(first: int) -> None:
     """The same document, by three ways; among each batch some pods are placed, some wait, some preempt."""
     bound = waiting = preempting = 0
     for seed in SEEDS[first : first + BATCH]:
-        manifests = Maker(seed).make()
-        with mock.patch.object(for_pod, "_FEW", 0):
-            fast, preemptions = planned(manifests, PlanOptions())
-        alone, _ = planned(manifests, PlanOptions(gates=FeatureGates(opportunistic_batching=False)))
-        assert alone == fast, f"cluster {seed}: without sharing between pods"
-        slow = profile_with(DefaultPreemption(plain=True, share=False))
-        plain, _ = planned(manifests, PlanOptions(share=False, profiles=(slow,), any_scheduler=True))
-        assert plain == fast, f"cluster {seed}: the plain path"
-        outcomes = [pod["outcome"] for pod in fast["pods"]]
+        outcomes, preemptions = agreed(seed, alike=seed < UNLIKE)
         bound += outcomes.count("Scheduled")
         waiting += len(outcomes) - outcomes.count("Scheduled")
         preempting += preemptions
     assert min(bound, waiting, preempting) >= 3, (bound, waiting, preempting)
+
+
+@examples(10)
+@given(st.integers(0, 2**32), st.booleans())
+def test_short_cuts_change_nothing_elsewhere(seed: int, alike: bool) -> None:
+    """The same for clusters that are not counted up."""
+    agreed(seed, alike=alike)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,13 +20,9 @@ from reprieve.scheduling.group_cycle import schedule_group
 from reprieve.scheduling.pod_cycle import schedule_pod
 from reprieve.scheduling.room_bound import RoomBound
 from tests.building import RandomCluster, World, gang, group, node, pod, random_clusters
+from tests.drawing import examples
 
-many = settings(
-    max_examples=300,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+many = examples(300)
 AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
 Happening = Callable[[World], object]
 

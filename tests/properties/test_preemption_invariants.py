@@ -5,22 +5,18 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import RandomCluster, World, history, random_clusters
+from tests.drawing import examples
 from tests.properties.coverage import met, must_meet
 from tests.properties.oracle import Picture, PlainUnit
 
-many = settings(
-    max_examples=400,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+many = examples(400)
 EACH = pytest.mark.parametrize(
     ("preemptor", "placement"),
     [("pod", "MinimizeVictims"), ("group", "MinimizeVictims"), ("group", "Compatible")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -13,15 +13,11 @@ from reprieve.api import objects
 from reprieve.cluster.state import ClusterState
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import START, RandomCluster, World, check_queue, history, random_clusters, without_gates
+from tests.drawing import examples
 from tests.properties.coverage import met, must_meet
 from tests.properties.oracle import Picture, allowed, has_room
 
-many = settings(
-    max_examples=400,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+many = examples(400)
 
 
 def _watch_placements(cluster: RandomCluster, world: World) -> None:

@@ -6,22 +6,18 @@ import random
 from dataclasses import replace as copied
 from typing import Any
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import RandomCluster, Timed, World, history, random_clusters
+from tests.drawing import drew, examples
 from tests.properties.coverage import met, must_meet
 from tests.properties.test_preemption_invariants import _Judge
 
-some = settings(
-    max_examples=100,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+some = examples(100)
 
 
 @st.composite
@@ -39,7 +35,9 @@ def racked(draw: st.DrawFn, *, max_pending: int = 4, preemptor: str = "") -> Ran
         nodes.append((replace(item, metadata=replace(item.metadata, labels=labels)), created))
     spread = {_group(item) for item, _ in cluster.running}
     groups = [(item if item.metadata.name in spread else _bound(item), created) for item, created in cluster.groups]
-    return copied(cluster, nodes=nodes, groups=groups)
+    cluster = copied(cluster, nodes=nodes, groups=groups)
+    drew(cluster.everything)
+    return cluster
 
 
 def _group(item: Any) -> str | None:

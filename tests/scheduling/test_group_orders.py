@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from reprieve.api import objects
@@ -13,6 +13,7 @@ from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
 from reprieve.scheduling.decision import Decision, OrderMatters, Result
 from tests.building import World, group, node, pod, profile_with
 from tests.building import node as a_node
+from tests.drawing import drew, examples
 
 
 def retrying() -> dict[str, Any]:
@@ -144,7 +145,7 @@ def test_making_room_looks_again_too() -> None:
     assert sorted(retry.where) == ["m0", "m1", "m2"]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@examples(300)
 @given(st.data())
 def test_retry_never_fails_a_gang_that_greedy_places_and_is_never_wrong(data: st.DataObject) -> None:
     """scheduling.md 3.9 (property), against every way to place a small gang."""
@@ -152,6 +153,7 @@ def test_retry_never_fails_a_gang_that_greedy_places_and_is_never_wrong(data: st
     asks = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
     least = data.draw(st.integers(1, len(asks)))
     items = [*free(*rooms), *crew(*asks, least=least)]
+    drew(items)
     greedy, retry = decided(*items), decided(*items, profiles=retrying())
     most = _most(rooms, asks)
     event(f"greedy {greedy.result.name}, retry {retry.result.name}, exists {most >= least}")

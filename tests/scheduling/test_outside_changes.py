@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,7 +13,7 @@ from reprieve.framework.plugin import CycleState, ReservePlugin
 from reprieve.framework.status import SUCCESS, Status
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
-from tests.building import World, gang, group, node, pod, profile_with
+from tests.building import START, World, gang, group, node, pod, profile_with
 
 
 class Ledger(ReservePlugin):
@@ -257,3 +260,28 @@ def test_after_a_restart_a_group_that_may_not_be_tried_holds_no_room(present: in
     world.engine.complete(world.now)
     assert world.nominated == left
     assert taken(world) == ([] if left else ["g-0"])
+
+
+def leaving(item: objects.Pod) -> objects.Pod:
+    """The pod as it is while its deletion waits for it to end."""
+    return replace(item, metadata=replace(item.metadata, deletion_timestamp=datetime.fromtimestamp(START, UTC)))
+
+
+AT_ODDS = [{"node": "n1"}, {}, {"gates": ["wait"]}, {"scheduler": "other", "priority": 5}]
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "on its way out"])
+@pytest.mark.parametrize("odd", AT_ODDS, ids=["runs", "waits", "is gated", "is another's"])
+def test_a_group_is_tried_again_when_the_member_at_odds_with_it_goes(odd: dict[str, Any], deleted: bool) -> None:
+    """What could help re-activates (scheduling.md 1), without a flush; preemption.md 8.3 counts running members too."""
+    world = World(node("n1", cpu=4), gang("g", 1, priority=5), pod("g-0", cpu=1, group="g", priority=5))
+    world.add(pod("odd", **{"cpu": 1, "group": "g", "priority": 0, **odd}))
+    world.settle()
+    assert "g-0" not in world.where
+    if deleted:
+        world.gone("odd")
+    else:
+        world.change_pod("odd", leaving)
+    world.settle()
+    assert world.where == {"g-0": "n1"}
+    assert world.now - START < 60, "only after a flush"

@@ -31,6 +31,8 @@ class EventKind(Enum):
     POD_TERMINATING = auto()
     POD_ADDED = auto()
     """A pending pod appeared."""
+    MEMBER_GONE = auto()
+    """A pending pod of a group was deleted, or is on its way out."""
     GROUP_ADDED = auto()
     GROUP_CHANGED = auto()
     GROUP_REMOVED = auto()

@@ -41,6 +41,7 @@ EVENT_LABELS: Final[dict[Cause, str]] = {
     EventKind.FLUSH: "UnschedulableTimeout",
     EventKind.PREEMPTION_FINISHED: "ForceActivate",
     EventKind.POD_ADDED: "UnschedulablePodAdd",
+    EventKind.MEMBER_GONE: "UnschedulablePodDelete",
     EventKind.GATES_REMOVED: "UnschedulablePodUpdatePodSchedulingGatesEliminated",
     EventKind.POD_PLACED: "AssignedPodAdd",
     EventKind.POD_CHANGED: "AssignedPodUpdate",

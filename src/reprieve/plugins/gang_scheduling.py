@@ -54,10 +54,13 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
         return Status(Code.WAIT, why, self.name)
 
     def events(self) -> Hints:
-        """Another member, the object, or a lower minimum."""
+        """Another member, the object, a lower minimum; or a member that was at odds with its group goes."""
         return {
             EventKind.POD_ADDED: _same_group,
             EventKind.POD_PLACED: _same_group,
+            EventKind.POD_TERMINATING: _same_group,
+            EventKind.POD_GONE: _same_group,
+            EventKind.MEMBER_GONE: _same_group,
             EventKind.GROUP_ADDED: _same_group,
             EventKind.GROUP_CHANGED: _same_group,
         }

@@ -185,8 +185,10 @@ class Engine:
             self._victim_left(uid, now)
         if row >= 0:
             self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
-        elif nominated >= 0:
-            self._nominations.freed(pod, nominated, now)
+        else:
+            if nominated >= 0:
+                self._nominations.freed(pod, nominated, now)
+            self._member_gone(pod, now)
         self._give_up_if_gated(pod.group, now)
         self._check()
 
@@ -656,10 +658,16 @@ class Engine:
         if pod.row < 0:
             self.queue.remove_pod(pod, now)
             self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} is deleted")
+            self._member_gone(pod, now)
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
             self.queue.on_event(event, now)
         self._give_up_if_gated(pod.group, now)
+
+    def _member_gone(self, pod: PodRecord, now: float) -> None:
+        """Its group may be at one without this pending pod (preemption.md 8.3)."""
+        if pod.group is not None:
+            self.queue.on_event(ClusterEvent(EventKind.MEMBER_GONE, pod=pod, group=pod.group), now)
 
     def _give_up_if_gated(self, group: str | None, now: float) -> None:
         """A group that may not be tried any more (too few members) holds no room for later."""

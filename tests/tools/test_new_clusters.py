@@ -1,0 +1,88 @@
+"""`--new-clusters`: properties on examples of a run's own, and the cluster that is printed when one fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from tests import drawing
+from tests.building import RandomCluster, random_clusters
+from tests.cases.test_cases import outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+PROPERTIES = """
+from hypothesis import given, strategies as st
+from tests.building import random_clusters
+from tests.drawing import examples
+
+seen = set()
+
+@examples(3)
+@given(st.integers(0, 2**64))
+def test_counts(number):
+    seen.add(number)
+
+def test_is_no_property():
+    print("drawn:", sorted(seen))
+
+@examples(3)
+@given(random_clusters())
+def test_wrong(cluster):
+    assert not any(item.KIND == "Pod" and item.spec.node_name for item, _ in cluster.everything)
+"""
+
+
+def ran(folder: Path, *options: str) -> str:
+    """What pytest says of three tests of their own."""
+    (folder / "test_there.py").write_text(PROPERTIES)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-s", "-v"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "--rootdir", str(folder), *options, str(folder / "test_there.py")],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_what_fails_is_printed_as_manifests(tmp_path: Path) -> None:
+    """And only properties run."""
+    told = ran(tmp_path, "--new-clusters", "0.2")
+    assert "1 failed, 1 passed, 1 deselected" in told
+    found = told.partition("As a case")[2].partition("title: ")[2]
+    lines = [line.removeprefix("E").strip() for line in ("title: " + found).splitlines()]
+    case = yaml.safe_load("\n".join(lines[: lines.index("expect: {}") + 1]))
+    assert any(one["kind"] == "Pod" and one["spec"].get("nodeName") for one in case["objects"])
+    assert {"Node", "Pod"} <= {one["kind"] for one in case["objects"]}
+
+
+def test_without_it_every_run_draws_the_same(tmp_path: Path) -> None:
+    drawn = [ran(tmp_path).partition("drawn: ")[2].partition("]")[0] for _ in range(2)]
+    assert drawn[0]
+    assert drawn[0] == drawn[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(random_clusters(terminating=False))
+def test_the_manifests_are_the_cluster(tmp_path_factory: pytest.TempPathFactory, cluster: RandomCluster) -> None:
+    """Planned from what is printed, the same pods are placed and preempted."""
+    drawing.drew(cluster.everything)
+    case: dict[str, Any] = yaml.safe_load(drawing.last_drawn())
+    found = outcome(case, tmp_path_factory.mktemp("case"))
+    world = cluster.world().settle()
+    assert {f"{v.name}" for one in found.preemptions for v in one.victims} == set(world.evicted)
+    placed = {pod.name: pod.node_name for pod in found.pods if pod.outcome == "Scheduled"}
+    there = {item.metadata.name for item, _ in cluster.running}
+    assert placed == {name: node for name, node in world.where.items() if name not in there}
