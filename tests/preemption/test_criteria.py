@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprieve.framework.configuration import ConfigurationError, configuration_of
@@ -33,14 +33,10 @@ from tests.building import (
     random_clusters,
     said,
 )
+from tests.drawing import examples
 from tests.properties.test_preemption_invariants import _Judge
 
-some = settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+some = examples(60)
 
 
 def _at(seconds: float) -> str:

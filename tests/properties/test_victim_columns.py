@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reprieve.api import objects
@@ -18,9 +18,10 @@ from reprieve.preemption.for_pod import PodPreemption
 from reprieve.preemption.row_answers import Candidate, RowAnswers
 from reprieve.preemption.victim_columns import VictimColumns
 from tests.building import World, group, node, pdb, pod
+from tests.drawing import examples
 from tests.properties.coverage import met, must_meet
 
-many = settings(max_examples=150, deadline=None, derandomize=True)
+many = examples(150)
 
 APPS = ("a", "b", "c")
 PRIORITIES = (-5, 0, 1, 2, 3)
