@@ -61,6 +61,16 @@ class WorkTerms:
     """Of a pod, for so long it may run: its `activeDeadlineSeconds`."""
     below_minimum_whole: bool | None = None
 
+    @property
+    def decisive(self) -> tuple[object, ...]:
+        """What lets others be evicted than before, or at another time, and not only at another cost."""
+        return (self.minimum_runtime, self.preemption_delay, self.below_minimum_whole)
+
+    @property
+    def decides(self) -> bool:
+        """Whether it says who may be evicted, and not only at what cost."""
+        return bool(self.minimum_runtime) or bool(self.below_minimum_whole)
+
     def over(self, other: "WorkTerms") -> "WorkTerms":
         """These, and what they leave open as the other says."""
         if self is NOTHING_SAID:

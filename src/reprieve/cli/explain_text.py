@@ -324,6 +324,8 @@ def _waits(found: Waits) -> Section:
     )
     if found.reason == WaitsFor.DELAY.value:
         notes = [f"Its preemption-delay ends {until}; room that comes free by then is taken without evicting anybody."]
+    elif found.reason == WaitsFor.MINIMUM_RUNTIME.value:
+        notes = [f"Whom it might evict is within a minimum-runtime; the first has run it {until}."]
     elif found.reason == WaitsFor.PREDECESSOR.value:
         notes = [f"Pods of the same owner are leaving, and their room is held for it: {names}."]
         if until:

@@ -284,6 +284,8 @@ def _put_off(plan: Plan) -> Section | None:
 def _reason_to_wait(found: PutOffOutcome) -> str:
     if found.reason == WaitsFor.DELAY.value:
         return "its preemption-delay"
+    if found.reason == WaitsFor.MINIMUM_RUNTIME.value:
+        return "workloads within their minimum-runtime"
     more = f" and {len(found.pods) - MOST_NAMES} more" if len(found.pods) > MOST_NAMES else ""
     verb = "to end" if found.reason == WaitsFor.COMPLETIONS.value else "of the same owner to leave"
     return f"{', '.join(found.pods[:MOST_NAMES])}{more} {verb}"

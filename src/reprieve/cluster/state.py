@@ -44,6 +44,8 @@ from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 from reprieve.cluster.undo import UndoLog
 from reprieve.cluster.volumes import VolumeObjects
 
+_SETTLED_AFTER: Final = 30.0
+"""Seconds after which the status of a budget knows of a pod that is gone, whether or not it was written since."""
 _FEW_KINDS: Final = 4
 """Up to so many kinds of pod are counted kind by kind, which is quicker than summing pod by pod."""
 
@@ -68,6 +70,12 @@ class ClusterState:
         """What PriorityClasses say of the work of their pods, by name; those that say nothing are not kept."""
         self.terms_version = 0
         """Grows when what is said about somebody's work changes."""
+        self.doomed: set[str] = set()
+        """UIDs of victims whose preemption was decided, until they are gone or it failed."""
+        self._ruling: set[str] = set()
+        """Who says something of its work that decides who may be evicted: pods, groups and classes."""
+        self._unsettled: dict[str, list[float]] = {}
+        """By budget: when pods that it counts were gone of which its status may not know yet."""
         self.now = 0.0
         """The time of the picture (seconds since the epoch): that of the step that reads it, given by the shell."""
         self.namespaces: dict[str, Mapping[str, str]] = {}
@@ -121,6 +129,8 @@ class ClusterState:
             raise ValueError(f"pod {pod.key} (uid {pod.uid}) is already known")
         self._fit()
         self.pods[pod.uid] = pod
+        if pod.terms.decides:
+            self._note_rules(f"pod/{pod.uid}", True)
         if pod.terminating:
             self.departures[pod.uid] = due
         self.pod_affinity.join(pod)
@@ -139,6 +149,12 @@ class ClusterState:
         self._outside_trials()
         if self.pods.pop(pod.uid, None) is None:
             return
+        self._note_rules(f"pod/{pod.uid}", False)
+        self.doomed.discard(pod.uid)
+        if pod.row >= 0 and any(terms.respects_budgets for terms in self.classes.values()):
+            for key, budget in self.budgets.items():
+                if budget.counts(pod):
+                    self._unsettled.setdefault(key, []).append(self.now)
         if pod.row >= 0:
             row = pod.row
             self.displace(pod)
@@ -231,6 +247,7 @@ class ClusterState:
         self._outside_trials()
         state = self.group(f"{group.metadata.namespace or 'default'}/{group.metadata.name}")
         spec = spec_of(group)
+        self._note_rules(f"group/{state.key}", spec.terms.decides)
         if spec != state.spec:
             state.spec = spec
             self.groups_version += 1
@@ -250,6 +267,7 @@ class ClusterState:
         if state is None or state.spec is None:
             return None
         state.spec = None
+        self._note_rules(f"group/{key}", False)
         self.groups_version += 1
         self._touch_members(state)
         self._forget_group_if_unused(state)
@@ -267,15 +285,32 @@ class ClusterState:
         if self.classes.get(name, NO_CLASS_TERMS) == terms:
             return False
         self.classes.pop(name, None)
+        self._note_rules(f"class/{name}", terms.work.decides or terms.respects_budgets)
         if terms is not NO_CLASS_TERMS:
             self.classes[name] = terms
         self.terms_version += 1
         return True
 
+    @property
+    def rules_of_work(self) -> bool:
+        """Whether anybody says something that decides who may be evicted, and not only at what cost."""
+        return bool(self._ruling)
+
+    def _note_rules(self, key: str, rules: bool) -> None:
+        if rules:
+            self._ruling.add(key)
+        else:
+            self._ruling.discard(key)
+
+    def unsettled_disruptions(self, key: str) -> int:
+        """How many pods that a budget counts are gone without its status having been written since (cost.md 2.8)."""
+        return sum(1 for gone in self._unsettled.get(key, ()) if gone + _SETTLED_AFTER > self.now)
+
     def set_terms(self, pod: PodRecord, terms: WorkTerms) -> None:
         """What a pod says of its own work has changed."""
         self._outside_trials()
         pod.terms = terms
+        self._note_rules(f"pod/{pod.uid}", terms.decides)
         self.terms_version += 1
 
     def terms_of(self, pod: PodRecord) -> WorkTerms:
@@ -321,10 +356,12 @@ class ClusterState:
         """Learn of a PodDisruptionBudget or its change."""
         budget = budget_of(pdb)
         self.budgets[f"{budget.namespace}/{budget.name}"] = budget
+        self._unsettled.pop(f"{budget.namespace}/{budget.name}", None)
         self._budgets_changed()
 
     def remove_budget(self, key: str) -> None:
         """A budget is gone."""
+        self._unsettled.pop(key, None)
         if self.budgets.pop(key, None) is not None:
             self._budgets_changed()
 

@@ -385,7 +385,7 @@ class ClusterFeed:
         elif isinstance(item, o.Node):
             engine.set_node(item, now)
         elif isinstance(item, o.PodDisruptionBudget):
-            engine.set_budget(item)
+            engine.set_budget(item, now)
         elif isinstance(item, o.PriorityClass):
             engine.set_class(item, now)
             for key in self._victims.set_class(item):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
+from reprieve.api.work_annotations import ClassTerms
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
 from reprieve.framework.running import RunningProfile
@@ -24,9 +25,16 @@ from reprieve.preemption.outcome import (
     Reason,
     Verdict,
 )
+from reprieve.preemption.protection import (
+    BUDGET_RESPECTED,
+    RespectedBudgets,
+    left_below_minimum,
+    potential_victims,
+    until_runtimes_are_over,
+)
 from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
 from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
-from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods, units_below
+from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
 from reprieve.preemption.victim_search.problem import numbers_of
 from reprieve.preemption.victim_search.search import cheapest_eviction
 
@@ -52,6 +60,10 @@ class _Candidate:
     def price(self) -> tuple[bool, Cost]:
         """Sort key, cheapest first; evicting nobody costs least."""
         return (self.cost is not None, self.cost or _NO_COST)
+
+    def victims(self) -> list[PreemptionUnit]:
+        """Those who go, most important first."""
+        return [self.ranking.ordered[index] for index in sorted(self.reasons)]
 
     def evicted(self) -> list[Verdict]:
         """Those who go, most important first, budgets counted over them alone (preemption.md 6 over the victims)."""
@@ -106,17 +118,73 @@ def preempt_for_group(
     if why is not None:
         in_vain = PreemptionInVain(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
         return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), in_vain=in_vain)
-    units = units_below(cluster, spec.priority, scheduled_pods(cluster))
+    terms = cluster.class_terms_of(group)
+    units = potential_victims(cluster, spec.priority, scheduled_pods(cluster), terms)
     if not units:
         lowest = min((effective_priority(cluster, pod) for pod in scheduled_pods(cluster)), default=None)
         in_vain = PreemptionInVain(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
-        status = Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin)
-        return PostFilterResult(status, clear_nomination=True, in_vain=in_vain)
+        return _in_vain(running, spec.priority, terms, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), in_vain)
+    found = _looked_for(running, attempt, spec.priority, options, units)
+    if cluster.rules_of_work and found.candidates:
+        found = _by_the_rules(running, attempt, spec.priority, options, found, terms)
+    if not found.candidates:
+        status = Status(Code.UNSCHEDULABLE, found.refused or UNSCHEDULABLE, plugin)
+        return _in_vain(running, spec.priority, terms, status, found.in_vain)
+    best, compared = _best(attempt, found.candidates, options.criteria)
+    by_score = found.by_score
+    preemption = Preemption(
+        pod=None,
+        group=group,
+        priority=spec.priority,
+        domain=CLUSTER_DOMAIN if best.placement is None else best.placement.name,
+        nominations=best.assignment.placed,
+        verdicts=best.verdicts() if by_score is not None else verdicts_of(best.ranking, best.reasons),
+        candidates=len(found.candidates) + found.passed_over,
+        compared=compared,
+        criteria=options.criteria.described,
+        cost=best.cost,
+        by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
+    )
+    return PostFilterResult(SUCCESS, preemption)
+
+
+def _in_vain(
+    running: RunningProfile, priority: int, terms: ClassTerms, status: Status, why: PreemptionInVain | None
+) -> PostFilterResult:
+    """Nobody is evicted; whoever is within a minimum runtime may be later."""
+    waits = until_runtimes_are_over(running.cluster, priority, scheduled_pods(running.cluster), terms)
+    if waits is not None:
+        status = replace(status, reason=f"{status.reason}: {waits.message}")
+    return PostFilterResult(status, clear_nomination=True, in_vain=why, put_off=waits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What came of looking: candidates, how many domains were passed over, and what placing by score would cost."""
+
+    candidates: list[_Candidate]
+    passed_over: int = 0
+    by_score: _Candidate | None = None
+    in_vain: PreemptionInVain | None = None
+    """Why there are no candidates."""
+    refused: str = ""
+    """The same in words, where it is a rule."""
+
+
+def _looked_for(
+    running: RunningProfile,
+    attempt: PodGroupAttempt,
+    priority: int,
+    options: GroupOptions,
+    units: Sequence[PreemptionUnit],
+) -> _Found:
+    """The candidates where only these units may go."""
+    cluster = running.cluster
     costing = options.criteria.costing(cluster, running.evaluator, units)
     with cluster.trial():
         ranking = Ranking(cluster, units, options.criteria, costing)
         cluster.displace_all([pod for unit in units for pod in unit.pods])
-        search = _Search(running, attempt, ranking, spec.priority, options)
+        search = _Search(running, attempt, ranking, priority, options)
         find = search.candidate if options.victim_search == REPRIEVE else search.above_floor
         if attempt.placements is None:
             found, passed_over = [candidate for candidate in (find(None),) if candidate is not None], 0
@@ -130,24 +198,46 @@ def preempt_for_group(
         if found and options.placement == MINIMIZE_VICTIMS:
             by_score = min(found, key=_price)
             found = [search.cheaper_elsewhere(candidate) for candidate in found]
-        if not found:
-            status = Status(Code.UNSCHEDULABLE, UNSCHEDULABLE, plugin)
-            return PostFilterResult(status, clear_nomination=True, in_vain=search.in_vain())
-    best, compared = _best(attempt, found, options.criteria)
-    preemption = Preemption(
-        pod=None,
-        group=group,
-        priority=spec.priority,
-        domain=CLUSTER_DOMAIN if best.placement is None else best.placement.name,
-        nominations=best.assignment.placed,
-        verdicts=best.verdicts() if by_score is not None else verdicts_of(best.ranking, best.reasons),
-        candidates=len(found) + passed_over,
-        compared=compared,
-        criteria=options.criteria.described,
-        cost=best.cost,
-        by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
-    )
-    return PostFilterResult(SUCCESS, preemption)
+        return _Found(found, passed_over, by_score, None if found else search.in_vain())
+
+
+def _by_the_rules(
+    running: RunningProfile,
+    attempt: PodGroupAttempt,
+    priority: int,
+    options: GroupOptions,
+    found: _Found,
+    terms: ClassTerms,
+) -> _Found:
+    """Candidates that respect budgets, where the class wants it, and leave no gang below its minimum that goes whole.
+
+    Where none does, it is looked again among units that may all go together.
+    """
+    cluster = running.cluster
+    budgets = RespectedBudgets(cluster) if terms.respects_budgets else None
+    whole: set[str] = set()
+    restricted = False
+    while found.candidates:
+        if budgets is not None:
+            respecting = [one for one in found.candidates if not budgets.violated_by(one.victims())]
+        else:
+            respecting = found.candidates
+        if respecting:
+            found = replace(found, candidates=respecting)
+            below = left_below_minimum(cluster, _best(attempt, respecting, options.criteria)[0].victims()) - whole
+            if not below:
+                return found
+            whole |= below
+        elif restricted:
+            break
+        else:
+            restricted = True
+        units = potential_victims(cluster, priority, scheduled_pods(cluster), terms, whole)
+        if budgets is not None and restricted:
+            units = budgets.affordable(units)
+        found = _looked_for(running, attempt, priority, options, units) if units else replace(found, candidates=[])
+    why = found.in_vain or PreemptionInVain(attempt.group, NoRoom.BUDGETS)
+    return _Found([], in_vain=why, refused=f"{UNSCHEDULABLE}: {BUDGET_RESPECTED}" if restricted else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,16 @@ from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.extended import NO_CANDIDATE, judged, judges_of
 from reprieve.preemption.free_resources import FreeResources, only_resources
 from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Compared, Preemption, Verdict
+from reprieve.preemption.protection import (
+    BUDGET_RESPECTED,
+    RespectedBudgets,
+    left_below_minimum,
+    potential_victims,
+    until_runtimes_are_over,
+)
 from reprieve.preemption.reprieving import judge, judge_by_numbers
 from reprieve.preemption.row_answers import Candidate, Choice, Misfit, RowAnswers
-from reprieve.preemption.units import PreemptionUnit, effective_priority, units_below
+from reprieve.preemption.units import PreemptionUnit, effective_priority
 from reprieve.preemption.victim_columns import ABOVE_ALL, VictimColumns
 
 _SIGNATURES = 64
@@ -79,7 +86,13 @@ class PodPreemption:
         found = answers.cheapest(curable, cluster.nodes.rank)
         if found is None:
             text = f"preemption: {self._refusal(diagnosis, curable, answers)}"
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, text, self._plugin), clear_nomination=True)
+            terms = cluster.class_terms_of(pod)
+            there = (other for row in curable.tolist() for other in cluster.nodes.pods[row].values())
+            waits = until_runtimes_are_over(cluster, pod.priority, there, terms)
+            if waits is not None:
+                text = f"{text} {waits.message}."
+            status = Status(Code.UNSCHEDULABLE, text, self._plugin)
+            return PostFilterResult(status, clear_nomination=True, put_off=waits)
         judges = judges_of(self._profile, state)
         if judges:
             told = {row: self._verdicts(state, row, numbers=numbers) for row in curable[answers.good[curable]].tolist()}
@@ -120,7 +133,7 @@ class PodPreemption:
         """
         answers = self._recall(state)
         unknown = curable[~answers.known[curable]]
-        if numbers and self._share and len(unknown) > _FEW:
+        if numbers and self._share and not self._cluster.rules_of_work and len(unknown) > _FEW:
             answers.put_all(unknown, self._columns.judge(state.pod, unknown), self._lacking(state))
             return answers
         for row in unknown.tolist():
@@ -143,7 +156,8 @@ class PodPreemption:
         """What is known for pods like this one and still holds."""
         cluster = self._cluster
         rows, version = len(cluster.nodes), cluster.budgets_version
-        key = self._evaluator.identity(state.pod) if self._share and not self._evaluator.ruled(state) else None
+        shares = self._share and not cluster.rules_of_work and not self._evaluator.ruled(state)
+        key = self._evaluator.identity(state.pod) if shares else None
         if key is None:
             answers = RowAnswers(cluster.changes(), rows, self._criteria)
         else:
@@ -186,7 +200,38 @@ class PodPreemption:
     def _on_row(self, state: CycleState, row: int, *, numbers: bool) -> tuple[Candidate | Misfit, bool]:
         """Steps 1-5 of preemption.md 3 on one node; the flag says whether other rows had a part in it."""
         cluster, pod = self._cluster, state.pod
-        units = units_below(cluster, pod.priority, list(cluster.nodes.pods[row].values()))
+        terms = cluster.class_terms_of(pod)
+        there = list(cluster.nodes.pods[row].values())
+        units = potential_victims(cluster, pod.priority, there, terms)
+        found, depends = self._with_units(state, row, units, numbers=numbers)
+        if not cluster.rules_of_work:
+            return found, depends
+        budgets = RespectedBudgets(cluster) if terms.respects_budgets else None
+        whole: set[str] = set()
+        restricted = False
+        while isinstance(found, Candidate):
+            victims = [verdict.unit for verdict in found.verdicts if verdict.evicted]
+            below = left_below_minimum(cluster, victims) - whole
+            violated = budgets is not None and budgets.violated_by(victims)
+            if not below and not violated:
+                break
+            if not below and restricted:
+                return (BUDGET_RESPECTED,), True
+            whole |= below
+            restricted = restricted or violated
+            units = potential_victims(cluster, pod.priority, there, terms, whole)
+            if budgets is not None and restricted:
+                units = budgets.affordable(units)
+                if not units:
+                    return (BUDGET_RESPECTED,), True
+            found, _ = self._with_units(state, row, units, numbers=numbers)
+        return (found if isinstance(found, Candidate) or not restricted else (BUDGET_RESPECTED,)), True
+
+    def _with_units(
+        self, state: CycleState, row: int, units: list[PreemptionUnit], *, numbers: bool
+    ) -> tuple[Candidate | Misfit, bool]:
+        """The same where only these units may go."""
+        cluster, pod = self._cluster, state.pod
         if not units:
             return (NO_VICTIMS_POD,), False
         # A unit that is a whole group may have members elsewhere, or get some, without this row being touched.

@@ -115,6 +115,8 @@ class WaitsFor(Enum):
     """Those of the same owner who are leaving."""
     COMPLETIONS = "Completions"
     """Units that say when they end."""
+    MINIMUM_RUNTIME = "MinimumRuntime"
+    """Units that have not run for as long as they are to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,8 @@ class NoRoom(Enum):
     """Nobody who runs has a lower priority."""
     DOES_NOT_FIT = "DoesNotFit"
     """It would not fit with every potential victim gone."""
+    BUDGETS = "Budgets"
+    """Every eviction that would help violates a budget, and the preemptor's class respects them."""
     NOTHING_GAINED = "NothingGained"
     """No more of its members would fit with every potential victim gone than do now."""
     ERROR = "Error"

@@ -5,7 +5,7 @@ wherever a group object exists, in either mode, else the pod's; a group may have
 preemptor (preemption.md 4, "Options").
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from reprieve.cluster.groups import GroupState
@@ -46,10 +46,13 @@ def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
     return group.spec.victim_priority if group is not None and group.spec is not None else pod.priority
 
 
-def units_below(cluster: ClusterState, priority: int, pods: Iterable[PodRecord]) -> list[PreemptionUnit]:
+def units_below(
+    cluster: ClusterState, priority: int, pods: Iterable[PodRecord], as_one: Collection[str] = ()
+) -> list[PreemptionUnit]:
     """The units with lower priority than given that have at least one of the scheduled pods, each whole.
 
     In no particular order. Pods that were to make room long ago and have not are nobody's victims (cost.md 5.2).
+    `as_one`: keys of further groups that go as a whole.
     """
     units: list[PreemptionUnit] = []
     groups, overdue = cluster.groups, cluster.overdue
@@ -63,7 +66,7 @@ def units_below(cluster: ClusterState, priority: int, pods: Iterable[PodRecord])
             if pod.priority < priority:
                 units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), pod.priority, False, None))
         elif spec.victim_priority < priority:
-            if not spec.disrupt_all:
+            if not spec.disrupt_all and group.key not in as_one:
                 units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), spec.victim_priority, True, None))
             elif group.key not in whole:
                 whole.add(group.key)

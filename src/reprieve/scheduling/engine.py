@@ -163,6 +163,7 @@ class Engine:
 
     def pod_gone(self, uid: str, now: float) -> None:
         """A pod was deleted or has ended: its room is free."""
+        self.cluster.now = max(self.cluster.now, now)
         pod = self.cluster.pods.get(uid)
         if pod is None:
             return
@@ -204,7 +205,7 @@ class Engine:
         assert spec is not None
         if old is None:
             self.queue.on_event(ClusterEvent(EventKind.GROUP_ADDED, group=key), now)
-        elif spec != old or _otherwise(old.terms, spec.terms):
+        elif spec != old or old.terms.decisive != spec.terms.decisive:
             self.queue.on_event(ClusterEvent(EventKind.GROUP_CHANGED, group=key), now)
             self._give_up_if_gated(key, now)
             if spec == old:
@@ -269,9 +270,11 @@ class Engine:
         """A resource is gone; returns whether it was known. `namespace` is not read for kinds without one."""
         return self._resources.remove(kind, namespace, name, now)
 
-    def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
-        """A PodDisruptionBudget appeared or changed."""
+    def set_budget(self, pdb: objects.PodDisruptionBudget, now: float | None = None) -> None:
+        """A PodDisruptionBudget appeared or changed; at `now` who respects budgets is tried again."""
         self.cluster.set_budget(pdb)
+        if now is not None and any(terms.respects_budgets for terms in self.cluster.classes.values()):
+            self.queue.retry_above(_LOWEST_PRIORITY, now)
 
     def remove_budget(self, key: str) -> None:
         """A PodDisruptionBudget is gone."""
@@ -406,6 +409,7 @@ class Engine:
         leaving: Sequence[PodRecord] = ()
         if isinstance(wanted, Preemption):
             leaving = [pod for verdict in wanted.victims for pod in verdict.unit.pods]
+            self.cluster.doomed.update(pod.uid for pod in leaving)
             if self._preemptions.begin(entity.key, (pod.uid for pod in leaving)):
                 self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
         else:
@@ -547,6 +551,7 @@ class Engine:
 
         Returns the pods whose nomination was taken back.
         """
+        self.cluster.doomed.difference_update(self._preemptions.victims_of(key))
         self._preemptions.forget(key)
         entity = self.queue.get(key)
         reverted = self._nominations.give_up(entity.ready.values(), now) if entity is not None else []
@@ -646,7 +651,7 @@ class Engine:
         if terms == before:
             return
         self.cluster.set_terms(known, terms)
-        if not _otherwise(before, terms):
+        if before.decisive == terms.decisive:
             return
         if known.row >= 0:
             self.queue.retry_above(effective_priority(self.cluster, known), now)
@@ -698,11 +703,3 @@ class Engine:
     def _check(self) -> None:
         if self._validate:
             self.cluster.check()
-
-
-def _otherwise(before: WorkTerms, now: WorkTerms) -> bool:
-    """Whether what is said of somebody's work lets others be evicted than before, not only at another cost."""
-    return any(
-        getattr(before, field) != getattr(now, field)
-        for field in ("minimum_runtime", "preemption_delay", "below_minimum_whole", "expected_end", "active_deadline")
-    )

@@ -129,7 +129,7 @@ class VirtualCluster:
                 self._budgets[_key(item)] = item
                 self._budgets_stale = True
             else:
-                engine.set_budget(item)
+                engine.set_budget(item, now)
         elif isinstance(item, objects.PriorityClass):
             engine.set_class(item, now)
         elif isinstance(item, objects.Namespace):
@@ -376,7 +376,7 @@ class VirtualCluster:
     def _refresh_budgets(self) -> None:
         self._budgets_stale = False
         for pdb in with_statuses(list(self._budgets.values()), self.engine.cluster.pods.values()):
-            self.engine.set_budget(pdb)
+            self.engine.set_budget(pdb, self.now)
 
     @property
     def leaving(self) -> list[str]:
