@@ -39,6 +39,8 @@ from tests.e2e.cluster import (
 
 HOLD = 3
 """`holdSeconds` of the cluster."""
+STAYS = 600
+"""Seconds that a pod takes to end which a test lets go when it wants to."""
 NODES = {f"{pool}{index}": {"pool": pool} for pool in "abcde" for index in (1, 2)} | {
     f"k{index}": {"pool": "k", "rack": f"rack{(index + 1) // 2}"} for index in (1, 2, 3, 4)
 }
@@ -118,15 +120,16 @@ def explained(cluster: Up, kind: str, name: str, space: str, home: Path) -> str:
     """What `reprieve explain` says, on one line."""
     where = ["-n", space, f"--kubeconfig={cluster.kubeconfig}"]
     command = [sys.executable, "-m", "reprieve", "explain", kind, name, *where]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(home), timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(home), check=False)
     assert done.returncode in (0, 1), done.stderr
     return " ".join(done.stdout.split())
 
 
 def web(version: int) -> Json:
-    """A Deployment of one pod that takes a whole node, replaced in place; its pods take 4 s to end."""
-    template = full("unnamed", "a", "high", stop=4)
+    """A Deployment of one pod that takes a whole node, replaced in place; its pods end when they are let go."""
+    template = full("unnamed", "a", "high", stop=STAYS)
     del template["metadata"]["name"]
+    template["spec"]["terminationGracePeriodSeconds"] = STAYS
     template["metadata"]["labels"] = {"app": "web"}
     template["spec"]["containers"][0]["image"] = f"web:{version}"
     return {
@@ -163,6 +166,7 @@ def test_a_rolling_replacement_does_not_evict_others_while_its_predecessor_leave
             lambda: pods.seen(lambda item: of(2)(item) and item["status"].get("nominatedNodeName") == here),
             "the replacement nominated where its predecessor leaves",
         )
+        api.delete(f"{path}/{old['metadata']['name']}?gracePeriodSeconds=0")
         pods.until(lambda: pods.seen(lambda item: of(2)(item) and is_running(item)), "the second version running")
         assert pods.seen(lambda item: of(2)(item) and item["spec"].get("nodeName") not in (None, here)) == set()
         assert pods.seen(is_preempted) == set()
@@ -246,7 +250,7 @@ def test_who_is_about_to_end_is_waited_for(cluster: Up) -> None:
     path = workplace(cluster, space)
     fill(cluster, space, "e", "low")
     ends = f"{datetime.now(UTC) + timedelta(seconds=300):%Y-%m-%dT%H:%M:%SZ}"
-    brief = saying(full("brief", "e"), **{"reprieve.dev/run-seconds": "8", EXPECTED_END: ends})
+    brief = saying(full("brief", "e"), **{EXPECTED_END: ends})
     brief["spec"]["restartPolicy"] = "Never"
     with cluster.api.history(path) as pods:
         cluster.api.create(path, brief)
@@ -254,6 +258,7 @@ def test_who_is_about_to_end_is_waited_for(cluster: Up) -> None:
         cluster.api.create(path, full("high", "e", "high"))
         text = f"waiting for pod {space}/brief to end by {ends}; nobody is evicted until then"
         pods.until(lambda: pods.seen(told("high", text)), "the wait told")
+        cluster.api.patch(f"{path}/brief/status", {"status": {"phase": "Succeeded"}})
         node_of(pods, "high")
         assert pods.seen(is_preempted) == set()
         assert pods.seen(named("high", lambda item: bool(item["status"].get("nominatedNodeName")))) == set()
