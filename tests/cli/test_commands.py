@@ -115,7 +115,17 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
     ended = run("plan", "-f", PLANS / "eviction.yaml", "-o", "json")
     assert (ended.code, ended.err) == (0, "")
     plan = json.loads(ended.out)
-    assert list(plan) == ["apiVersion", "kind", "pods", "podGroups", "preemptions", "lost", "stats"]
+    assert list(plan) == [
+        "apiVersion",
+        "kind",
+        "pods",
+        "podGroups",
+        "preemptions",
+        "putOff",
+        "released",
+        "lost",
+        "stats",
+    ]
     assert (plan["apiVersion"], plan["kind"]) == ("reprieve.dev/v1alpha1", "Plan")
     pod = ["namespace", "name", "podGroup", "priority", "outcome", "nodeName", "nominatedNodeName", "reason", "message"]
     assert [list(found) for found in plan["pods"]] == [[*pod, "help"]] * 2
