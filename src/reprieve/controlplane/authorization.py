@@ -14,7 +14,6 @@ from typing import Any
 from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import Objects, Request, Step, User
 from reprieve.controlplane.errors import StatusError, forbidden
-from reprieve.controlplane.kinds import Kind
 
 MASTERS = "system:masters"
 READERS = "reprieve:readers"
@@ -174,7 +173,7 @@ class Authorizer(Step):
             kind = registry.kind(f"{_RBAC}/v1", name)
             for state in registry.store.heads(kind.storage_key):
                 binding = state.decode()
-                role = self._role(kind, binding)
+                role = self._role(binding)
                 if role is None:
                     continue
                 rules = tuple(role.get("rules") or ())
@@ -192,7 +191,7 @@ class Authorizer(Step):
                     grants.setdefault(key, []).append(grant)
         return grants
 
-    def _role(self, binding_kind: Kind, binding: Json) -> Json | None:
+    def _role(self, binding: Json) -> Json | None:
         reference = binding.get("roleRef") or {}
         name = reference.get("kind", "")
         if name not in ("ClusterRole", "Role"):

@@ -164,7 +164,10 @@ def _usage(*, signing: bool) -> x509.KeyUsage:
 
 def _make_ca(directory: Path) -> None:
     _make(
-        *(directory, "ca", "reprieve local CA", 365 * _CA_YEARS),
+        directory,
+        "ca",
+        "reprieve local CA",
+        365 * _CA_YEARS,
         lambda public: (
             (x509.BasicConstraints(ca=True, path_length=0), True),
             (_usage(signing=True), True),
@@ -176,7 +179,10 @@ def _make_ca(directory: Path) -> None:
 def _make_server(directory: Path, names: Iterable[str]) -> None:
     ca_key = _load_key(directory / "ca.key")
     _make(
-        *(directory, "server", "reprieve-apiserver", _SERVER_DAYS),
+        directory,
+        "server",
+        "reprieve-apiserver",
+        _SERVER_DAYS,
         lambda _: (
             (x509.BasicConstraints(ca=False, path_length=None), True),
             (_usage(signing=False), True),

@@ -77,13 +77,18 @@ def _unknown_field(kind: Kind, label: str) -> StatusError:
     return bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
+def is_plain(selector: Json) -> bool:
+    """Whether a selector is the plain labels of a ReplicationController, which may be named like parts of another."""
+    return any(isinstance(value, str) for value in selector.values())
+
+
 def label_selector(selector: Json) -> Selector:
     """Compile a label selector of an object, or the plain labels of a ReplicationController; raises SelectorError."""
-    if selector and not ("matchLabels" in selector or "matchExpressions" in selector):
+    if is_plain(selector):
         selector = {"matchLabels": selector}
     return _compiled(json.dumps(selector, sort_keys=True))
 
 
 @remembered(4096, 4096)
 def _compiled(text: str) -> Selector:
-    return compile_label_selector(msgspec.json.decode(text, type=LabelSelector))
+    return compile_label_selector(msgspec.convert(json.loads(text), LabelSelector))

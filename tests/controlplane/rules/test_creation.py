@@ -10,7 +10,7 @@ from tests.controlplane.recorded.oracle import Transcript, every, needs_transcri
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
 from reprieve.controlplane.rules import validate_create
-from reprieve.controlplane.schema import known
+from reprieve.controlplane.schema.definitions import definition_names
 
 Json = dict[str, Any]
 _REVIEWS = {"SelfSubjectAccessReview", "SelfSubjectReview", "Binding", "Eviction", "TokenRequest"}
@@ -22,7 +22,7 @@ def _creates() -> list[Transcript]:
         for one in every()
         if one.method == "POST"
         and isinstance(one.body, dict)
-        and known(one.body.get("apiVersion", ""), one.body.get("kind", ""))
+        and (one.body.get("apiVersion", ""), one.body.get("kind", "")) in definition_names()
         and one.body["kind"] not in _REVIEWS
         and (one.status in (200, 201) or (one.status == 422 and one.answer["details"]["kind"] == one.body["kind"]))
     ]
@@ -295,3 +295,19 @@ def test_cluster_wide_kinds_have_no_namespace() -> None:
     node = stored({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     node["metadata"]["namespace"] = "w1"
     assert [error.field for error in validate_create(shape("v1", "Node"), node)] == ["metadata.namespace"]
+
+
+@pytest.mark.parametrize("label", ["matchLabels", "matchExpressions"])
+def test_labels_may_be_named_like_parts_of_a_selector(label: str) -> None:
+    """A ReplicationController selects by plain labels, whatever their names."""
+    labels = {label: "x"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ReplicationController",
+        "metadata": {"name": "a"},
+        "spec": {"selector": labels, "template": template},
+    }
+    assert refused(body) == []
+    template["metadata"] = {"labels": {label: "y"}}
+    assert refused(body) == [("Invalid", "spec.template.metadata.labels")]

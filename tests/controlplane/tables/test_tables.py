@@ -292,3 +292,17 @@ def test_an_age_is_short(seconds: int) -> None:
 def test_an_age_that_is_not_known(stamp: str | None) -> None:
     assert ages.age(stamp, NOW) == "<unknown>"
     assert ages.age("2026-01-01T00:00:00.5Z", NOW + timedelta(seconds=1)) == "60s"
+
+
+@pytest.mark.parametrize(
+    ("selector", "shown"),
+    [
+        ({"a": "b"}, "a=b"),
+        ({"matchLabels": "x"}, "matchLabels=x"),
+        ({"matchExpressions": "x", "a": "b"}, "a=b,matchExpressions=x"),
+        ({}, "<none>"),
+    ],
+)
+def test_the_plain_selector_of_a_replication_controller(selector: Json, shown: str) -> None:
+    obj = {"metadata": {"name": "a"}, "spec": {"selector": selector}}
+    assert cells(shape("v1", "ReplicationController"), obj)["Selector"] == shown

@@ -24,6 +24,7 @@ from reprieve.controlplane.controllers.volumes import (
     SELECTED_NODE,
     VOLUMES,
     class_of,
+    reference_of,
 )
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.metadata import controller_of, owner_reference
@@ -69,13 +70,7 @@ class Provisioner(Controller):
             "storageClassName": found.metadata.name,
             "persistentVolumeReclaimPolicy": found.fields.get("reclaimPolicy") or "Delete",
             "csi": {"driver": driver, "volumeHandle": name},
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": meta.namespace,
-                "name": meta.name,
-                "uid": meta.uid,
-            },
+            "claimRef": reference_of(claim),
         }
         affinity = self._affinity(found, driver, node)
         if affinity:

@@ -55,6 +55,18 @@ def size_of(amounts: Json | None) -> int:
     return value_of(text) if text is not None else 0
 
 
+def reference_of(claim: StorageSeen) -> Json:
+    """The claimRef of a volume that is held for a claim."""
+    meta = claim.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+    }
+
+
 class VolumeBinder(Controller):
     """Keys are claims and volumes."""
 
@@ -63,6 +75,8 @@ class VolumeBinder(Controller):
     def connect(self) -> None:
         """Look at a claim or volume that changes, and at those waiting when something comes that they can have."""
         sources = self.context.sources
+        self._claim_row = self.context.kind("v1", "PersistentVolumeClaim")
+        self._volume_row = self.context.kind("v1", "PersistentVolume")
         self._claims = sources.of(CLAIMS, StorageSeen)
         self._volumes = sources.of(VOLUMES, StorageSeen)
         self._classes = sources.of(CLASSES, StorageSeen)
@@ -149,7 +163,7 @@ class VolumeBinder(Controller):
         def change(obj: Json) -> None:
             obj["spec"]["storageClassName"] = best.metadata.name
 
-        self.context.modify(self.context.kind("v1", "PersistentVolumeClaim"), claim.metadata.key, change)
+        self.context.modify(self._claim_row, claim.metadata.key, change)
         return True
 
     def _match(self, claim: StorageSeen, *, held_only: bool) -> StorageSeen | None:
@@ -185,13 +199,7 @@ class VolumeBinder(Controller):
         """Write both sides; what is there already is not written again."""
         meta = claim.metadata
         held = _held_for(volume, claim)
-        reference = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "namespace": meta.namespace,
-            "name": meta.name,
-            "uid": meta.uid,
-        }
+        reference = reference_of(claim)
 
         def take(obj: Json) -> None:
             ref = obj["spec"].get("claimRef") or {}
@@ -207,8 +215,7 @@ class VolumeBinder(Controller):
                 notes[BOUND_BY_CONTROLLER] = "yes"
             notes[BIND_COMPLETED] = "yes"
 
-        volumes = self.context.kind("v1", "PersistentVolume")
-        claims = self.context.kind("v1", "PersistentVolumeClaim")
+        volumes, claims = self._volume_row, self._claim_row
         self.context.modify(volumes, volume.metadata.key, take)
         self.context.set_status(volumes, volume.metadata.key, {"phase": "Bound"})
         self.context.modify(claims, meta.key, name)
@@ -224,9 +231,8 @@ class VolumeBinder(Controller):
     def _lose(self, claim: StorageSeen) -> None:
         if claim.phase == "Lost":
             return
-        kind = self.context.kind("v1", "PersistentVolumeClaim")
-        self.context.set_status(kind, claim.metadata.key, {"phase": "Lost"})
-        found = self.context.find(kind, claim.metadata.key)
+        self.context.set_status(self._claim_row, claim.metadata.key, {"phase": "Lost"})
+        found = self.context.find(self._claim_row, claim.metadata.key)
         if found is not None:
             text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
             self.context.event(found, "ClaimLost", text, "Warning", "persistentvolume-controller")
@@ -238,12 +244,12 @@ class VolumeBinder(Controller):
         def change(obj: Json) -> None:
             obj["metadata"].setdefault("annotations", {})[PROVISIONER] = provisioner
 
-        self.context.modify(self.context.kind("v1", "PersistentVolumeClaim"), claim.metadata.key, change)
+        self.context.modify(self._claim_row, claim.metadata.key, change)
 
     # -- volumes
 
     def _reconcile_volume(self, volume: StorageSeen) -> None:
-        kind = self.context.kind("v1", "PersistentVolume")
+        kind = self._volume_row
         key = volume.metadata.key
         owner = _claim_of(volume)
         ref = volume.spec.get("claimRef") or {}

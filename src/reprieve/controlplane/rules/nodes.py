@@ -16,7 +16,8 @@ _TAINTS = r.listed(
     r.formed("value", names.label_value),
     r.choice("effect", selectors.EFFECTS),
     r.Unique(
-        *("key", "effect"),
+        "key",
+        "effect",
         place="",
         shown=lambda taint: {
             "Key": taint.get("key", ""),

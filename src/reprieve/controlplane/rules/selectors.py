@@ -169,7 +169,8 @@ topology_spread = r.listed(
     r.formed("topologyKey", names.qualified),
     r.enum("whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway")),
     r.Unique(
-        *("topologyKey", "whenUnsatisfiable"),
+        "topologyKey",
+        "whenUnsatisfiable",
         place=".{topologyKey, whenUnsatisfiable}",
         shown=lambda one: f"{{{one.get('topologyKey', '')}, {one.get('whenUnsatisfiable', '')}}}",
     ),

@@ -30,7 +30,6 @@ __all__ = [
     "Type",
     "TypeProblem",
     "UnknownField",
-    "known",
     "parse_json_strict",
     "schema_for",
 ]
@@ -97,8 +96,3 @@ def schema_for(api_version: str, kind: str) -> Schema:
     """
     name = definitions.definition_names()[api_version, kind]
     return Schema(api_version, kind, nodes.named(name))
-
-
-def known(api_version: str, kind: str) -> bool:
-    """Whether `schema_for` has this kind."""
-    return (api_version, kind) in definitions.definition_names()

@@ -7,6 +7,7 @@ from typing import Any
 
 from reprieve.api.json import Json
 from reprieve.controlplane.conversion import FROM_CORE
+from reprieve.controlplane.selectors import is_plain
 from reprieve.controlplane.tables import ages, pods
 from reprieve.controlplane.tables.columns import (
     AGE,
@@ -41,7 +42,7 @@ def _of_containers(field: str) -> Cell:
 
 def _selector(given: Any) -> str:
     """A label selector, or the plain labels of a ReplicationController."""
-    plain = given and not {"matchLabels", "matchExpressions"} & set(given)
+    plain = given is not None and is_plain(given)
     return labels(given) if plain else selector(given)
 
 
