@@ -539,6 +539,31 @@ ARGS: dict[str, tuple[str, str, str]] = {
         "minCandidateNodesAbsolute",
         "not in valid range",
     ),
+    "DefaultPreemption: {holdSeconds: -1}": (
+        "DefaultPreemption",
+        "holdSeconds",
+        "-1: must be zero or positive, and at most ten years",
+    ),
+    "DefaultPreemption: {holdSeconds: 9000000000000000000}": (
+        "DefaultPreemption",
+        "holdSeconds",
+        "9000000000000000000: must be zero or positive, and at most ten years",
+    ),
+    "DefaultPreemption: {waitForCompletions: -1s}": (
+        "DefaultPreemption",
+        "waitForCompletions",
+        "-1s: must be zero or positive, and at most ten years",
+    ),
+    "DefaultPreemption: {waitForCompletions: soon}": (
+        "DefaultPreemption",
+        "waitForCompletions",
+        "want a duration like 15s or 1m30s",
+    ),
+    "DefaultPreemption: {successor: maybe}": (
+        "DefaultPreemption",
+        "successor",
+        "expected `bool`, got `str`",
+    ),
     "DefaultPreemption: {minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}": (
         "DefaultPreemption",
         "minCandidateNodesPercentage",

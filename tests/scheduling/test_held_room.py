@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprieve.api import objects
+from reprieve.api.work_annotations import LONGEST
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.scheduling.held_room import HeldRoom, Released
@@ -49,6 +50,16 @@ def test_1_the_time_runs_from_when_the_last_victim_has_left() -> None:
     assert held.end_due(229.0) == [("pod/a", 100.0)]
     held.begin("pod/b", 300.0, 100.0)  # decided anew: the end of before is none
     assert (held.end_due(399.0), held.end_due(400.0), held.next_end()) == ([], [("pod/b", 100.0)], None)
+
+
+def test_1_a_grace_period_without_measure_is_no_trouble() -> None:
+    """The API takes any number of seconds; no time is told that no calendar has."""
+    world = World(
+        node("n1", cpu=4), pod("low", cpu=4, node="n1", grace=1 << 62), pod("high", cpu=4, priority=9)
+    ).drain()
+    [decision] = [d for d in world.engine.decisions if d.preemption is not None]
+    assert decision.held_until is not None
+    assert decision.held_until <= START + LONGEST + 600
 
 
 def test_2_what_was_not_used_is_given_back_and_looked_for_elsewhere() -> None:

@@ -12,6 +12,7 @@ tried again at a time that is named, at the latest.
 from collections.abc import Callable, Iterable, Sequence
 
 from reprieve.api.durations import readable_duration, readable_time
+from reprieve.api.work_annotations import LONGEST
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import Owner, PodRecord
 from reprieve.cluster.state import ClusterState
@@ -46,15 +47,17 @@ def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> 
     if not owners or not cluster.departures:
         return []
     found = []
-    for uid, due in sorted(cluster.departures.items()):
+    namespaces = {namespace for namespace, _ in owners}
+    for uid, due in cluster.departures.items():
         pod = cluster.pods[uid]
-        if pod.row < 0 or uid in cluster.overdue:
+        if pod.row < 0 or pod.namespace not in namespaces or uid in cluster.overdue:
             continue
         if hold_seconds > 0 and due is not None and due + hold_seconds <= cluster.now:
             continue
         group = cluster.groups.get(pod.group) if pod.group is not None else None
         if not owners.isdisjoint(owners_of(cluster, (pod,), group)):
             found.append(pod)
+    found.sort(key=lambda pod: pod.uid)
     return found
 
 
@@ -68,7 +71,7 @@ def until_predecessors_leave(
     return PutOff(
         why=WaitsFor.PREDECESSOR,
         message=f"waiting for {_named(for_whom)} of the same owner to leave",
-        until=min(dues) if dues and hold_seconds > 0 else None,
+        until=min(*dues, cluster.now + LONGEST) if dues and hold_seconds > 0 else None,
         pods=for_whom,
         nominations=tuple(places),
     )

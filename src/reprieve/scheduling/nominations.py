@@ -10,6 +10,7 @@ held for and why it is not any more is told by `take_released` (cost.md 5).
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from reprieve.api.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
@@ -152,7 +153,7 @@ class Nominations:
     def _gone_by(self, pod: PodRecord, now: float) -> float:
         """When a pod that leaves, or is about to be told to, is gone at the latest."""
         due = self._cluster.departures.get(pod.uid)
-        return max(due, now) if due is not None else now + pod.grace
+        return min(max(due, now) if due is not None else now + pod.grace, now + LONGEST)
 
     def _seconds_for(self, pod: PodRecord) -> float:
         found = self._hold_seconds.get(pod.scheduler_name)

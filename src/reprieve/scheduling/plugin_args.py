@@ -12,6 +12,7 @@ import msgspec
 from reprieve.api import objects
 from reprieve.api.labels import qualified_name_errors
 from reprieve.api.selectors import SelectorError, compile_node_selector, compile_node_term
+from reprieve.api.work_annotations import LONGEST
 from reprieve.framework.configuration import ConfigurationError, Int32, Int64, duration
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
@@ -322,11 +323,13 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         raise ConfigurationError("minCandidateNodesPercentage", text)
     _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
     _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS))
-    if found.hold_seconds < 0:
-        raise ConfigurationError("holdSeconds", f"{found.hold_seconds}: must be zero or positive")
     wait = _seconds(found.wait_for_completions, "waitForCompletions")
-    if wait < 0:
-        raise ConfigurationError("waitForCompletions", f"{found.wait_for_completions}: must be zero or positive")
+    for where, seconds, given in (
+        ("holdSeconds", found.hold_seconds, found.hold_seconds),
+        ("waitForCompletions", wait, found.wait_for_completions),
+    ):
+        if not 0 <= seconds <= LONGEST:
+            raise ConfigurationError(where, f"{given}: must be zero or positive, and at most ten years")
     return DefaultPreemption(
         group_policy=gates.pod_group_preemption_policy,
         victim_search=found.victim_search,
