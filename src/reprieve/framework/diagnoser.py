@@ -256,7 +256,10 @@ class Diagnoser:
 
 def any_concerned(plugins: Sequence[FilterPlugin], state: CycleState) -> bool:
     """Whether any of the filters has something to say about the pod (`FilterPlugin.concerns`)."""
-    return any(call_plugin(plugin.name, "PreFilter", plugin.concerns, state) for plugin in plugins)
+    for plugin in plugins:  # noqa: SIM110 - asked for every pod of a group: a generator costs as much as the answers
+        if call_plugin(plugin.name, "PreFilter", plugin.concerns, state):
+            return True
+    return False
 
 
 def overlaid(crowded: Sequence[tuple[int, list[PodRecord]]]) -> list[tuple[PodRecord, int]]:

@@ -110,18 +110,24 @@ class Evaluator:
     # -- one attempt -------------------------------------------------------------------------------
 
     def best_row(
-        self, state: CycleState, ties: TieBreaker | None = None, within: npt.NDArray[np.int64] | None = None
+        self,
+        state: CycleState,
+        ties: TieBreaker | None = None,
+        within: npt.NDArray[np.int64] | None = None,
+        *,
+        ruled: bool = True,
     ) -> int:
         """The row the pod should go to, or NO_ROW; `within` are the only rows it may go to (`int64[k]`, ascending).
 
+        Not `ruled`: it is known that CLUSTER filters have nothing to say about the pod.
         The nominated node is tried first; otherwise the highest score wins, ties go to the first node by name, or with
         a seed to a seeded choice (scheduling.md 2).  The pod's own nomination must have been lifted by the caller and
         is passed as `state.nominated`.
         """
         view = self.view(state)
         keys = view.keys
-        active = self.rules(state)
-        outside = self._prepared(self._profile.outside_filters, state)
+        active = self.rules(state) if ruled else []
+        outside = self._prepared(self._profile.outside_filters, state) if ruled else []
         nominated = state.nominated
         inside = nominated >= 0 and (within is None or bool((within == nominated).any()))
         if inside and nominated < len(keys) and keys[nominated] >= 0:

@@ -7,8 +7,9 @@ to it.  So a unit can be judged by subtracting its amounts from what is left.  T
 `reprieve.preemption.reprieving` asks the filters themselves; property tests hold the two equal.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -41,12 +42,17 @@ def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
     return True
 
 
+Shortage = tuple[int, tuple[tuple[int, int], ...]]
+"""A row, and (column, missing amount) of everything that is short there."""
+
+
 @dataclass(slots=True)
 class FreeResources:
     """What is left on the rows that matter. `left[row]` has an amount per entry of `columns[row]`."""
 
     columns: dict[int, tuple[int, ...]]
     left: dict[int, list[int]]
+    _known: dict[tuple[int, tuple[int, ...]], list[int]] = field(default_factory=dict)
 
     @classmethod
     def after(
@@ -61,23 +67,38 @@ class FreeResources:
         Nominated pods of equal or higher priority count as running (preemption.md 3.4), but not the
         assigned pods' own nominations; with a priority of None no nominated pod does.
         """
-        own = {pod.uid for pod, _ in assigned}
         by_row: dict[int, list[PodRecord]] = {}
         for pod, row in assigned:
             by_row.setdefault(row, []).append(pod)
-        columns: dict[int, tuple[int, ...]] = {}
-        left: dict[int, list[int]] = {}
         nodes = cluster.nodes
-        for row, pods in by_row.items():
-            wanted = tuple(sorted({column for pod in pods for column, _ in pod.signature.requests}))
-            there = nodes.nominated.get(row, {}).values() if priority is not None else ()
-            running = pods + [p for p in there if p.row < 0 and p.priority >= (priority or 0) and p.uid not in own]
-            have, used = nodes.allocatable[:, row], nodes.used[:, row]
-            columns[row] = wanted
-            left[row] = [
-                int(have[c]) - int(used[c]) - sum(int(pod.signature.delta[c]) for pod in running) for c in wanted
-            ]
-        return cls(columns, left)
+        room = cls({}, {})
+        rows = list(by_row)
+        free = (nodes.allocatable[:, rows] - nodes.used[:, rows]).T.tolist()
+        own: set[str] | None = None
+        for (row, pods), have in zip(by_row.items(), free, strict=True):
+            if len(pods) == 1:
+                columns = tuple(column for column, _ in pods[0].signature.requests)
+            else:
+                columns = tuple(sorted({column for pod in pods for column, _ in pod.signature.requests}))
+            running = pods
+            if priority is not None and row in nodes.nominated:
+                own = own or {pod.uid for pod, _ in assigned}
+                there = nodes.nominated[row].values()
+                running = pods + [p for p in there if p.row < 0 and p.priority >= priority and p.uid not in own]
+            left = [have[column] for column in columns]
+            for pod in running:
+                left = [amount - taken for amount, taken in zip(left, room._amounts(pod, columns), strict=True)]
+            room.columns[row], room.left[row] = columns, left
+        return room
+
+    def _amounts(self, pod: PodRecord, columns: tuple[int, ...]) -> list[int]:
+        """What a pod takes of each column; not to be changed."""
+        signature = pod.signature
+        found = self._known.get((signature.id, columns))
+        if found is None:
+            delta = signature.delta
+            found = self._known[signature.id, columns] = [int(delta[column]) for column in columns]
+        return found
 
     def short_columns(self) -> list[int]:
         """Columns that are short somewhere; none: everything assigned fits."""
@@ -93,54 +114,41 @@ class FreeResources:
     def free(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
         """Add the room of pods that are counted as running now and are to be gone."""
         for pod, row in zip(pods, rows, strict=True):
-            amounts = self.left.get(row)
-            if amounts is not None:
-                delta = pod.signature.delta
-                for index, column in enumerate(self.columns[row]):
-                    amounts[index] += int(delta[column])
+            left = self.left.get(row)
+            if left is not None:
+                taken = self._amounts(pod, self.columns[row])
+                self.left[row] = [amount + more for amount, more in zip(left, taken, strict=True)]
 
-    def missing(self, pods: Sequence[PodRecord], rows: Sequence[int], row: int) -> list[tuple[int, int]]:
-        """(column, missing amount) of everything that would be short on one row with the pods taken back."""
-        here = [pod.signature.delta for pod, where in zip(pods, rows, strict=True) if where == row]
-        found = []
-        for have, column in zip(self.left[row], self.columns[row], strict=True):
-            want = sum(int(delta[column]) for delta in here)
-            if want > have and want > 0:
-                found.append((column, want - have))
-        return found
-
-    def shortage(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> tuple[int, int, int] | None:
-        """Take the pods back if they fit (None), else change nothing and say (row, column, missing amount)."""
-        left = self.left
+    def _by_row(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> dict[int, list[int]]:
+        """What the pods take together on each of the rows that matter, by the row's columns."""
         if len(pods) == 1:
-            row = rows[0]
-            amounts = left.get(row)
-            if amounts is None:
-                return None
-            delta = pods[0].signature.delta
-            columns = self.columns[row]
-            wanted = [int(delta[c]) for c in columns]
-            for have, want, column in zip(amounts, wanted, columns, strict=True):
-                if want > have and want > 0:
-                    return row, column, want - have
-            left[row] = [have - want for have, want in zip(amounts, wanted, strict=True)]
-            return None
-        change: dict[int, list[int]] = {}
+            return {rows[0]: self._amounts(pods[0], self.columns[rows[0]])} if rows[0] in self.left else {}
+        wanted: dict[int, list[int]] = {}
+        if len({pod.signature.id for pod in pods}) == 1:  # most are: members of a group are alike
+            for row, count in Counter(rows).items():
+                if row in self.left:
+                    wanted[row] = [count * amount for amount in self._amounts(pods[0], self.columns[row])]
+            return wanted
         for pod, row in zip(pods, rows, strict=True):
-            if row not in left:
-                continue
-            delta = pod.signature.delta
-            columns = self.columns[row]
-            sums = change.get(row)
-            if sums is None:
-                change[row] = [int(delta[c]) for c in columns]
-            else:
-                for index, column in enumerate(columns):
-                    sums[index] += int(delta[column])
-        for row in sorted(change):
-            for have, want, column in zip(left[row], change[row], self.columns[row], strict=True):
-                if want > have and want > 0:
-                    return row, column, want - have
-        for row, sums in change.items():
+            if row in self.left:
+                amounts, sums = self._amounts(pod, self.columns[row]), wanted.get(row)
+                wanted[row] = amounts if sums is None else [a + b for a, b in zip(sums, amounts, strict=True)]
+        return wanted
+
+    def shortage(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> Shortage | None:
+        """Take the pods back if they fit (None), else change nothing and say what is short on the first row."""
+        left = self.left
+        wanted = self._by_row(pods, rows)
+        for row in sorted(wanted) if len(wanted) > 1 else wanted:
+            short = tuple(
+                [
+                    (column, want - have)
+                    for have, want, column in zip(left[row], wanted[row], self.columns[row], strict=True)
+                    if want > have and want > 0
+                ]
+            )
+            if short:
+                return row, short
+        for row, sums in wanted.items():
             left[row] = [have - want for have, want in zip(left[row], sums, strict=True)]
         return None

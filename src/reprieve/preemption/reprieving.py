@@ -112,21 +112,27 @@ def _by_numbers(
 ) -> list[Reason | None]:
     last_asking, asked_on = _last_asking(assigned), _asked(assigned)
     reasons: list[Reason | None] = [None] * len(units)
-    names = cluster.resources.names
+    told: dict[tuple[tuple[int, int, int], ...], tuple[str, tuple[Missing, ...]]] = {}
     for index in order:
         unit = units[index]
         short = room.shortage(unit.pods, unit.rows)
         if short is not None:
-            row, _, _ = short
+            row, lacking = short
             asked = asked_on[row]
-            missing = scarcest_first(
-                Missing(names[column], amount, max(1, asked[column]))
-                for column, amount in room.missing(unit.pods, unit.rows, row)
-            )
+            key = tuple([(column, amount, max(1, asked[column])) for column, amount in lacking])
+            if key not in told:  # where pods are alike the same is missing on many rows
+                told[key] = _told(cluster, key)
+            text, missing = told[key]
             pod = last_asking[row, cluster.resources.column(missing[0].resource)]
-            text = ", ".join(insufficient(one.resource) for one in missing)
             reasons[index] = Reason(pod, row, RESOURCES_PLUGIN, text, missing)
     return reasons
+
+
+def _told(cluster: ClusterState, lacking: Sequence[tuple[int, int, int]]) -> tuple[str, tuple[Missing, ...]]:
+    """How to say that something is missing: (column, amount, how much is asked for) of each."""
+    names = cluster.resources.names
+    missing = scarcest_first(Missing(names[column], amount, asked) for column, amount, asked in lacking)
+    return ", ".join(insufficient(one.resource) for one in missing), missing
 
 
 def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]:

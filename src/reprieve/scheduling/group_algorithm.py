@@ -84,13 +84,14 @@ def place_group(
             if held >= 0:
                 cluster.clear_nomination(pod)
             state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, -1))
-            identical = None if evaluator.ruled(state) else evaluator.identity(pod)
+            ruled = evaluator.ruled(state)
+            identical = None if ruled else evaluator.identity(pod)
             if identical is not None and identical in hopeless and held < 0:
                 known = hopeless[identical]
                 if known is not None:
                     result.failed[pod.uid] = known
             else:
-                row = evaluator.best_row(state, ties, rows)
+                row = evaluator.best_row(state, ties, rows, ruled=ruled)
                 if row >= 0:
                     cluster.place(pod, row)
                     if ties is not None:
