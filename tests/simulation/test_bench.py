@@ -1,5 +1,6 @@
 """The speed scenarios: their layout (performance.md), the fields of the figures, the exponent. Sizes are tiny here."""
 
+import gc
 import json
 from collections import Counter
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.simulation.bench import comparing, running, scenarios, series
 from reprieve.simulation.bench.scenarios import DEFAULT, FAMILIES, SCENARIOS, Scenario, at_size, named
 from tests.cli.conftest import Run
@@ -37,7 +39,7 @@ TINY = {
 
 OF_FAMILY = {
     "steady": ("growthMb",),
-    "churn": ("growthMb", "rssMb"),
+    "churn": ("growthMb", "rssMb", "keptEntries"),
     "waiting": ("cpuPerSecond",),
     "big": ("takenInSeconds",),
     "take-in": ("rssMb", "cpuSeconds", "heldMb"),
@@ -138,6 +140,31 @@ def test_what_is_taken_in_differs_in_affinity_too() -> None:
     assert {sizes[kind] for kind in ("signatures", "pod_constraints", "label_classes", "affinity_terms")} == {80}
 
 
+def test_what_churn_leaves_is_what_lives_and_nothing_is_left_when_all_have_ended() -> None:
+    """Every kept table follows the pods that there are, apart from the views of those seen last, which are bounded."""
+    shorter, longer = (running.run(Scenario("some", "churn", 20, pods)).kept_entries for pods in (400, 800))
+    assert isinstance(shorter, dict)
+    assert isinstance(longer, dict)
+    assert longer["label_classes"] == shorter["label_classes"] == 200
+    assert all(200 <= kept["signatures"] <= 200 + kept["views"] for kept in (shorter, longer))
+    engine, uids = running._long_running(Scenario("some", "churn", 20, 100))
+    for arrival in scenarios.churn_work(20, 100):
+        for pod in arrival.pods:
+            engine.set_pod(pod, arrival.at)
+            uids.append(pod.metadata.uid)
+        while engine.step(arrival.at) is not None:
+            pass
+    for uid in uids:
+        running._end(engine, uid, 1e6)
+    gc.collect()
+    kept = engine.sizes()
+    of_views = {kind: kept.pop(kind) for kind in ("signatures", "pod_constraints", "node_constraints")}
+    bounded = {"match_counts": MOST_MATCH_COUNTS, "views": 512, "node_constraint_masks": 512}
+    assert {kind for kind, number in kept.items() if number} <= set(bounded)
+    assert all(kept[kind] <= most for kind, most in bounded.items())
+    assert max(of_views.values()) <= max(kept["views"], kept["node_constraint_masks"])
+
+
 def test_services_and_budgets_are_those_of_running_pods() -> None:
     """Each service has a running pod in its namespace; every running pod of `budgets` is guarded by one budget."""
     services = TINY["services"].build()
@@ -160,7 +187,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000", "racks-1000"),
         *("services-5000", "budgets-1000", "unlike-preempt-1000", "unlike-budgets-5000"),
         *("unlike-gang-preempt-1000", "devices-1000"),
-        *("churn-24h", "big-15000", "take-in-5000", "take-in-15000"),
+        *("churn-1h", "churn-24h", "big-15000", "take-in-5000", "take-in-15000"),
     }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
     assert sizes == {
@@ -185,6 +212,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "unlike-budgets-5000": (5_000, 50),
         "unlike-gang-preempt-1000": (1_000, 100),
         "devices-1000": (1_000, 2_000),
+        "churn-1h": (500, 180_000),
         "churn-24h": (500, 4_320_000),
         "take-in-5000": (5_000, 50_000),
         "take-in-15000": (15_000, 150_000),

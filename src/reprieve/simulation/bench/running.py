@@ -76,11 +76,13 @@ class Measured(msgspec.Struct, frozen=True, rename="camel"):
     growth_mb: float | msgspec.UnsetType = msgspec.UNSET
     """How much more memory the process holds at the end than before, in MiB.
 
-    Of `steady` alone, where before is the second fifth of the time, and of `churn`, where it is the hour after the
-    first two of a day.
+    Of `steady` alone, where before is the second fifth of the time, and of `churn`, where it is the third of
+    twenty-four parts: the hour after the first two of a day.
     """
     rss_mb: float | msgspec.UnsetType = msgspec.UNSET
     """Of `churn` and `take-in` alone: resident memory at the end, in MiB."""
+    kept_entries: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """Of `churn` alone: how much the engine keeps at the end, as the gauge scheduler_kept_entries shows it."""
     cpu_per_second: float | msgspec.UnsetType = msgspec.UNSET
     """Of `waiting` alone: processor time that a second of virtual time costs, in seconds."""
     taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
@@ -213,7 +215,9 @@ def run_steady(scenario: Scenario, profiler: Profile | None = None) -> Measured:
     if scenario.family == "churn":
         hours = len(held) / 24
         growth = held[-1] - max(held[int(2 * hours) : int(3 * hours) + 1])
-        return msgspec.structs.replace(measured, growth_mb=round(growth, 1), rss_mb=round(held[-1], 1))
+        return msgspec.structs.replace(
+            measured, growth_mb=round(growth, 1), rss_mb=round(held[-1], 1), kept_entries=dict(engine.sizes())
+        )
     growth = max(held[-fifth - 1 :]) - max(held[fifth : 2 * fifth + 1])
     return msgspec.structs.replace(measured, growth_mb=round(growth, 1))
 

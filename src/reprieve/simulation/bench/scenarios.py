@@ -551,6 +551,7 @@ SCENARIOS = {
         Scenario("unlike-budgets-5000", "unlike-budgets", 5_000, 50),
         Scenario("unlike-gang-preempt-1000", "unlike-gang-preempt", 1_000, 100),
         Scenario("devices-1000", "devices", 1_000, 2_000),
+        Scenario("churn-1h", "churn", 500, 3_600 * 50),
         Scenario("churn-24h", "churn", 500, 24 * 3_600 * 50),
         Scenario("big-15000", "big", 15_000, 1_000),
         Scenario("take-in-5000", "take-in", 5_000, 50_000),
