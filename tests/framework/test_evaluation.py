@@ -186,3 +186,23 @@ def test_a_profile_has_one_queue_sort() -> None:
     assert profile_with().queue_sort.name == "PrioritySort"
     with pytest.raises(ValueError, match="exactly one queueSort plugin is needed, found 0"):
         _ = profile_with(drop=["PrioritySort"]).queue_sort
+
+
+def test_usable_nodes_are_those_of_a_view_whoever_runs_there() -> None:
+    """Taints, cordons, selectors and node names count; what is full does not."""
+    world = World(
+        node("full", cpu=1, labels={"zone": "a"}),
+        node("free", cpu=4, labels={"zone": "a"}),
+        node("elsewhere", cpu=4, labels={"zone": "b"}),
+        node("tainted", cpu=4, labels={"zone": "a"}, taints=[("dedicated", "x", "NoSchedule")]),
+        node("cordoned", cpu=4, labels={"zone": "a"}, unschedulable=True),
+        pod("there", cpu=1, node="full"),
+        pod("p", cpu=2, selector={"zone": "a"}),
+    )
+    evaluator = world.engine.running["default-scheduler"].evaluator
+    names = np.array(world.engine.cluster.nodes.names)
+    usable = evaluator.usable_nodes(world.state("p"))
+    assert names[np.flatnonzero(usable)].tolist() == ["full", "free"]
+    assert np.array_equal(usable, evaluator.view(world.state("p")).static_mask)
+    world.engine.remove_node("free", world.now)
+    assert names[np.flatnonzero(evaluator.usable_nodes(world.state("p")))].tolist() == ["full"]

@@ -97,6 +97,7 @@ class Evaluator:
         self._by_node_constraints: dict[int, NodeConstraintsView] = {}
         """By the node constraints' id, those used longest ago first."""
         self._signers = profile.at(SignPlugin)
+        self._by_pod = [plugin for plugin in profile.static_filters if not plugin.by_node_constraints]
         self._diagnoser = Diagnoser(cluster, profile, share=share)
         self._clock = 0
         self.passes = 0
@@ -239,6 +240,10 @@ class Evaluator:
         """`bool[rows]`: live nodes that what the pod says of nodes alone allows, its requests and other pods aside."""
         return self._node_constraints_view(CycleState(self._cluster, pod)).mask
 
+    def usable_nodes(self, state: CycleState) -> Mask:
+        """`bool[rows]`: live nodes that pass the STATIC filters, whoever runs there; not to be changed."""
+        return self._narrow(self._node_constraints_view(state).mask, self._by_pod, state)
+
     # -- views -------------------------------------------------------------------------------------
 
     def view(self, state: CycleState) -> SignatureView:
@@ -282,7 +287,7 @@ class Evaluator:
         mask = np.zeros(0, dtype=np.bool_)
         if n:
             shared = self._node_constraints_view(state)
-            mask = self._narrow(shared.mask, [p for p in profile.static_filters if not p.by_node_constraints], state)
+            mask = self._narrow(shared.mask, self._by_pod, state)
             for weighted in profile.scores:
                 if weighted.plugin.scope is Scope.NODE:
                     if self._scores(weighted, state):

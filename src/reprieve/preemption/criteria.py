@@ -180,7 +180,7 @@ class RestartElsewhere(_ByFacts):
             for pod, row in zip(pods, rows, strict=True):
                 found = usable.get(pod.signature.id)
                 if found is None:
-                    where = np.flatnonzero(evaluator.view(CycleState(cluster, pod)).static_mask)
+                    where = np.flatnonzero(evaluator.usable_nodes(CycleState(cluster, pod)))
                     found = usable[pod.signature.id] = (len(where), frozenset(where[:2].tolist()))
                 count, first = found
                 stuck.append(count == 0 or (count == 1 and row in first))

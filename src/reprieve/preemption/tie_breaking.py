@@ -81,7 +81,7 @@ def usable_by_like_pods(running: RunningProfile, pods: Sequence[PodRecord]) -> M
     state = CycleState(cluster, pods[0])
     if not only_resources(running.profile, [state, *(CycleState(cluster, pod) for pod in pods[1:])]):
         return None
-    return evaluator.view(state).static_mask
+    return evaluator.usable_nodes(state)
 
 
 def free_for(cluster: ClusterState, usable: Mask, columns: Sequence[int], priority: int) -> npt.NDArray[np.int64]:

@@ -162,7 +162,7 @@ def holds_at_most(running: RunningProfile, pods: Sequence[PodRecord], placements
             for free, (_, amount) in zip(left, pod.signature.requests, strict=True):
                 holds = np.minimum(holds, np.maximum(free, 0) // amount)
         if evaluator.identity(pod) is not None:
-            holds = np.where(evaluator.view(CycleState(cluster, pod)).static_mask, holds, 0)
+            holds = np.where(evaluator.usable_nodes(CycleState(cluster, pod)), holds, 0)
         total += np.minimum(np.add.reduceat(holds[rows], starts), len(kind))
     return total
 

@@ -123,7 +123,7 @@ def _kinds(
     alike: dict[tuple[Amounts, bytes], list[PodRecord]] = {}
     for state in states:
         wants = dict(state.signature.requests)
-        usable = evaluator.view(state).static_mask[order]
+        usable = evaluator.usable_nodes(state)[order]
         alike.setdefault((tuple(wants.get(column, 0) for column in columns), usable.tobytes()), []).append(state.pod)
     found = [(wants, mask, pods) for (wants, mask), pods in alike.items()]
     most = min(MOST_KINDS, max(FEW_KINDS, _KINDS_TIMES_NODES // max(1, len(order))))
