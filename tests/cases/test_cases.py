@@ -24,6 +24,8 @@ from reprieve.simulation.report import Plan
 
 CASES = sorted(Path(__file__).parent.rglob("*.yaml"))
 Case = dict[str, Any]
+BY_SCORE = {"budget-of-one-is-used-up-by-the-more-important"}
+"""Cases of what only `Compatible` does: it counts budgets over everybody who might go, the search over those who do."""
 
 
 def documents(case: Case) -> list[Case]:
@@ -94,7 +96,9 @@ def outcome(case: Case, folder: Path, *, compatible: bool = False) -> Plan:
 @pytest.mark.parametrize("compatible", [True, False], ids=["compatible", "cheapest"])
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_case(path: Path, compatible: bool, tmp_path: Path) -> None:
-    """In all of these the places that score best are also those that cost least: both ways must say the same."""
+    """In nearly all what kube-scheduler does is also what costs least: then both ways must say the same."""
+    if path.stem in BY_SCORE and not compatible:
+        pytest.skip("budgets are counted over those who go")
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert differences(case, outcome(case, tmp_path, compatible=compatible)) == []
 

@@ -15,14 +15,14 @@ from reprieve.scheduling.decision import Decision, Result
 from tests.building import World, gang, group, node, pdb, pod
 
 
-def _preempts(*items: Any, plain: bool = False, **wants: Any) -> Preemption:
-    decision = _decides(*items, plain=plain, **wants)
+def _preempts(*items: Any, plain: bool = False, placement: str = "MinimizeVictims", **wants: Any) -> Preemption:
+    decision = _decides(*items, plain=plain, placement=placement, **wants)
     assert decision.preemption is not None, decision.rejections
     return decision.preemption
 
 
-def _decides(*items: Any, plain: bool = False, **wants: Any) -> Decision:
-    world = World(*items, plain=plain)
+def _decides(*items: Any, plain: bool = False, placement: str = "MinimizeVictims", **wants: Any) -> Decision:
+    world = World(*items, plain=plain, placement=placement)
     world.add(pod("high", **{"priority": 100, "cpu": 2, **wants}))
     return world.step()
 
@@ -454,9 +454,12 @@ def test_5_more_pods_are_more_important() -> None:
     ],
 )
 def test_6_budgets_come_first_but_are_no_veto(budgets: list[Any], victims: list[str]) -> None:
-    """preemption.md 6: violating units are reprieved before others, and still evicted if needed."""
+    """preemption.md 6: violating units are reprieved before others, and still evicted if needed.
+
+    By `placement: Compatible`: the search counts budgets over those who go (cost.md 4.2).
+    """
     pods = [pod(n, cpu=1, node="n", priority=p, labels={"app": n}) for n, p in (("a", 9), ("b", 5), ("c", 1))]
-    found = _preempts(node("n", cpu=3), *pods, *budgets, cpu=1)
+    found = _preempts(node("n", cpu=3), *pods, *budgets, cpu=1, placement="Compatible")
     assert _victims(found) == victims
     everyone = _preempts(node("n", cpu=3), *pods, *budgets, cpu=3)
     assert _victims(everyone) == ["a", "b", "c"], "not blocked by a budget, sorted by importance"

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit, cheapest
-from tests.preemption.instances import Instance, instance
+from tests.preemption.instances import PREEMPTOR, Instance, instance
 
 SEEDS = range(200)
 TOOL = Path(__file__).parents[2] / "tools" / "measure_victims.py"
@@ -100,6 +100,30 @@ def test_the_order_of_the_input_does_not_matter(seed: int) -> None:
         assert _names(usual) == _names(again)
         names = {(p.name, row) for p, row in usual.nominations}
         assert len(names) == len(again.nominations)
+
+
+# -- one pod ---------------------------------------------------------------------------------------------------------
+
+
+def _alone(made: Instance, *, grouped: bool) -> list[Item]:
+    """The cluster with the last member alone, in a gang of one or without a group."""
+    made = replace(made, members=made.members[-1:])
+    items = made.items()
+    if grouped:
+        return items
+    wanted = pod("crew-00", cpu=made.members[0][0] or None, gpu=made.members[0][1], priority=PREEMPTOR)
+    return [*items[:-2], wanted]
+
+
+@pytest.mark.parametrize("seed", range(400, 460))
+def test_a_pod_and_a_gang_of_one_choose_the_same_victims(seed: int) -> None:
+    """cost.md 4.8: the same criteria over the same nodes; and it is the optimum."""
+    made = instance(seed)
+    lone, gang_of_one = _decided(_alone(made, grouped=False)), _decided(_alone(made, grouped=True))
+    assert (lone is None) is (gang_of_one is None)
+    if lone is not None and gang_of_one is not None:
+        assert _names(lone) == _names(gang_of_one)
+        assert _price(made, lone) == cheapest(replace(made, members=made.members[-1:]).problem()).price
 
 
 # -- one rule at a time --------------------------------------------------------------------------------------------

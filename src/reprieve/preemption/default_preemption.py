@@ -73,7 +73,14 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         """Tell the plugin where it runs. Raises ConfigurationError for a criterion that nobody knows."""
         criteria = criteria_of(self._cost, running.profile.plugins)
         self._options = replace(self._options, criteria=criteria)
-        for_pod = PodPreemption(running, plugin=self.name, criteria=criteria, plain=self._plain, share=self._share)
+        for_pod = PodPreemption(
+            running,
+            plugin=self.name,
+            criteria=criteria,
+            placement=self._options.placement,
+            plain=self._plain,
+            share=self._share,
+        )
         self._attached_to = running, for_pod
 
     def check(self, plugins: Sequence[Plugin], where: str) -> None:

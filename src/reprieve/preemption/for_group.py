@@ -361,7 +361,8 @@ class _Search:
             own = PodGroupAssignment(cheaper.assigned(numbers), True, {}) if numbers.exact else None
             other = self._with_gone(found, {there[turn] for turn in cheaper.units}, own)
             if numbers.exact or other is not found:
-                return min(found, other, key=_price)
+                # Of one pod all nodes are compared: where they tie it takes the first, as a pod without a group does.
+                return min(*((other, found) if len(pods) == 1 else (found, other)), key=_price)
         best = found
         for order in (list(reversed(found.ranking.order)), self._by_node(found)):
             low, high = 1, len(order)

@@ -9,6 +9,7 @@ Who has to go is worked out for the chosen row alone.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +20,20 @@ from reprieve.framework.diagnosis import Diagnosis, fit_error
 from reprieve.framework.plugin import CycleState, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.cost import UPSTREAM, Costing, Criteria
+from reprieve.preemption.cheaper_for_pod import Cheaper, cheaper_for_pod
+from reprieve.preemption.cost import BY_NAME, UPSTREAM, Costing, Criteria
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.extended import NO_CANDIDATE, judged, judges_of
 from reprieve.preemption.free_resources import FreeResources, only_resources
-from reprieve.preemption.outcome import NO_VICTIMS_POD, NOT_HELPFUL, Compared, Preemption, Verdict
+from reprieve.preemption.outcome import (
+    COMPATIBLE,
+    MINIMIZE_VICTIMS,
+    NO_VICTIMS_POD,
+    NOT_HELPFUL,
+    Compared,
+    Preemption,
+    Verdict,
+)
 from reprieve.preemption.protection import (
     BUDGET_RESPECTED,
     RespectedBudgets,
@@ -44,7 +54,11 @@ _DEVICES = "DynamicResources"
 
 
 class PodPreemption:
-    """Finds the cheapest node to preempt on. `plain` and `share` select the reference path (property tests)."""
+    """Finds the cheapest node to preempt on.
+
+    `placement`: MinimizeVictims looks for a cheaper eviction than a reprieve leaves (cost.md 4.8).  `plain` and
+    `share` select the reference path (property tests).
+    """
 
     def __init__(
         self,
@@ -52,6 +66,7 @@ class PodPreemption:
         *,
         plugin: str,
         criteria: Criteria = UPSTREAM,
+        placement: str = COMPATIBLE,
         plain: bool = False,
         share: bool = True,
     ) -> None:
@@ -59,6 +74,7 @@ class PodPreemption:
         self._criteria = criteria
         self._cluster, self._profile, self._evaluator = running.cluster, running.profile, running.evaluator
         self._plugin = plugin
+        self._search = placement == MINIMIZE_VICTIMS and criteria.upstream
         self._plain = plain
         self._share = share and criteria.upstream
         self._columns = VictimColumns(running.cluster)
@@ -103,6 +119,9 @@ class PodPreemption:
             verdicts = told[found.row]
         else:
             verdicts = self._verdicts(state, found.row, numbers=numbers)
+            cheaper = cheaper_for_pod(self._running, state, verdicts) if self._search else None
+            if cheaper is not None:
+                found, verdicts = self._instead(found, cheaper), cheaper.verdicts
         names = cluster.nodes.names
         preemption = Preemption(
             pod=pod,
@@ -117,6 +136,14 @@ class PodPreemption:
             cost=found.cost,
         )
         return PostFilterResult(SUCCESS, preemption)
+
+    def _instead(self, found: Choice, cheaper: Cheaper) -> Choice:
+        """The choice with what a search found; where that is another row, the one left behind is the second."""
+        if cheaper.row == found.row:
+            return replace(found, cost=cheaper.cost)
+        apart = next((i for i, (a, b) in enumerate(zip(cheaper.cost, found.cost, strict=True)) if a != b), None)
+        steps = ((BY_NAME if apart is None else self._criteria.texts[apart], 1),)
+        return replace(found, row=cheaper.row, cost=cheaper.cost, second=found.row, second_cost=found.cost, steps=steps)
 
     def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
         """The choice after extenders have had their say; nothing of what they say is remembered."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.victim_search.bundles import Bundles
+from reprieve.preemption.victim_search.for_one import cheapest_for_one
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.state import Eviction, Price
 
@@ -49,6 +50,9 @@ class Found:
 
 def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int = STEPS) -> Found | None:
     """The cheapest eviction found, None where not all of the pods got a place; `known` are units that would do."""
+    if numbers.pricing is None and sum(len(kind.pods) for kind in numbers.kinds) == 1:
+        one = cheapest_for_one(Eviction(numbers))
+        return None if one is None else Found(one[0], one[1], ((0, one[2], 1),))
     allowed = max(min(steps, _FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
     return _Search(numbers, allowed).run(known)
 

@@ -257,10 +257,13 @@ class Eviction:
 
     def price(self) -> Price:
         """What the eviction costs, by the criteria; budgets are counted over those who go."""
-        if not self.gone:
+        return self.price_of(sorted(self.gone))
+
+    def price_of(self, order: Sequence[int]) -> Price:
+        """The same of any units, in order of importance."""
+        if not order:
             return NOBODY
         units, start = self.numbers.units, self._start
-        order = sorted(self.gone)
         pricing = self.numbers.pricing
         if pricing is not None:
             broken = self._broken(order)
@@ -279,7 +282,7 @@ class Eviction:
         pods = sum([len(units[turn].pods) for turn in order])
         return sum(self._broken(order)), highest, (total, pods, -earliest)
 
-    def _broken(self, order: list[int]) -> list[bool]:
+    def _broken(self, order: Sequence[int]) -> list[bool]:
         """Which of the units, in order of importance, violate a budget if they all go."""
         if not self.numbers.allowed:
             return [False] * len(order)

@@ -1,0 +1,116 @@
+"""The cheapest eviction that makes room for one pod: the cheapest on each node, and the cheapest of those (cost.md 4).
+
+On a node few units stand against one demand, so the sets of them are gone through, those that cannot become cheaper
+than what was found left out.  It is exact as long as that does not take too long.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+from reprieve.preemption.outcome import Cost
+from reprieve.preemption.victim_search.bundles import cheapest_cover
+from reprieve.preemption.victim_search.state import Eviction, Price
+
+_MOST_LOOKED_AT = 300
+"""Sets of units of one node that are looked at; as for `search.STEPS`, what was found by then counts."""
+
+
+def cheapest_for_one(state: Eviction) -> tuple[tuple[int, ...], Price, int] | None:
+    """The units, what they cost and the node; None where the one pod finds no room. Nobody is evicted in `state`."""
+    best: tuple[Price, int, tuple[int, ...]] | None = None
+    for node in range(len(state.left)):
+        if state.numbers.kinds[0].usable[node]:
+            found = _Node(state, node).cheapest(best[0] if best is not None else None)
+            if found is not None:
+                best = (found[0], node, found[1])
+    return None if best is None else (best[2], best[0], best[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """`like`: the unit before it differs from it in the start alone, if at all."""
+
+    number: int
+    weight: float
+    share: tuple[int, ...]
+    like: bool
+
+
+class _Node:
+    """The units of one node, cheapest first, and what the pod lacks there."""
+
+    def __init__(self, state: Eviction, node: int) -> None:
+        self._state = state
+        have, wants = state.left[node], state.numbers.kinds[0].wants
+        self._lack = [(r, want - have[r]) for r, want in enumerate(wants) if want > have[r] and want]
+        numbers = state.numbers
+        share = {unit: dict(numbers.takes[unit])[node] for unit in numbers.on[node]}
+        useful = [unit for unit, amounts in share.items() if any(amounts[r] > 0 for r, _ in self._lack)]
+        useful.sort(key=lambda u: (numbers.units[u].priority, state.weight[u], share[u], numbers.charged[u], -u))
+        kinds = [(numbers.units[u].priority, state.weight[u], share[u], numbers.charged[u]) for u in useful]
+        self._units = [
+            _Unit(u, state.weight[u], share[u], turn > 0 and kinds[turn - 1] == kinds[turn])
+            for turn, u in enumerate(useful)
+        ]
+        self._rates = self._least_rates()
+        self._found: tuple[Price, tuple[int, ...]] | None = None
+        self._limit: Price | None = None
+        """What costs more than this is of no use."""
+        self._looked_at = 0
+
+    def cheapest(self, below: Price | None) -> tuple[Price, tuple[int, ...]] | None:
+        """The cheapest set, if it costs less than `below`."""
+        self._limit = below
+        if not self._lack:
+            self._take(())
+        else:
+            cover = cheapest_cover(self._lack, [(unit.weight, unit.share, unit.number) for unit in self._units])
+            if cover is None:
+                return None
+            self._take(tuple(sorted(cover)))
+            self._try(0, (), self._lack, skipped=False)
+        return self._found if self._found is not None and (below is None or self._found[0] < below) else None
+
+    def _take(self, units: tuple[int, ...]) -> None:
+        price = self._state.price_of(units)
+        if self._found is None or _rank(price, units) < _rank(*self._found):
+            self._found = price, units
+            self._limit = price if self._limit is None else min(price, self._limit)
+
+    def _try(self, turn: int, chosen: tuple[int, ...], lack: list[tuple[int, int]], *, skipped: bool) -> None:
+        """All sets of those chosen and units from `turn` on; of like ones the first go first."""
+        self._looked_at += 1
+        if turn == len(self._units) or self._looked_at > _MOST_LOOKED_AT:
+            return
+        unit = self._units[turn]
+        if not (unit.like and skipped):
+            now = (*chosen, unit.number)
+            rest = [(r, n - unit.share[r]) for r, n in lack if n > unit.share[r]]
+            if not rest:
+                self._take(tuple(sorted(now)))
+            elif self._may_help(turn + 1, now, rest):
+                self._try(turn + 1, now, rest, skipped=False)
+        if self._may_help(turn + 1, chosen, lack):
+            self._try(turn + 1, chosen, lack, skipped=True)
+
+    def _may_help(self, turn: int, chosen: tuple[int, ...], lack: list[tuple[int, int]]) -> bool:
+        """Whether the units from `turn` on could make up what is lacking without costing more than what was found."""
+        more = max([n * self._rates[turn][r] for r, n in lack])
+        if more == inf or self._limit is None or not chosen:
+            return more < inf
+        violations, highest, cost = self._state.price_of(sorted(chosen))
+        most = self._limit
+        return bool(most[2]) and (violations, highest, cost[0] + more * (1 - 1e-12)) <= (*most[:2], most[2][0])
+
+    def _least_rates(self) -> list[dict[int, float]]:
+        """By turn: what the units from there on weigh at least for one of a resource; `inf` for none of it."""
+        rates = [dict.fromkeys((r for r, _ in self._lack), inf)]
+        for unit in reversed(self._units):
+            last = rates[-1]
+            rates.append({r: min(last[r], unit.weight / unit.share[r]) if unit.share[r] > 0 else last[r] for r in last})
+        return rates[::-1]
+
+
+def _rank(price: Price, units: tuple[int, ...]) -> tuple[int, int, Cost, list[int]]:
+    """Order of the sets of one node: where they differ in the start alone the least important go (preemption.md 5)."""
+    return price[0], price[1], price[2][:-1], [-unit for unit in units]
