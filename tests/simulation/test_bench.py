@@ -34,6 +34,7 @@ TINY = {
     "churn": Scenario("tiny", "churn", 20, 120),
     "big": Scenario("tiny", "big", 10, 8),
     "take-in": Scenario("tiny", "take-in", 10, 80),
+    "apart": Scenario("tiny", "apart", 12, 12),
 }
 
 
@@ -187,7 +188,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000", "racks-1000"),
         *("services-5000", "budgets-1000", "unlike-preempt-1000", "unlike-budgets-5000"),
         *("unlike-gang-preempt-1000", "devices-1000"),
-        *("churn-1h", "churn-24h", "big-15000", "take-in-5000", "take-in-15000"),
+        *("churn-1h", "churn-24h", "big-15000", "take-in-5000", "take-in-15000", "apart-5000"),
     }
     sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
     assert sizes == {
@@ -214,6 +215,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "devices-1000": (1_000, 2_000),
         "churn-1h": (500, 180_000),
         "churn-24h": (500, 4_320_000),
+        "apart-5000": (5_000, 5_000),
         "take-in-5000": (5_000, 50_000),
         "take-in-15000": (15_000, 150_000),
         "big-15000": (15_000, 1_000),

@@ -312,6 +312,23 @@ def _big(nodes: int, pods: int) -> Cluster:
     return Cluster(machines, tuple(unlike.pods(here, pods, priority=HIGH)), running=running)
 
 
+def _apart(nodes: int, pods: int) -> Cluster:
+    """Pods of one application that keep apart on nodes: as many as there are nodes fill every one."""
+    machines = tuple(_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % _ZONES}"}) for i in range(nodes))
+    alike = objects.LabelSelector(match_labels={"app": "web"})
+    term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
+    apart = objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    work = (
+        replace(
+            pod,
+            metadata=replace(pod.metadata, labels={"app": "web"}),
+            spec=replace(pod.spec, affinity=objects.Affinity(pod_anti_affinity=apart)),
+        )
+        for pod in _pods([f"pod-{i:05d}" for i in range(pods)], HIGH, {"cpu": "100m", "memory": "500Mi"})
+    )
+    return Cluster(machines, tuple(work))
+
+
 def _churn(nodes: int, _work: int) -> Cluster:
     """As `_big`; the work comes over time (`churn_work`)."""
     machines = unlike.nodes(nodes)
@@ -525,6 +542,7 @@ _FAMILIES = {
     "churn": Family(_churn, 20.0),
     "big": Family(_big, 0.1),
     "take-in": Family(_take_in, 10.0),
+    "apart": Family(_apart, 1.0),
 }
 
 SCENARIOS = {
@@ -554,6 +572,7 @@ SCENARIOS = {
         Scenario("churn-1h", "churn", 500, 3_600 * 50),
         Scenario("churn-24h", "churn", 500, 24 * 3_600 * 50),
         Scenario("big-15000", "big", 15_000, 1_000),
+        Scenario("apart-5000", "apart", 5_000, 5_000),
         Scenario("take-in-5000", "take-in", 5_000, 50_000),
         Scenario("take-in-15000", "take-in", 15_000, 150_000),
     )
