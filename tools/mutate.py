@@ -45,7 +45,10 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "plugins": (("plugins",), ("tests/plugins", *_DECISIONS)),
     "framework": (("framework",), ("tests/framework", "tests/plugins", *_DECISIONS)),
     "api": (("api",), ("tests/api", "tests/cases", "tests/cli", "tests/controlplane/schema")),
-    "live": (("live",), ("tests/live",)),
+    "live": (
+        ("live",),
+        ("tests/live", "tests/plugins/test_extender.py", "tests/plugins/test_extender_live.py", "tests/scheduling"),
+    ),
     "admission": (
         ("controlplane/admission", "controlplane/rules"),
         ("tests/controlplane/admission", "tests/controlplane/rules", *_SERVED),
@@ -228,7 +231,7 @@ def judges(mutant: Mutant, reached: Reached, among: tuple[str, ...]) -> tuple[li
         elif file.parent == mutant.path.parent and mutant.at_import:
             numbers.update(*lines.values())
     names, seconds = reached["tests"], reached["seconds"]
-    folders = tuple(f"{place}/" for place in among)
+    folders = tuple(f"{place}{after}" for place in among for after in ("/", "::"))
     able = [n for n in numbers.difference(reached["starts_processes"]) if names[n].startswith(folders)]
     of_file: dict[str, float] = {}
     for number in able:

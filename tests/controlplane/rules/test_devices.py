@@ -62,6 +62,15 @@ def test_status_of_a_claim(before: Json, after: Json, found: list[tuple[str, str
     assert all(text in error.message for error, (_, text) in zip(errors, found, strict=True))
 
 
+def test_a_device_that_is_not_of_the_claim_is_named_by_driver_pool_and_device() -> None:
+    """As upstream does: not by its share."""
+    device = {"driver": "d", "pool": "p", "device": "gpu-1", "shareID": "s"}
+    after = claim({"allocation": ALLOCATION, "devices": [device]})
+    [error] = validate_update(shape("resource.k8s.io/v1", "ResourceClaim"), after, claim({}), "status")
+    assert "d/p/gpu-1" in error.message
+    assert "d/p/gpu-1/s" not in error.message
+
+
 def test_a_claim_that_goes_gets_no_more_consumers() -> None:
     going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.b/c"]}
     before = claim({"allocation": ALLOCATION, "reservedFor": [POD, GROUP]}, **going)

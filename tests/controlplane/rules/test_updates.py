@@ -176,6 +176,14 @@ _JOB = {
 }
 
 
+_CLAIM: Json = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "c"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "s"},
+}
+
+
 @pytest.mark.parametrize(
     ("body", "patch", "fields"),
     [
@@ -193,6 +201,8 @@ _JOB = {
         ({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "s"}, "provisioner": "p"},
          {"provisioner": "q", "parameters": {"a": "b"}, "reclaimPolicy": "Retain"},
          ["parameters", "provisioner", "reclaimPolicy"]),
+        (_CLAIM, {"spec": {"volumeName": "v"}}, []),
+        ({**_CLAIM, "spec": {**_CLAIM["spec"], "volumeName": "v"}}, {"spec": {"volumeName": "w"}}, ["spec"]),
         ({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}},
          {"spec": {"devices": {"requests": []}}}, ["spec"]),
         ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "uid": "u"}}, {"metadata": {"uid": "v"}},
