@@ -17,9 +17,11 @@ from reprieve.framework.configuration import ConfigurationError, configuration_o
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CallExtender
 from reprieve.live.extenders import Bodies, ExtenderCalls
-from reprieve.live.watchdog import Watchdog
+from reprieve.live.watchdog import Watchdog, _Request
+from reprieve.plugins.extender import ExtenderError
 from reprieve.scheduling.loading import ThirdParty
 from reprieve.scheduling.profiles import profiles_of
+from tests.building import World, node, pod
 from tests.client.test_tls import CA_PEM, CLIENT, INNER, pem, server_context
 from tests.live.test_app import NAME, PODS, Cluster, cluster, condition
 from tests.plugins.extenders import ExtenderServer, extender_server
@@ -277,3 +279,34 @@ def test_over_tls(settings: dict[str, Any], demand: bool, works: bool, tmp_path:
             with pytest.raises(ClientError, match=r"SSL|[Cc]ertificate|Connection"):
                 asyncio.run(calls.bind(told))
         calls.close()
+
+
+def test_bodies_are_those_of_what_is_there() -> None:
+    """What is gone is no body any more, and takes nothing else along."""
+    world = World(node("n"), pod("p"))
+    item, machine = pod("p"), node("n")
+    bodies = Bodies([item, machine])
+    record = world.record("p")
+    assert bodies.pod(record)["metadata"]["name"] == "p"
+    bodies.gone(machine)
+    assert bodies.pod(record)["metadata"]["name"] == "p"
+    with pytest.raises(ExtenderError, match="node n"):
+        bodies.node("n")
+    bodies.seen(machine)
+    bodies.gone(item)
+    assert bodies.node("n")["metadata"]["name"] == "n"
+    with pytest.raises(ExtenderError, match="pod default/p"):
+        bodies.pod(record)
+
+
+@pytest.mark.parametrize("error", [ValueError("wrong"), KeyboardInterrupt()], ids=["an error", "a stop of its own"])
+def test_what_a_call_asks_to_be_done_elsewhere_fails_for_the_call_alone(error: BaseException) -> None:
+    """Who serves it goes on, unless it was a person's Ctrl-C, which what is called did not raise."""
+
+    def fails() -> None:
+        raise error
+
+    request = _Request(fails)
+    request.serve()
+    with pytest.raises(type(error)):
+        request.outcome.get_nowait()()

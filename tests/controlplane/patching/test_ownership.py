@@ -15,7 +15,7 @@ from tests.controlplane.recorded.shapes import pod, stored, without_times
 
 from reprieve.controlplane.patching import ApplyConflict, PatchError, apply, merge_patch, ownership, track_update
 from reprieve.controlplane.patching import fieldsets as f
-from reprieve.controlplane.patching.typed import below
+from reprieve.controlplane.patching.typed import below, everything
 from reprieve.controlplane.schema import Node, Schema, Type, schema_for
 
 Json = dict[str, Any]
@@ -382,3 +382,57 @@ def test_a_change_within_a_keyed_item_owns_that_field_alone() -> None:
     live = updated(live, "two", again, schema=POD, now="t2")
     item: Json = {'k:{"name":"B"}': {"f:value": {}}}
     assert owners(live)["two"] == {"f:spec": {"f:containers": {'k:{"name":"c"}': {"f:env": item}}}}
+
+
+def test_a_create_owns_what_it_states_and_marks_what_might_not_be_there() -> None:
+    """As `kubectl create deployment` shows: "." for what is optional (labels, ports, rollingUpdate), and for no other.
+
+    What always stands (strategy, template) and lists that have to (containers) are of nobody.
+    """
+    ports = [{"containerPort": 80, "protocol": "TCP"}]
+    template = {
+        "metadata": {"labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "ports": ports}]},
+    }
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "strategy": strategy, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    live = updated(None, "m", body, schema=schema_for("apps/v1", "Deployment"))
+    port: Json = {".": {}, "f:containerPort": {}, "f:protocol": {}}
+    container: Json = {".": {}, "f:name": {}, "f:image": {}}
+    container["f:ports"] = {".": {}, 'k:{"containerPort":80,"protocol":"TCP"}': port}
+    assert owners(live)["m"] == {
+        "f:spec": {
+            "f:selector": {},
+            "f:strategy": {"f:type": {}, "f:rollingUpdate": {".": {}, "f:maxSurge": {}}},
+            "f:template": {
+                "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+                "f:spec": {"f:containers": {'k:{"name":"c"}': container}},
+            },
+        }
+    }
+
+
+def test_what_the_schema_does_not_know_is_owned_key_by_key() -> None:
+    """structured-merge-diff deduces the type of untyped values from their looks: maps by key, lists as a whole."""
+    found = everything(Node(Type.ANY, "any"), {"a": {"b": 1}, "c": [{"name": "x"}]})
+    assert found == {".": {}, "f:a": {".": {}, "f:b": {}}, "f:c": {}}
+
+
+def test_items_with_keys_are_merged_and_keep_their_neighbours() -> None:
+    """What others own in an item stays; an item that is there twice is one afterwards."""
+
+    def with_containers(*containers: Json) -> Json:
+        metadata = {"name": "p"}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": list(containers)}}
+
+    live = applied(None, "one", with_containers({"name": "a", "image": "i"}, {"name": "b", "image": "i"}), schema=POD)
+    after = applied(live, "two", with_containers({"name": "c", "image": "i"}, {"name": "b", "tty": True}), schema=POD)
+    assert after["spec"]["containers"] == [
+        {"name": "a", "image": "i"},
+        {"name": "c", "image": "i"},
+        {"name": "b", "image": "i", "tty": True},
+    ]
+    doubled = {**live, "spec": {"containers": [*live["spec"]["containers"], {"name": "b", "image": "other"}]}}
+    again = applied(doubled, "two", with_containers({"name": "b", "tty": True}), schema=POD)
+    assert again["spec"]["containers"] == [{"name": "a", "image": "i"}, {"name": "b", "image": "i", "tty": True}]

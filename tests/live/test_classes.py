@@ -1,0 +1,57 @@
+"""Which class a group counts with as a victim (`reprieve.live.classes`)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from reprieve.api.objects import PodGroup
+from reprieve.live.classes import VictimClasses
+from tests.building import group, priority_class
+
+
+def naming(name: str, *, priority: int = 1) -> PodGroup:
+    """A group that names a class for itself as a victim."""
+    found = group("g", priority=priority)
+    return replace(found, metadata=replace(found.metadata, annotations={PREEMPTION_PRIORITY_CLASS: name}))
+
+
+def value(found: PodGroup) -> str | None:
+    return found.metadata.annotations.get(PREEMPTION_PRIORITY)
+
+
+def test_groups_are_told_anew_when_the_value_of_their_class_changes_and_only_then() -> None:
+    """A class that comes, one of the name with another value; not one that is merely written again."""
+    refused: list[str] = []
+    classes = VictimClasses(lambda _, why: refused.append(why))
+    assert value(classes.resolved(naming("high"))) is None
+    assert len(refused) == 1
+    assert classes.set_class(priority_class("other", 5)) == []
+    assert classes.set_class(priority_class("high", 7)) == ["default/g"]
+    assert value(classes.resolved(naming("high"))) == "7"
+    assert classes.set_class(priority_class("high", 7)) == []
+    assert classes.set_class(priority_class("high", 8)) == ["default/g"]
+    classes.forget("default/g")
+    assert classes.set_class(priority_class("high", 9)) == []
+
+
+def test_a_refusal_is_said_once_for_every_reason() -> None:
+    refused: list[str] = []
+    classes = VictimClasses(lambda _, why: refused.append(why))
+    for _ in range(2):
+        classes.resolved(naming("nobody"))
+    assert len(refused) == 1
+    classes.set_class(priority_class("nobody", 0))
+    classes.resolved(naming("nobody", priority=3))  # a value below the group's own
+    assert len(refused) == 2
+
+
+def test_a_class_that_vanishes_changes_nothing_for_who_had_it() -> None:
+    """preemption.md 8: by name and UID, for as long as this process remembers."""
+    classes = VictimClasses(lambda *_: None)
+    classes.set_class(priority_class("high", 7))
+    classes.resolved(naming("high"))
+    classes.remove_class("high")
+    assert value(classes.resolved(naming("high"))) == "7"
+    again = naming("high")
+    assert value(classes.resolved(replace(again, metadata=replace(again.metadata, uid="another")))) is None
