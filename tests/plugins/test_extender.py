@@ -202,9 +202,10 @@ def scores(**by_name: int) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
     [
         ({"weight": 1}, 0, "n3"),
         ({"weight": 1}, 1, "n1"),
+        ({"weight": 2}, 1, "n1"),
         ({"weight": 4}, 1, "n3"),
     ],
-    ids=["scaled to 0..100", "against a preference that weighs 300", "with a weight of its own"],
+    ids=["scaled to 0..100", "against a preference that weighs 300", "still against it", "with a weight of its own"],
 )
 def test_scores_are_scaled_and_weighed(
     world: Callable[..., World], server: ExtenderServer, extender: dict[str, Any], taint: int, expected: str

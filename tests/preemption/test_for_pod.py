@@ -623,3 +623,32 @@ def test_preemptors_of_other_priorities_share_only_what_is_the_same_for_both() -
         preemption = world.step().preemption
         victims.append([p.name for v in preemption.victims for p in v.unit.pods] if preemption else [])
     assert victims == [["n1-0"], ["n3-0"], ["n3-0"], ["n2-0"], []]
+
+
+HIGHEST, SUM, NAME = (
+    "lowest priority of the most important victim",
+    "smallest sum of victim priorities",
+    "first by name",
+)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    ("priorities", "best", "second", "told_apart"),
+    [
+        (([3, 2], [1, 1], [3, 1]), "n2", "n3", [HIGHEST]),
+        (([2, 1], [2, 2], [3, 1]), "n1", "n2", [HIGHEST, SUM]),
+        (([3, 1], [2, 2], [2, 1]), "n3", "n2", [HIGHEST, SUM]),
+        (([1, 1], [1, 1], [1, 1]), "n1", "n2", [NAME]),
+        (([2, 2], [1, 1], [1, 1]), "n2", "n3", [HIGHEST, NAME]),
+    ],
+)
+def test_the_runner_up_is_the_best_of_those_the_last_comparison_left(
+    priorities: tuple[list[int], ...], best: str, second: str, told_apart: list[str], plain: bool
+) -> None:
+    """preemption.md 3: compared by all criteria in turn, then by name; who lost last is named."""
+    items = [item for i, victims in enumerate(priorities, 1) for item in _full(f"n{i}", *victims)]
+    found = _preempts(*items, plain=plain)
+    assert found.compared is not None
+    assert (found.domain, found.compared.domain) == (best, second)
+    assert [text for text, _ in found.compared.steps] == told_apart

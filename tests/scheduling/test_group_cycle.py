@@ -353,3 +353,15 @@ def test_two_gangs_that_each_fit_alone_do_not_share_the_room() -> None:
     assert sorted(world.where) == ["one-0", "one-1"]
     assert world.pending == ["two-0", "two-1"]
     assert all(result != "error" for _, result, *_ in history(world))
+
+
+def test_the_rest_of_a_group_has_its_backoff_from_the_beginning() -> None:
+    """scheduling.md 3.3: who is tried again at once with others bound did not fail before."""
+    world = World(node("n1", cpu=1), gang("g", 1), pod("g-0", cpu=1, group="g"), pod("g-1", cpu=1, group="g"))
+    began = world.now
+    world.drain()
+    assert sorted(world.where) == ["g-0"]
+    world.add(node("n2", cpu=1))
+    world.settle()
+    assert sorted(world.where) == ["g-0", "g-1"]
+    assert world.now - began == 1.0, "the second failure waits two seconds"
