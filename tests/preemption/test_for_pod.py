@@ -639,6 +639,7 @@ HIGHEST, SUM, NAME = (
         (([3, 2], [1, 1], [3, 1]), "n2", "n3", [HIGHEST]),
         (([2, 1], [2, 2], [3, 1]), "n1", "n2", [HIGHEST, SUM]),
         (([3, 1], [2, 2], [2, 1]), "n3", "n2", [HIGHEST, SUM]),
+        (([2, 2], [2, 1], [3, 1]), "n2", "n1", [HIGHEST, SUM]),
         (([1, 1], [1, 1], [1, 1]), "n1", "n2", [NAME]),
         (([2, 2], [1, 1], [1, 1]), "n2", "n3", [HIGHEST, NAME]),
     ],
@@ -652,3 +653,6 @@ def test_the_runner_up_is_the_best_of_those_the_last_comparison_left(
     assert found.compared is not None
     assert (found.domain, found.compared.domain) == (best, second)
     assert [text for text, _ in found.compared.steps] == told_apart
+    assert found.compared.steps[-1][1] == 1
+    assert found.compared.cost is not None
+    assert found.compared.cost[1] == max(priorities[int(second[1]) - 1])

@@ -18,7 +18,7 @@ import pytest
 from tests.waiting import DEADLINE
 
 from reprieve.controlplane.storage import SqliteLog, StorageError, Store, open_log
-from reprieve.controlplane.storage.mark import Mark
+from reprieve.controlplane.storage.mark import Contents, Mark
 from reprieve.controlplane.storage.recovery import FORMAT, mark_path
 
 WRITES = 201
@@ -445,3 +445,25 @@ def test_the_write_ahead_log_is_copied_back_in_time(tmp_path: Path, monkeypatch:
     store = Store(SqliteLog(copy / "state.db"))
     assert store.count("things") >= 20
     store.close()
+
+
+def test_a_mark_cut_short_anywhere_holds_nothing_rather_than_failing(tmp_path: Path) -> None:
+    """Up to the last byte of its first slot; the file has room for both slots as soon as it is opened."""
+    path = tmp_path / "mark"
+    mark = Mark(path)
+    mark.write(b"d" * 16, 7, Contents(0, 1, 2))
+    mark.write(b"d" * 16, 8, Contents(0, 1, 2))
+    mark.close()
+    whole = path.read_bytes()
+    complete = [length for length in range(512) if _read(path, whole[:length]) is not None]
+    assert complete
+    assert complete == list(range(complete[0], 512)), "a slot that is there is read whatever follows"
+    path.write_bytes(b"")
+    Mark(path).close()
+    assert path.stat().st_size == len(whole)
+
+
+def _read(path: Path, data: bytes) -> int | None:
+    path.write_bytes(data)
+    found = Mark.read(path)
+    return None if found is None else found.revision
