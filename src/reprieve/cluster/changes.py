@@ -44,7 +44,7 @@ class ChangeReader:
         `versions`: numbers of anything else that the reader's answers depend on.
         """
         log, nodes = self._log, self._nodes
-        of_nodes = () if nodes is None else (nodes.static_version, len(nodes))
+        of_nodes = () if nodes is None else nodes.version
         stamp = (log.epoch, *of_nodes, *versions)
         rows = log.rows
         touched = rows[self._position :] if stamp == self._stamp else None

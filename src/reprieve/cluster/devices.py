@@ -151,7 +151,7 @@ class DeviceBook:
         self._version = 0
         """Grows when slices or classes change."""
         self._pools: dict[int, tuple[Pool, ...]] = {}
-        self._pools_stamp: tuple[int, ...] = ()
+        self._pools_stamp: tuple[int, tuple[int, int]] | None = None
         self._touched = TouchLog()
         """Rows whose devices were taken or given back."""
         self._verdicts: dict[tuple[int, ...], Verdicts] = {}
@@ -335,7 +335,7 @@ class DeviceBook:
     def pools(self, row: int) -> tuple[Pool, ...]:
         """The pools a node reaches."""
         nodes = self._nodes
-        stamp = (self._version, nodes.static_version)
+        stamp = (self._version, nodes.version)
         if stamp != self._pools_stamp:
             self._pools.clear()
             self._pools_stamp = stamp

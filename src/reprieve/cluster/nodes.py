@@ -64,6 +64,11 @@ class NodeColumns:
         self.static_version = 0
         """Grows whenever anything but allocatable amounts and pods changes on any node."""
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """Equal as long as there are as many rows and nothing but allocatable amounts and pods changes on any node."""
+        return self.static_version, len(self.names)
+
     def __len__(self) -> int:
         """Rows in use or once used: arrays are to be read as `[:len(nodes)]`."""
         return len(self.names)

@@ -110,7 +110,7 @@ class PodAffinityIndex:
     def domains(self, key: str) -> tuple[npt.NDArray[np.int64], int]:
         """`int64[rows]`: 1 + the number of the value each live node has for a label, 0 for none; and the highest."""
         nodes = self._nodes
-        version = (nodes.static_version, len(nodes))
+        version = nodes.version
         if version != self._domains_version:
             self._domains = {}
             self._domains_version = version

@@ -86,7 +86,7 @@ class Reach:
     """Which nodes reach which volume; kept until nodes change."""
 
     def __init__(self) -> None:
-        self._version = -1
+        self._version: tuple[int, int] | None = None
         self._cluster: ClusterState | None = None
         self._kept: dict[str, tuple[VolumeNodeAffinity | None, Numbers | None]] = {}
 
@@ -96,8 +96,8 @@ class Reach:
         if affinity is None or affinity.required is None:
             return None
         nodes = cluster.nodes
-        if self._version != nodes.static_version or self._cluster is not cluster:
-            self._version, self._cluster = nodes.static_version, cluster
+        if self._version != nodes.version or self._cluster is not cluster:
+            self._version, self._cluster = nodes.version, cluster
             self._kept.clear()
         known = self._kept.get(volume.metadata.name)
         if known is None or known[0] is not affinity:

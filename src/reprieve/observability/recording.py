@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
+from reprieve.cluster.changes import ChangeReader
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import readable
 from reprieve.cluster.state import ClusterState
@@ -94,10 +95,12 @@ class RecordKeeper:
         self._held: OrderedDict[str, _Latest] = OrderedDict()
         """Preemptions whose room may still be given back, the latest of them."""
         self._lack: tuple[tuple[object, ...], Lack] | None = None
+        self._changes: ChangeReader | None = None
 
     def attach(self, engine: Engine) -> None:
         """Whose decisions these are."""
         self._engine = engine
+        self._lack, self._changes = None, engine.cluster.changes()
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """An attempt ended; what ended in a rejection or a preemption is written down."""
@@ -222,9 +225,9 @@ class RecordKeeper:
                 return None
             placed = members.placed
             more = max(1, members.min_count - members.already_scheduled - placed)
-        log = cluster.touched
-        key = (id(pod.signature), pod.priority, placed, more, log.epoch, len(log.rows), cluster.nodes.static_version)
-        if members is None and self._lack is not None and self._lack[0] == key:
+        key = (pod.signature.id, pod.priority, placed, more)
+        as_before = self._changes is not None and self._changes.take() == []
+        if as_before and members is None and self._lack is not None and self._lack[0] == key:
             return self._lack[1]
         lack = lack_of(cluster, pod, diagnosis, placed=placed, more=more)
         self._lack = (key, lack)

@@ -395,7 +395,7 @@ def _domains(state: CycleState, constraint: Constraint, labelled: Mask) -> _Doma
 def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Constraint) -> Mask:
     """`bool[rows]`: what the inclusion policies leave; kept with the node constraints until a node changes."""
     key = f"PodTopologySpread/{constraint.honors_affinity}/{constraint.honors_taints}"
-    version = (nodes.static_version, len(nodes))
+    version = nodes.version
     known = signature.constraints.nodes.memo.get(key)
     if isinstance(known, tuple) and known[0] == version:
         mask: Mask = known[1]
