@@ -116,3 +116,35 @@ def test_a_pod_that_has_left_is_asked_about_without_being_kept() -> None:
     assert gone.label_class is None
     assert _sizes(state)["label_classes"] == 1
     state.check()
+
+
+def test_terms_stated_on_many_nodes_are_counted_as_on_few() -> None:
+    """Row by row or as one array, through moves, a trial and a node that comes late: `check` compares the two."""
+    state = ClusterState()
+    for number in range(40):
+        state.set_node(node(f"n{number}"))
+    apart = _apart("web")
+    for number in range(40):
+        made = pod(f"p{number}", node=f"n{number}", labels={"app": "web"})
+        made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, affinity=apart))
+        state.add_pod(record_of(made, state.signatures, created=0.0), made.spec.node_name)
+    index = state.pod_affinity
+    (term,) = index.anti_affinity_terms(next(iter(state.pods.values())))
+    assert index.stated(term) is not None
+    pods = list(state.pods.values())
+    with state.trial():
+        state.displace_all(pods[:20])
+        stated = index.stated(term)
+        assert stated is not None
+        assert stated.tolist()[:21] == [0] * 20 + [1]
+        state.check()
+    state.check()
+    state.set_node(node("late"))
+    state.displace(pods[0])
+    state.place(pods[0], 40)
+    state.check()
+    for gone in pods[1:]:
+        state.remove_pod(gone)
+        state.check()
+    assert index.stated(term) is None
+    assert term.rows == {40: 1}

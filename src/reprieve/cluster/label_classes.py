@@ -18,6 +18,8 @@ from reprieve.cluster.few import Few
 Matchers = tuple[Matcher, ...]
 Counts = npt.NDArray[np.int64]
 
+_SPARSE: Final = 16
+"""Pods on fewer than this part of the rows are told row by row."""
 _MOST_TERMS: Final = 64
 """Pods with the same labels and so many different affinities: more are compiled anew."""
 
@@ -93,14 +95,43 @@ class _Placed:
 class ExistingTerm(_Placed):
     """A term some pods state; `rows` has how many of them run where, `known` how many there are at all."""
 
-    __slots__ = ("known", "label_classes", "spec")
+    __slots__ = ("_counts", "known", "label_classes", "spec")
 
     def __init__(self, spec: TermSpec) -> None:
         super().__init__()
+        self._counts: Counts | None = None
         self.spec = spec
         self.known = 0
         self.label_classes: Few[LabelClass] = None
         """Those it matches."""
+
+    def counts(self, rows: int) -> Counts | None:
+        """`rows` as `int64[rows]`, not to be written to, if the pods are on enough of them; else None.
+
+        From then on it follows every move, until they are on too few again.
+        """
+        placed = len(self.rows)
+        if placed * (_SPARSE if self._counts is None else 2 * _SPARSE) < rows:
+            self._counts = None
+            return None
+        if self._counts is None:
+            there = self.rows
+            self._counts = np.zeros(rows, dtype=np.int64)
+            self._counts[np.fromiter(there, dtype=np.int64, count=placed)] = np.fromiter(
+                there.values(), dtype=np.int64, count=placed
+            )
+        elif len(self._counts) < rows:
+            self._counts = np.append(self._counts, np.zeros(rows - len(self._counts), dtype=np.int64))
+        return self._counts[:rows]
+
+    def move(self, row: int, by: int) -> None:
+        """A pod that states it came to a row (1) or left it (-1)."""
+        super().move(row, by)
+        if self._counts is not None:
+            if row < len(self._counts):
+                self._counts[row] += by
+            else:
+                self._counts = None
 
 
 class LabelClass(_Placed):

@@ -89,6 +89,10 @@ class PodAffinityIndex:
             matched.add(rows - 1, 0)
         return matched.counts[:rows]
 
+    def stated(self, term: ExistingTerm) -> Counts | None:
+        """`int64[rows]`: placed pods that state a term, by row; None where `term.rows` is the shorter way to tell."""
+        return term.counts(len(self._nodes))
+
     def accepted(self, matchers: Matchers, pod: PodRecord) -> bool:
         """Whether every matcher accepts the pod."""
         return self._accepts(matchers, self.label_class(pod))
@@ -211,6 +215,10 @@ class PodAffinityIndex:
                     rows[spec][pod.row] += 1
         for spec, existing in self._existing.items():
             assert existing.rows == dict(rows[spec]), f"rows of {spec} are off"
+            stated = self.stated(existing)
+            if stated is not None:
+                there = {int(row): int(stated[row]) for row in np.flatnonzero(stated)}
+                assert there == existing.rows, f"counts of {spec} are off"
             assert existing.known == known[spec], f"{existing.known} pods state {spec}, really {known[spec]}"
 
     # -- inside ------------------------------------------------------------------------------------

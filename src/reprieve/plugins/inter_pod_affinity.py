@@ -270,16 +270,21 @@ def _add_by_domain(
 def _existing_by_domain(index: PodAffinityIndex, terms: Iterable[ExistingTerm]) -> dict[str, Counts]:
     """By topology label: how many pods state a term, a pod once for each, by domain. Arrays are made once per label."""
     by_key: dict[str, Counter[int]] = {}
+    found: dict[str, Counts] = {}
     for existing in terms:
-        by_key.setdefault(existing.spec.topology_key, Counter()).update(existing.rows)
-    found = {}
+        key, counted = existing.spec.topology_key, index.stated(existing)
+        if counted is None:
+            by_key.setdefault(key, Counter()).update(existing.rows)
+        else:
+            sums = index.by_domain(key, counted)
+            found[key] = found[key] + sums if key in found else sums
     for key, rows in by_key.items():
         domains, highest = index.domains(key)
         there = np.fromiter(rows, dtype=np.int64, count=len(rows))
         pods = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
         counts: Counts = np.bincount(domains[there], weights=pods, minlength=highest + 1).astype(np.int64)
         counts[0] = 0
-        found[key] = counts
+        found[key] = found[key] + counts if key in found else counts
     return found
 
 
