@@ -411,6 +411,18 @@ def test_6_5_a_wrong_expectation_falls_back_to_preemption() -> None:
     assert (world.evicted, world.nominated) == (["ends"], {"high": "n1"})
 
 
+def test_6_5_who_says_that_it_ends_later_is_not_waited_for_any_more() -> None:
+    """cost.md 2.4: the annotation counts from the next decision on."""
+    world = waiting(
+        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
+        pod("runs", cpu=4, node="n2", priority=1),
+        pod("high", cpu=4, priority=9),
+    ).drain()
+    world.change_pod("ends", lambda item: saying(item, expected_end=at(700)))
+    world.virtual.until(START + 2)
+    assert world.evicted == ["ends"]
+
+
 def test_6_5_if_others_take_the_room_the_wait_does_not_begin_anew() -> None:
     """Nothing is held meanwhile; the duration is counted from when the preemptor was made."""
     world = waiting(

@@ -64,7 +64,8 @@ class WorkTerms:
     @property
     def decisive(self) -> tuple[object, ...]:
         """What lets others be evicted than before, or at another time, and not only at another cost."""
-        return (self.minimum_runtime, self.preemption_delay, self.below_minimum_whole)
+        ends = self.expected_end, self.active_deadline
+        return (self.minimum_runtime, self.preemption_delay, self.below_minimum_whole, *ends)
 
     @property
     def decides(self) -> bool:

@@ -593,6 +593,8 @@ class ClusterState:
             assert existing == group.existing, f"{group} has {existing} members"
         for pod in self.pods.values():
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
+            assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is said to be"
+        assert self.departures.keys() | self.overdue <= self.pods.keys(), "somebody who is gone is said to be leaving"
         self.pod_affinity.check()
         self.volumes.check(self.pods.values())
         self.devices.check()

@@ -588,8 +588,11 @@ class Engine:
             self.cluster.set_claims(known, claims)
             self.queue.update_pod(known, now)
         self._changed_spec(known, pod, now)
-        if pod.metadata.deletion_timestamp is not None and not known.terminating:
-            self._terminating(known, now, gone_by(pod))
+        due = gone_by(pod)
+        if due is not None and not known.terminating:
+            self._terminating(known, now, due)
+        elif due is not None:
+            self.cluster.set_terminating(known, due=due)  # it may have been given less time
         node = pod.spec.node_name
         if node and known.row >= 0:
             here = self.cluster.nodes.row_for_pod(node)
