@@ -17,7 +17,7 @@ from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
-from reprieve.preemption.criteria import IN_TREE, PRIORITY_OFFSET, STANDARD, HighestPriority, PdbViolations
+from reprieve.preemption.criteria import IN_TREE, PRIORITY_OFFSET, STANDARD, Cascade, HighestPriority, PdbViolations
 from reprieve.preemption.outcome import Cost as Cost
 from reprieve.preemption.outcome import Criterion, Verdict
 from reprieve.preemption.units import PreemptionUnit
@@ -145,8 +145,12 @@ class Costing:
         )
 
 
-def criteria_of(names: Sequence[str], plugins: Sequence[Plugin] = (), where: str = "cost") -> Criteria:
+def criteria_of(
+    names: Sequence[str], plugins: Sequence[Plugin] = (), where: str = "cost", *, depth: int = 0
+) -> Criteria:
     """The criteria of these names; `plugins` may add to those that come with the product.
+
+    `depth`: how many rounds of cascades are looked at.
 
     Raises ConfigurationError, which says where in the list, for an unknown name and one that is given twice.
     """
@@ -159,6 +163,8 @@ def criteria_of(names: Sequence[str], plugins: Sequence[Plugin] = (), where: str
         if name in names[:index]:
             raise ConfigurationError(at, f"{name!r} is given twice")
         if name in IN_TREE:
+            if name == Cascade.name and not depth:
+                raise ConfigurationError(at, f"{name!r} needs a cascadeDepth of at least 1")
             found.append(IN_TREE[name]())
         elif name in own:
             found.append(own[name])

@@ -203,6 +203,18 @@ class TenantSpread(_ByFacts):
         return float(_most_of_one(victims.every_pod))
 
 
+class Cascade(_ByFacts):
+    """Pods that the victims would evict in turn when they come back (cost.md 3): known for candidates only."""
+
+    name = "cascade"
+    text: ClassVar[str] = "fewest pods evicted in turn"
+    measure: ClassVar[str] = "pods"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`; what comes of it is added by `reprieve.preemption.cascade`."""
+        return np.zeros(len(units))
+
+
 def _most_of_one(pods: Sequence[PodRecord]) -> int:
     namespaces = Counter(pod.namespace for pod in pods)
     return max(namespaces.values(), default=0)
@@ -222,6 +234,7 @@ IN_TREE: Final[dict[str, type[PreemptionCost]]] = {
         MinimumRuntime,
         RestartElsewhere,
         TenantSpread,
+        Cascade,
     )
 }
 """By the names that configurations call them."""

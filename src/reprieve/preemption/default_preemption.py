@@ -18,6 +18,7 @@ from reprieve.framework.plugin import (
 )
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status
+from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cost import criteria_of
 from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
@@ -40,6 +41,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     It needs the profile it runs in, so it is `attach`ed once that is built.  `group_policy`: the gate
     PodGroupPreemptionPolicy.  `victim_search` and `placement`: the options of preemption.md 4.  `cost`: names of the
     criteria by which evictions are compared, also of PreemptionCost plugins of the profile (cost.md 1).
+    `cascade_depth`: how many rounds of evictions in turn are looked at (cost.md 3).
     `hold_seconds`: for how long room is held for a preemptor at most, 0 without an end (cost.md 5.1).  `successor`:
     what a predecessor leaves counts as the preemptor's own (5.6).  `wait_for_completions`: seconds that those who say
     when they end are waited for (6).  `plain` and `share` select the reference paths for property tests.
@@ -54,6 +56,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         victim_search: str = REPRIEVE,
         placement: str = MINIMIZE_VICTIMS,
         cost: Sequence[str] = STANDARD,
+        cascade_depth: int = 0,
         hold_seconds: float = HOLD_SECONDS,
         successor: bool = True,
         wait_for_completions: float = 0.0,
@@ -65,19 +68,22 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         self._wait_for_completions = wait_for_completions
         self._options = GroupOptions(group_policy, victim_search, placement, plain=plain)
         self._cost = tuple(cost)
+        self._cascade_depth = cascade_depth
         self._plain = plain
         self._share = share
         self._attached_to: tuple[RunningProfile, PodPreemption] | None = None
 
     def attach(self, running: RunningProfile) -> None:
         """Tell the plugin where it runs. Raises ConfigurationError for a criterion that nobody knows."""
-        criteria = criteria_of(self._cost, running.profile.plugins)
-        self._options = replace(self._options, criteria=criteria)
+        criteria = criteria_of(self._cost, running.profile.plugins, depth=self._cascade_depth)
+        cascades = Cascades(running, criteria, self._cascade_depth) if self._cascade_depth else None
+        self._options = replace(self._options, criteria=criteria, cascades=cascades)
         for_pod = PodPreemption(
             running,
             plugin=self.name,
             criteria=criteria,
             placement=self._options.placement,
+            cascades=cascades,
             plain=self._plain,
             share=self._share,
         )
@@ -88,7 +94,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
         `where` is the path of the plugin's args.
         """
-        criteria_of(self._cost, plugins, f"{where}.cost")
+        criteria_of(self._cost, plugins, f"{where}.cost", depth=self._cascade_depth)
 
     def events(self) -> Hints:
         """Nothing wakes a pod because of preemption itself: what rejected it does."""

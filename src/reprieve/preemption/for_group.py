@@ -9,6 +9,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cost import BY_NAME, NOBODY, UPSTREAM, Cost, Criteria
 from reprieve.preemption.domain_bounds import bounds_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
@@ -18,6 +19,8 @@ from reprieve.preemption.outcome import (
     MINIMIZE_VICTIMS,
     NO_VICTIMS_GROUP,
     REPRIEVE,
+    CascadeAvoided,
+    CascadeStep,
     Compared,
     NoRoom,
     Preemption,
@@ -39,6 +42,8 @@ from reprieve.preemption.victim_search.problem import numbers_of
 from reprieve.preemption.victim_search.search import cheapest_eviction
 
 _NO_COST = (0, 0, 0, 0, 0.0)
+_MOST_CASCADES = 8
+"""So many candidates are looked at, and so many evictions instead, where those count who are evicted in turn."""
 _ALL_LOOKED_AT = 4
 """So few domains are looked at without bounds."""
 UNSCHEDULABLE = "pod group is unschedulable"
@@ -55,6 +60,8 @@ class _Candidate:
     reasons: dict[int, Reason]
     cost: Cost | None
     """None: nobody has to go."""
+    cascade: tuple[CascadeStep, ...] = ()
+    """Whom the victims would evict in turn; their cost is counted."""
 
     @property
     def price(self) -> tuple[bool, Cost]:
@@ -94,6 +101,8 @@ class GroupOptions:
     placement: str = MINIMIZE_VICTIMS
     criteria: Criteria = UPSTREAM
     """By what evictions are compared (cost.md 1)."""
+    cascades: Cascades | None = None
+    """Where it is looked at whom the victims would evict in turn (cost.md 3)."""
     plain: bool = False
     """The reference path, for property tests."""
 
@@ -130,6 +139,9 @@ def preempt_for_group(
     if not found.candidates:
         status = Status(Code.UNSCHEDULABLE, found.refused or UNSCHEDULABLE, plugin)
         return _in_vain(running, spec.priority, terms, status, found.in_vain)
+    avoided = None
+    if options.cascades is not None:
+        found, avoided = _with_cascades(running, attempt, spec.priority, options, found, terms)
     best, compared = _best(attempt, found.candidates, options.criteria)
     by_score = found.by_score
     preemption = Preemption(
@@ -143,6 +155,8 @@ def preempt_for_group(
         compared=compared,
         criteria=options.criteria.described,
         cost=best.cost,
+        cascade=best.cascade,
+        avoided=avoided,
         by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
     )
     return PostFilterResult(SUCCESS, preemption)
@@ -199,6 +213,55 @@ def _looked_for(
             by_score = min(found, key=_price)
             found = [search.cheaper_elsewhere(candidate) for candidate in found]
         return _Found(found, passed_over, by_score, None if found else search.in_vain())
+
+
+def _with_cascades(
+    running: RunningProfile,
+    attempt: PodGroupAttempt,
+    priority: int,
+    options: GroupOptions,
+    found: _Found,
+    terms: ClassTerms,
+) -> tuple[_Found, CascadeAvoided | None]:
+    """Candidates with the cost of those whom their victims would evict in turn, and what was avoided (cost.md 3).
+
+    Beside those found it is looked for an eviction without the units that would evict somebody, a few times over.
+    """
+    cascades, cluster = options.cascades, running.cluster
+    assert cascades is not None
+    first = _best(attempt, found.candidates, options.criteria)[0]
+
+    def counted(candidate: _Candidate) -> _Candidate:
+        if candidate.cost is None:
+            return candidate
+        steps = cascades.after(candidate.victims(), candidate.assignment.placed)
+        return replace(candidate, cascade=steps, cost=cascades.cost(candidate.evicted(), steps, candidate.cost))
+
+    candidates = [counted(candidate) for candidate in sorted(found.candidates, key=_price)[:_MOST_CASCADES]]
+    best = min(candidates, key=_price)
+    spared: set[str] = set()
+    for _ in range(_MOST_CASCADES):
+        culprits = {step.evictor.name for step in best.cascade if step.level == 1} - spared
+        if not culprits:
+            break
+        spared |= culprits
+        everybody = potential_victims(cluster, priority, scheduled_pods(cluster), terms)
+        units = [unit for unit in everybody if unit.name not in spared]
+        other = _looked_for(running, attempt, priority, options, units) if units else _Found([])
+        if cluster.rules_of_work and other.candidates:
+            other = _by_the_rules(running, attempt, priority, options, other, terms)
+        instead = [counted(candidate) for candidate in sorted(other.candidates, key=_price)[:_MOST_CASCADES]]
+        cheaper = [candidate for candidate in instead if candidate.price < best.price]
+        if not cheaper:
+            break
+        best = min(cheaper, key=_price)
+        candidates = instead
+    avoided = None
+    chosen = _best(attempt, candidates, options.criteria)[0]
+    if {unit.name for unit in chosen.victims()} != {unit.name for unit in first.victims()}:
+        steps = cascades.after(first.victims(), first.assignment.placed)
+        avoided = CascadeAvoided(tuple(first.victims()), steps)
+    return replace(found, candidates=candidates), avoided
 
 
 def _by_the_rules(

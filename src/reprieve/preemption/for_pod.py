@@ -20,6 +20,7 @@ from reprieve.framework.diagnosis import Diagnosis, fit_error
 from reprieve.framework.plugin import CycleState, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cheaper_for_pod import Cheaper, cheaper_for_pod
 from reprieve.preemption.cost import BY_NAME, UPSTREAM, Costing, Criteria
 from reprieve.preemption.eligibility import ineligible
@@ -30,7 +31,10 @@ from reprieve.preemption.outcome import (
     MINIMIZE_VICTIMS,
     NO_VICTIMS_POD,
     NOT_HELPFUL,
+    CascadeAvoided,
+    CascadeStep,
     Compared,
+    Cost,
     Preemption,
     Verdict,
 )
@@ -47,6 +51,8 @@ from reprieve.preemption.units import PreemptionUnit, effective_priority
 from reprieve.preemption.victim_columns import ABOVE_ALL, VictimColumns
 
 _SIGNATURES = 64
+_MOST_CASCADES = 64
+"""On so many rows it is looked at whom the victims would evict in turn."""
 _FEW = 4
 """So few rows are looked at one by one."""
 _DEVICES = "DynamicResources"
@@ -67,14 +73,16 @@ class PodPreemption:
         plugin: str,
         criteria: Criteria = UPSTREAM,
         placement: str = COMPATIBLE,
+        cascades: Cascades | None = None,
         plain: bool = False,
         share: bool = True,
     ) -> None:
         self._running = running
         self._criteria = criteria
+        self._cascades = cascades
         self._cluster, self._profile, self._evaluator = running.cluster, running.profile, running.evaluator
         self._plugin = plugin
-        self._search = placement == MINIMIZE_VICTIMS and criteria.upstream
+        self._search = placement == MINIMIZE_VICTIMS and criteria.upstream and cascades is None
         self._plain = plain
         self._share = share and criteria.upstream
         self._columns = VictimColumns(running.cluster)
@@ -119,10 +127,14 @@ class PodPreemption:
             verdicts = told[found.row]
         else:
             verdicts = self._verdicts(state, found.row, numbers=numbers)
-            cheaper = cheaper_for_pod(self._running, state, verdicts) if self._search else None
+            # What is said of work may forbid what the search finds.
+            searches = self._search and not cluster.rules_of_work
+            cheaper = cheaper_for_pod(self._running, state, verdicts) if searches else None
             if cheaper is not None:
                 found, verdicts = self._instead(found, cheaper), cheaper.verdicts
         names = cluster.nodes.names
+        if self._cascades is not None and not judges:
+            return PostFilterResult(SUCCESS, self._with_cascades(state, curable, answers, numbers=numbers))
         preemption = Preemption(
             pod=pod,
             group=None,
@@ -144,6 +156,53 @@ class PodPreemption:
         apart = next((i for i, (a, b) in enumerate(zip(cheaper.cost, found.cost, strict=True)) if a != b), None)
         steps = ((BY_NAME if apart is None else self._criteria.texts[apart], 1),)
         return replace(found, row=cheaper.row, cost=cheaper.cost, second=found.row, second_cost=found.cost, steps=steps)
+
+    def _with_cascades(
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, *, numbers: bool
+    ) -> Preemption:
+        """The cheapest row by what its victims cost together with those whom they would evict in turn (cost.md 3).
+
+        Rows are looked at in the order of what they cost without, until no other can be cheaper: to evict more never
+        costs less.  At most so many that it stays bounded.
+        """
+        cascades, pod, cluster = self._cascades, state.pod, self._cluster
+        assert cascades is not None
+        rank, names = cluster.nodes.rank, cluster.nodes.names
+        looked_at: list[tuple[Cost, int, int, tuple[Verdict, ...], tuple[CascadeStep, ...]]] = []
+        best: Cost | None = None
+        for row, own in answers.cheapest_first(curable, rank)[:_MOST_CASCADES]:
+            if best is not None and own > best:
+                break
+            verdicts = self._verdicts(state, row, numbers=numbers)
+            steps = cascades.after([verdict.unit for verdict in verdicts if verdict.evicted], ((pod, row),))
+            cost = cascades.cost(verdicts, steps, own)
+            best = cost if best is None else min(best, cost)
+            looked_at.append((cost, int(rank[row]), row, verdicts, steps))
+        first = looked_at[0]
+        cheapest, *others = sorted(looked_at, key=lambda each: each[:2])
+        compared = None
+        if others:
+            second = others[0]
+            steps_of = zip(self._criteria.texts, cheapest[0], second[0], strict=True)
+            text = next((text for text, one, other in steps_of if one != other), BY_NAME)
+            compared = Compared(names[second[2]], second[0], ((text, 1),))
+        avoided = None
+        if cheapest is not first:
+            avoided = CascadeAvoided(tuple(v.unit for v in first[3] if v.evicted), first[4])
+        return Preemption(
+            pod=pod,
+            group=None,
+            priority=pod.priority,
+            domain=names[cheapest[2]],
+            nominations=((pod, cheapest[2]),),
+            verdicts=cheapest[3],
+            candidates=int(answers.good[curable].sum()),
+            compared=compared,
+            criteria=self._criteria.described,
+            cost=cheapest[0],
+            cascade=cheapest[4],
+            avoided=avoided,
+        )
 
     def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
         """The choice after extenders have had their say; nothing of what they say is remembered."""

@@ -94,6 +94,23 @@ class Criterion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class CascadeStep:
+    """One eviction in turn (cost.md 3): in which round, who came back, and who would go for it."""
+
+    level: int
+    evictor: PreemptionUnit
+    evicted: tuple[PreemptionUnit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeAvoided:
+    """What would have been cheaper if nobody came back: who would have gone, and whom they would have evicted."""
+
+    victims: tuple[PreemptionUnit, ...]
+    steps: tuple[CascadeStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """The comparison that decided between candidates (preemption.md 3): the runner-up, and how the field narrowed.
 
@@ -195,6 +212,10 @@ class Preemption:
     """By what candidates were compared, in order."""
     cost: Cost | None = None
     """What this one costs, by those criteria."""
+    cascade: tuple[CascadeStep, ...] = ()
+    """Whom the victims would evict in turn when they come back, as far as that was looked at."""
+    avoided: CascadeAvoided | None = None
+    """The eviction that would have been chosen if nobody came back."""
     by_score: tuple[PreemptionUnit, ...] | None = None
     """Who would go if the group were placed by score; None where nothing else was looked at."""
 

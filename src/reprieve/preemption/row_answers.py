@@ -149,6 +149,12 @@ class RowAnswers:
         second_cost = self._cost_of(second) if second >= 0 else None
         return Choice(best, self._cost_of(best), count, second, second_cost, tuple(steps))
 
+    def cheapest_first(self, rows: Rows, rank: Rows) -> list[tuple[int, Cost]]:
+        """Those of the rows that are candidates with what they cost, by that and then by name."""
+        left = rows[self.good[rows]]
+        order = left[np.lexsort((rank[left], *self._cost[::-1, left]))]
+        return [(row, self._cost_of(row)) for row in order.tolist()]
+
     def _first_of(self, left: Rows, rank: Rows) -> int:
         """The best of the rows, all of them candidates; -1 if there are none."""
         for row_costs in self._cost:

@@ -35,6 +35,7 @@ from reprieve.plugins.pod_topology_spread import (
     PodTopologySpread,
 )
 from reprieve.plugins.volume_binding import VolumeBinding
+from reprieve.preemption.cascade import DEEPEST
 from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE
@@ -92,6 +93,7 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     min_candidate_nodes_absolute: Int32 = 100
     victim_search: str = REPRIEVE
     cost: tuple[str, ...] = STANDARD
+    cascade_depth: Int32 = 0
     placement: str = MINIMIZE_VICTIMS
     hold_seconds: Int64 = int(HOLD_SECONDS)
     successor: bool = True
@@ -321,6 +323,8 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     if percentage == absolute == 0:
         text = "cannot be zero at the same time as minCandidateNodesAbsolute"
         raise ConfigurationError("minCandidateNodesPercentage", text)
+    if not 0 <= found.cascade_depth <= DEEPEST:
+        raise ConfigurationError("cascadeDepth", f"{found.cascade_depth}: not in valid range [0, {DEEPEST}]")
     _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
     _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS))
     wait = _seconds(found.wait_for_completions, "waitForCompletions")
@@ -338,6 +342,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         successor=found.successor,
         wait_for_completions=wait,
         cost=found.cost,
+        cascade_depth=found.cascade_depth,
     )
 
 

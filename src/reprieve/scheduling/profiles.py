@@ -114,6 +114,7 @@ _PLACED_BY_SCORE: dict[str, dict[str, str | int | list[str]]] = {
     "DefaultPreemption": {
         "placement": COMPATIBLE,
         "cost": [*STANDARD],
+        "cascadeDepth": 0,
         "holdSeconds": 0,
         "successor": False,
         "waitForCompletions": "0s",

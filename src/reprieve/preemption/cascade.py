@@ -1,0 +1,163 @@
+"""Whom victims that come back would evict in turn (cost.md 3).
+
+Whoever made a victim makes it again: a controller, or a person.  In a trial view, with the preemptor in its place, the
+victims return, the most important first: each is placed where there is room for it, or evicts the cheapest units of
+lower priority, which return in the next round; as many rounds as are asked for.
+
+Invariant: no unit is evicted twice.  Each evicts only what has a lower priority than itself, and who has been evicted
+is left alone; so no cascade goes in a circle, and none is longer than there are priorities.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from reprieve.cluster.budgets import violating
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.plugin import Assigned, CycleState
+from reprieve.framework.running import RunningProfile
+from reprieve.preemption.cost import Criteria
+from reprieve.preemption.criteria import Cascade
+from reprieve.preemption.free_resources import FreeResources, only_resources
+from reprieve.preemption.outcome import CascadeStep, Cost, Verdict
+from reprieve.preemption.protection import potential_victims
+from reprieve.preemption.reprieving import judge_by_numbers
+from reprieve.preemption.units import PreemptionUnit
+
+DEEPEST: Final = 3
+"""More rounds are not looked at: `cascadeDepth` at most."""
+MOST_RETURNING: Final = 64
+"""So many pods return in one round, those of the most important units; the others count as staying away."""
+
+_Move = tuple[PodRecord, int, tuple[PreemptionUnit, ...]]
+"""A pod that returns, the row it runs on then, and who goes for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cascades:
+    """Looks at the cascades of evictions, `depth` rounds of them (0: not at all). `criteria`: what is cheapest."""
+
+    running: RunningProfile
+    criteria: Criteria
+    depth: int
+
+    def after(self, victims: Sequence[PreemptionUnit], placed: Assigned) -> tuple[CascadeStep, ...]:
+        """Who would evict whom after these victims have gone for a preemptor that is placed there.
+
+        Leaves the cluster as it was.
+        """
+        cluster = self.running.cluster
+        steps: list[CascadeStep] = []
+        with cluster.trial():
+            cluster.displace_all([pod for unit in victims for pod in unit.pods if pod.row >= 0])
+            for pod, row in placed:
+                if pod.row < 0:
+                    cluster.place(pod, row)
+            evicted = {pod.uid for unit in victims for pod in unit.pods}
+            wave = list(victims)
+            for level in range(1, self.depth + 1):
+                following: list[PreemptionUnit] = []
+                returning = 0
+                for unit in sorted(wave, key=lambda unit: unit.importance):
+                    returning += len(unit.pods)
+                    if returning > MOST_RETURNING:
+                        break
+                    gone = self._return(unit, evicted)
+                    if gone:
+                        steps.append(CascadeStep(level, unit, gone))
+                        following += gone
+                wave = following
+        return tuple(steps)
+
+    def cost(self, verdicts: Sequence[Verdict], steps: Sequence[CascadeStep], own: Cost) -> Cost:
+        """What those who go cost together with those who go in turn; `own`: without them."""
+        in_turn = [unit for step in steps for unit in step.evicted]
+        if not in_turn:
+            return own
+        cluster, criteria = self.running.cluster, self.criteria
+        known = {verdict.unit.name: verdict for verdict in verdicts if verdict.evicted}
+        units = sorted([*(verdict.unit for verdict in known.values()), *in_turn], key=lambda unit: unit.importance)
+        broken = violating([unit.pods for unit in units], cluster.budget_index)
+        some = next(iter(known.values()))
+        everybody = [
+            known[unit.name] if unit.name in known else replace(some, unit=unit, violates_pdb=violates)
+            for unit, violates in zip(units, broken, strict=True)
+        ]
+        cost = criteria.cost_of(everybody, criteria.costing(cluster, self.running.evaluator, units))
+        assert cost is not None
+        pods = float(sum(len(unit.pods) for unit in in_turn))
+        return tuple(pods if name == Cascade.name else part for name, part in zip(criteria.names, cost, strict=True))
+
+    def _return(self, unit: PreemptionUnit, evicted: set[str]) -> tuple[PreemptionUnit, ...]:
+        """Put the unit back where it would run, and take off who goes for it; it stays away if it cannot run whole."""
+        cluster = self.running.cluster
+        with cluster.trial():
+            moves = self._moves(unit, set(evicted))
+        if moves is None:
+            return ()
+        gone: list[PreemptionUnit] = []
+        for pod, row, victims in moves:
+            for victim in victims:
+                cluster.displace_all(victim.pods)
+                evicted.update(other.uid for other in victim.pods)
+            gone += victims
+            cluster.place(pod, row)
+        return tuple(gone)
+
+    def _moves(self, unit: PreemptionUnit, evicted: set[str]) -> list[_Move] | None:
+        cluster, evaluator = self.running.cluster, self.running.evaluator
+        moves: list[_Move] = []
+        for pod in unit.pods:
+            state = CycleState(cluster, pod)
+            row = evaluator.best_row(state)
+            victims: tuple[PreemptionUnit, ...] = ()
+            if row < 0:
+                found = None if pod.never_preempts else self._cheapest(state, evicted)
+                if found is None:
+                    return None
+                row, victims = found
+                for victim in victims:
+                    cluster.displace_all(victim.pods)
+                    evicted.update(other.uid for other in victim.pods)
+            moves.append((pod, row, victims))
+            cluster.place(pod, row)
+        return moves
+
+    def _cheapest(self, state: CycleState, evicted: set[str]) -> tuple[int, tuple[PreemptionUnit, ...]] | None:
+        """The row where the pod evicts who costs least, of those who have not been evicted yet."""
+        cluster, evaluator, pod = self.running.cluster, self.running.evaluator, state.pod
+        nodes, terms = cluster.nodes, cluster.class_terms_of(pod)
+        usable = evaluator.view(state).static_mask.copy()
+        for column, amount in pod.signature.requests:
+            usable &= nodes.allocatable[column, : len(usable)] >= amount
+        options: list[tuple[Cost, int, int, tuple[PreemptionUnit, ...]]] = []
+        for row in np.flatnonzero(usable).tolist():
+            units = [
+                unit
+                for unit in potential_victims(cluster, pod.priority, list(nodes.pods[row].values()), terms)
+                if evicted.isdisjoint(other.uid for other in unit.pods)
+            ]
+            if not units:
+                continue
+            room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
+            for unit in units:
+                room.free(unit.pods, unit.rows)
+            if room.short_columns():
+                continue
+            costing = self.criteria.costing(cluster, evaluator, units)
+            verdicts = judge_by_numbers(cluster, units, [(pod, row)], room, self.criteria, costing)
+            cost = self.criteria.cost_of(verdicts, costing)
+            if cost is not None:
+                gone = tuple(verdict.unit for verdict in verdicts if verdict.evicted)
+                options.append((cost, int(nodes.rank[row]), row, gone))
+        exact = only_resources(self.running.profile, [state])
+        for _, _, row, gone in sorted(options, key=lambda option: option[:2]):
+            if exact:
+                return row, gone
+            with cluster.trial():
+                cluster.displace_all([other for unit in gone for other in unit.pods])
+                if evaluator.fits_row(state, row):
+                    return row, gone
+        return None

@@ -1,0 +1,211 @@
+"""Whom victims that come back would evict in turn (cost.md 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reprieve.framework.configuration import ConfigurationError, configuration_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
+from reprieve.preemption.cascade import Cascades
+from reprieve.preemption.cost import UPSTREAM
+from reprieve.preemption.criteria import STANDARD
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
+from reprieve.scheduling.profiles import profiles_of
+from tests.building import RandomCluster, World, gang, group, node, pod, profile_with, random_clusters
+
+PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
+
+
+def _with(depth: int, *cost: str, placement: str = MINIMIZE_VICTIMS) -> dict[str, Profile]:
+    plugin = DefaultPreemption(cost=cost or STANDARD, cascade_depth=depth, placement=placement)
+    profile = profile_with(plugin)
+    return {profile.name: profile}
+
+
+def _gone(preemption: Preemption | None) -> list[str]:
+    return sorted(p.name for v in preemption.victims for p in v.unit.pods) if preemption is not None else []
+
+
+def _chain() -> list[Any]:
+    """`big` is one pod of middling priority, and would come back to evict two; `s0` and `s1` fit on `spare`."""
+    return [
+        node("n1", gpu=4),
+        node("n2", gpu=4),
+        node("n3", gpu=4),
+        node("spare", gpu=4),
+        pod("big", gpu=4, node="n1", priority=50, start=-10),
+        pod("s0", gpu=2, node="n2", priority=50, start=-20),
+        pod("s1", gpu=2, node="n2", priority=50, start=-20),
+        pod("low0", gpu=2, node="n3", priority=10, start=-30),
+        pod("low1", gpu=2, node="n3", priority=10, start=-30),
+        pod("top", gpu=2, node="spare", priority=100),
+        pod("eq", gpu=1, node="spare", priority=50, start=-20),
+    ]
+
+
+def _roomy() -> list[Any]:
+    """The same where `s0` and `s1` find room elsewhere when they come back."""
+    return [*_chain(), node("n4", gpu=2), node("n5", gpu=2), pod("g4", cpu=1, node="n4"), pod("g5", cpu=1, node="n5")]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("kind", ["pod", "gang"])
+@pytest.mark.parametrize(("depth", "victims"), [(0, ["big"]), (1, ["s0", "s1"]), (2, ["s0", "s1"]), (3, ["s0", "s1"])])
+def test_an_eviction_that_ends_in_more_is_avoided(placement: str, kind: str, depth: int, victims: list[str]) -> None:
+    """cost.md 3.1, 3.2: three priorities; the one pod that goes would come back and evict two, three in all."""
+    asking: list[Any] = [group("crew", min_count=1, priority=100)] if kind == "gang" else []
+    asking.append(
+        pod("p", gpu=4, priority=100, group="crew" if asking else None, selector=None, labels={"who": "preemptor"})
+    )
+    # The low ones may not be evicted by it: they run where it may not.
+    items = [item for item in _roomy() if item.metadata.name != "n3"]
+    items.append(node("n3", gpu=4, taints=[("only", "batch", "NoSchedule")]))
+    items = [
+        pod(
+            "big",
+            gpu=4,
+            node="n1",
+            priority=50,
+            start=-10,
+            tolerations=[_tolerates()],
+        )
+        if item.metadata.name == "big"
+        else item
+        for item in items
+    ]
+    world = World(*items, *asking, profiles=_with(depth, placement=placement))
+    found = world.step().preemption
+    assert found is not None
+    assert _gone(found) == victims
+    if depth:
+        assert found.avoided is not None
+        assert [unit.name for unit in found.avoided.victims] == ["default/big"]
+        (step,) = found.avoided.steps
+        assert (step.level, step.evictor.name) == (1, "default/big")
+        assert sorted(unit.name for unit in step.evicted) == ["default/low0", "default/low1"]
+    else:
+        assert found.avoided is None
+
+
+def _tolerates() -> Any:
+    from tests.building import toleration
+
+    return toleration("only", "Equal", "batch", "NoSchedule")
+
+
+def _ladder() -> list[Any]:
+    """Each step of it evicts the next: 40 evicts 30, which evicts 20, which evicts 10."""
+    return [
+        item
+        for turn, priority in enumerate((40, 30, 20, 10))
+        for item in (
+            node(f"n{turn}", gpu=1, labels={"step": str(turn)}),
+            pod(f"a{priority}", gpu=1, node=f"n{turn}", priority=priority, affinity=None, tolerations=[]),
+        )
+    ]
+
+
+@pytest.mark.parametrize(("depth", "levels"), [(0, []), (1, [1]), (2, [1]), (3, [1])])
+def test_rounds_are_as_many_as_asked_for(depth: int, levels: list[int]) -> None:
+    """cost.md 3.1: who comes back evicts the least important, which then finds nobody below it."""
+    world = World(*_ladder(), pod("p", gpu=1, priority=100, selector={"step": "0"}), profiles=_with(depth))
+    found = world.step().preemption
+    assert found is not None
+    assert [step.level for step in found.cascade] == levels
+    if depth:
+        assert found.cascade[0].evicted[0].name == "default/a10"
+        assert found.cost is not None
+        assert found.cost[3] == 2.0
+
+
+def test_a_longer_chain() -> None:
+    """cost.md 3.1: where each may go on one node only, the rounds go down one by one."""
+    items: list[Any] = []
+    for turn, priority in enumerate((40, 30, 20, 10)):
+        where = {"kubernetes.io/hostname": f"n{turn}", f"step{turn}": "yes", f"step{turn - 1}": "yes"}
+        items.append(node(f"n{turn}", gpu=1, labels=where))
+        items.append(pod(f"a{priority}", gpu=1, node=f"n{turn}", priority=priority, selector={f"step{turn}": "yes"}))
+    asking = pod("p", gpu=1, priority=100, selector={"kubernetes.io/hostname": "n0"})
+    for depth in (1, 2, 3):
+        world = World(*items, asking, profiles=_with(depth))
+        decision = world.step()
+        assert decision.preemption is not None
+        told = [(s.level, s.evictor.name, s.evicted[0].name) for s in decision.preemption.cascade]
+        names = ["default/a40", "default/a30", "default/a20", "default/a10"]
+        assert told == [(n + 1, names[n], names[n + 1]) for n in range(depth)]
+
+
+@pytest.mark.parametrize(("args", "where", "why"), [
+    ({"cascadeDepth": 4}, "cascadeDepth", "4: not in valid range [0, 3]"),
+    ({"cascadeDepth": -1}, "cascadeDepth", "not in valid range"),
+    ({"cost": ["cascade", "pods"]}, "cost[0]", "'cascade' needs a cascadeDepth of at least 1"),
+])  # fmt: skip
+def test_what_is_configured_is_checked(args: dict[str, Any], where: str, why: str) -> None:
+    """cost.md 3.3."""
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": args}]}],
+    }
+    with pytest.raises(ConfigurationError) as caught:
+        profiles_of(configuration_of(document), FeatureGates())
+    assert caught.value.path == f"profiles[0].pluginConfig[0].args.{where}"
+    assert why in caught.value.message
+
+
+def test_the_criterion_counts_pods_in_turn() -> None:
+    """cost.md 3.2: first of all, if it is named first."""
+    items = [
+        *_ladder()[:4],
+        node("m", gpu=2),
+        pod("x", gpu=1, node="m", priority=30),
+        pod("y", gpu=1, node="m", priority=60),
+    ]
+    world = World(*items, *gang("w", 1, gpu=1, priority=100), profiles=_with(1, "cascade", *STANDARD))
+    found = world.step().preemption
+    assert found is not None
+    assert found.cost is not None
+    assert found.cost[0] == 0.0
+
+
+@settings(
+    max_examples=80,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(data=st.data(), depth=st.integers(1, 3))
+def test_no_unit_is_evicted_twice_and_nothing_leaks(data: st.DataObject, depth: int) -> None:
+    """cost.md 3.4: each evicts lower priorities alone, round by round, and the picture is as it was."""
+    cluster: RandomCluster = data.draw(random_clusters())
+    world = World(*cluster.everything, profiles=_with(depth))
+    picture = world.engine.cluster
+    seen: list[int] = []
+
+    def look(made: Any) -> bool:
+        preemption = made.preemption
+        gone = [pod.uid for verdict in preemption.victims for pod in verdict.unit.pods]
+        level = 0
+        for step in preemption.cascade:
+            assert level <= step.level <= depth
+            level = step.level
+            assert all(unit.priority < max(p.priority for p in step.evictor.pods) for unit in step.evicted)
+            assert {pod.uid for pod in step.evictor.pods} <= set(gone)
+            gone += [pod.uid for unit in step.evicted for pod in unit.pods]
+        assert len(gone) == len(set(gone))
+        seen.append(len(preemption.cascade))
+        running = world.engine.running["default-scheduler"]
+        options = Cascades(running, UPSTREAM, depth)
+        before = picture.digest()
+        options.after([verdict.unit for verdict in preemption.victims], preemption.nominations)
+        assert picture.digest() == before
+        return False
+
+    world.virtual.first_preemption = look
+    world.settle()
