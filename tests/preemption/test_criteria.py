@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -369,3 +370,9 @@ def test_budgets_weigh_where_they_stand_in_the_list() -> None:
     assert _preempts(World(*items)).domain == "n2"
     assert _preempts(World(*items, profiles=_with("highestPriority"))).domain == "n1"
     assert _preempts(World(*items, profiles=_with("highestPriority", "pdbViolations"))).domain == "n1"
+
+
+def test_the_page_shows_the_example_as_it_is() -> None:
+    """docs/cost.md and examples/plugins/quota.py."""
+    root = Path(__file__).parents[2]
+    assert (root / "examples/plugins/quota.py").read_text() in (root / "docs/cost.md").read_text()

@@ -368,6 +368,7 @@ def _preemption(record: DecisionRecord) -> list[Section]:
     if cost.running_seconds_lost >= 1:
         notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
     notes += _comparison(made)
+    notes += [sentence for sentence in made.told if f"over {_runner_up(made)}:" not in sentence]
     notes += _held(made)
     if record.order is not None:
         notes.append(order_sentence(record.order))
@@ -389,6 +390,11 @@ def _preemption(record: DecisionRecord) -> list[Section]:
             )
         )
     return sections
+
+
+def _runner_up(made: PreemptionRecord) -> str:
+    other = made.comparison.runner_up
+    return other.domain if other is not None else ""
 
 
 def _held(made: PreemptionRecord) -> list[str]:

@@ -164,7 +164,9 @@ def _evicted(made: PreemptionAccount) -> Section:
         amounts = (f"{freed} {resource} freed, {needed} needed.",)
     title = f"Evicted for {made.preemptor} (priority {made.priority}), {seconds_text(made.at)} in"
     shown, notes = _first([_victims(alike) for alike in _alike(units)])
-    return Section(title, _UNIT_COLUMNS, shown, (*_domain(made), *amounts, *_worth(made, units), *notes), tone=Tone.BAD)
+    return Section(
+        title, _UNIT_COLUMNS, shown, (*_domain(made), *amounts, *_worth(made, units), *made.told, *notes), tone=Tone.BAD
+    )
 
 
 def _worth(made: PreemptionAccount, evicted: Sequence[UnitAccount]) -> tuple[str, ...]:

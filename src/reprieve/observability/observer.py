@@ -33,7 +33,9 @@ from reprieve.observability.metrics import (
     attempts_label,
 )
 from reprieve.observability.stopwatch import Stopwatch
+from reprieve.preemption.lost_work import lost_work
 from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
+from reprieve.preemption.telling import counts_work, lost_text
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
@@ -184,6 +186,10 @@ class Observer:
             note = f"Preempted by podgroup {by.uid} on node {preemption.domain}"
         else:
             note = f"Preempted by pod {by.uid} on node {preemption.domain}"
+        cluster = self._engine.cluster if self._engine is not None else None
+        if cluster is not None and counts_work(cluster, preemption):
+            lost = lost_text(lost_work(cluster, (pod,)))
+            note += f"; {lost} of its work are lost" if lost else "; no work of it is lost"
         preemptors = [nominated for nominated, _ in preemption.nominations]
         who = preemptors[0] if preemptors else pod
         self._event(pod, by, NORMAL, "Preempted", "Preempting", note, now, who=who)

@@ -28,10 +28,12 @@ from reprieve.observability.records import (
     MOST_NOMINATIONS,
     MOST_RELEASED,
     MOST_REPRIEVED,
+    Avoided,
     Candidate,
     Comparison,
     Cost,
     DecisionRecord,
+    InTurn,
     InVain,
     Lack,
     Members,
@@ -52,9 +54,9 @@ from reprieve.observability.shortages import lack_of
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.cost import UPSTREAM
 from reprieve.preemption.criteria import STANDARD, HighestPriority, PdbViolations, Pods, PrioritySum, StartTime
-from reprieve.preemption.lost_work import lost_work
+from reprieve.preemption.outcome import CascadeStep, Criterion, Preemption, PreemptionInVain, PutOff, Verdict
 from reprieve.preemption.outcome import Cost as CostKey
-from reprieve.preemption.outcome import Criterion, Preemption, PreemptionInVain, PutOff, Verdict
+from reprieve.preemption.telling import by_criterion, decisive, lost_by, names_of, plain, told, turns
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries
@@ -249,7 +251,7 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
                 spared.append(verdict)
     key = preemption.cost if preemption.criteria else UPSTREAM.cost_of(evicted)
     criteria = preemption.criteria or UPSTREAM.described
-    work = lost_work(cluster, (pod for verdict in evicted for pod in verdict.unit.pods))
+    work = lost_by(cluster, preemption)
     lost = sum(max(0.0, now - pod.start) for verdict in evicted for pod in verdict.unit.pods if pod.start is not None)
     return PreemptionRecord(
         domain=preemption.domain,
@@ -265,9 +267,14 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
             running_seconds_lost=lost,
             lost_gpu_hours=round(work.gpu / 3600, 3),
             lost_cpu_hours=round(work.cpu / 3600, 3),
-            by_criterion=_by_criterion(criteria, key),
+            by_criterion=by_criterion(criteria, key),
         ),
         comparison=_comparison(preemption, criteria, key),
+        cascade=_turns(preemption.cascade),
+        avoided=Avoided(units=list(names_of(preemption.avoided.victims)), cascade=_turns(preemption.avoided.steps))
+        if preemption.avoided is not None
+        else None,
+        told=list(told(cluster, preemption)),
         nominations=[
             Nomination(pod=pod.key, node=names[row]) for pod, row in preemption.nominations[:MOST_NOMINATIONS]
         ],
@@ -310,6 +317,12 @@ def _reasons(diagnosis: Diagnosis | None) -> list[Reason]:
     return [Reason(reason=reason, nodes=nodes) for reason, nodes in ordered]
 
 
+def _turns(steps: Sequence[CascadeStep]) -> list[InTurn]:
+    return [
+        InTurn(round=turn.round, by=turn.evictor, evicted=list(turn.evicted), pods=turn.pods) for turn in turns(steps)
+    ]
+
+
 def _comparison(preemption: Preemption, criteria: Sequence[Criterion], key: CostKey | None) -> Comparison:
     compared = preemption.compared
     found = Comparison(candidates=preemption.candidates, chosen=_candidate(preemption.domain, criteria, key))
@@ -319,31 +332,11 @@ def _comparison(preemption: Preemption, criteria: Sequence[Criterion], key: Cost
     found.steps = [Step(criterion=criterion, left=left) for criterion, left in compared.steps]
     # The last criterion is the one that told the chosen one from those that were left, of whom this is the best.
     found.decided_by = compared.steps[-1][0] if compared.steps else ""
-    for turn, criterion in enumerate(criteria):
-        if criterion.text == found.decided_by and key is not None and compared.cost is not None:
-            found.criterion = criterion.name
-            found.values = [_value(criterion, cost[turn]) for cost in (key, compared.cost)]
+    decided = decisive(preemption)
+    if decided is not None:
+        found.criterion = decided[0].name
+        found.values = list(decided[1:])
     return found
-
-
-def _by_criterion(criteria: Sequence[Criterion], key: CostKey | None) -> dict[str, float]:
-    """What can be written as a number."""
-    costs = {criterion.name: cost for criterion, cost in zip(criteria, key or (), strict=key is not None)}
-    return {name: _plain(cost) for name, cost in costs.items() if isfinite(cost)}
-
-
-def _plain(number: float) -> float:
-    return int(number) if float(number).is_integer() else round(number, 3)
-
-
-def _value(criterion: Criterion, cost: float) -> str:
-    """`2 pods`, `1.5 GPU-hours`, a time."""
-    if criterion.name == StartTime.name:
-        return _started(cost) or "not started"
-    if criterion.measure.endswith("-seconds"):
-        return f"{cost / 3600:.3g} {criterion.measure.removesuffix('seconds')}hours"
-    measure = criterion.measure.removesuffix("s") if cost == 1 else criterion.measure
-    return f"{_plain(cost)} {measure}".rstrip()
 
 
 def _started(cost: float) -> str:
@@ -361,7 +354,7 @@ def _candidate(domain: str, criteria: Sequence[Criterion], key: CostKey | None) 
         priority_sum=int(costs.get(PrioritySum.name, 0)),
         pods=int(costs.get(Pods.name, 0)),
         earliest_start=_started(costs[StartTime.name]) if StartTime.name in costs else "",
-        others={name: _plain(cost) for name, cost in costs.items() if name not in STANDARD and isfinite(cost)},
+        others={name: plain(cost) for name, cost in costs.items() if name not in STANDARD and isfinite(cost)},
     )
 
 

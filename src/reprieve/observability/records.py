@@ -207,6 +207,22 @@ class Released(Part):
     pods: int
 
 
+class InTurn(Part):
+    """A victim that comes back and would evict others; `round`: 1 for the victims themselves (cost.md 3)."""
+
+    round: int
+    by: str
+    evicted: list[str]
+    pods: int
+
+
+class Avoided(Part):
+    """The eviction that would have been cheaper if nobody came back: who would have gone, and what would follow."""
+
+    units: list[str]
+    cascade: list[InTurn] = []
+
+
 class PreemptionRecord(Part):
     """A decision to preempt: who goes, who is spared, why, and what became of it."""
 
@@ -219,6 +235,11 @@ class PreemptionRecord(Part):
     comparison: Comparison
     nominations: list[Nomination]
     nominations_total: int
+    cascade: list[InTurn] = []
+    """Whom the victims would evict in turn when they come back."""
+    avoided: Avoided | None = None
+    told: list[str] = []
+    """Sentences on what it costs that is not in numbers of pods: lost work, evictions in turn."""
     state: str = "UnderWay"
     """`UnderWay`, `Done` (every API call was made) or `Failed`."""
     error: str = ""

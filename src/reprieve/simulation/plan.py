@@ -22,7 +22,8 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
-from reprieve.preemption.outcome import Missing, Preemption, Verdict, scarcest_first
+from reprieve.preemption.outcome import CascadeStep, Missing, Preemption, Verdict, scarcest_first
+from reprieve.preemption.telling import by_criterion, decisive, lost_by, names_of, told, turns
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.arrival_order import in_order
@@ -32,6 +33,9 @@ from reprieve.simulation.put_off import put_off_outcomes, released_outcomes
 from reprieve.simulation.report import (
     Account,
     Answer,
+    AvoidedEviction,
+    EvictionCost,
+    InTurn,
     LostPod,
     PlacingByScore,
     Plan,
@@ -441,7 +445,27 @@ def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
         needed={resource: readable(resource, needed) for resource, needed, _ in amounts},
         freed={resource: readable(resource, freed) for resource, _, freed in amounts},
         by_score=_by_score(world.engine.cluster, preemption),
+        cost=_cost(world.engine.cluster, preemption),
+        cascade=_in_turn(preemption.cascade),
+        avoided=AvoidedEviction(units=names_of(preemption.avoided.victims), cascade=_in_turn(preemption.avoided.steps))
+        if preemption.avoided is not None
+        else None,
     )
+
+
+def _cost(cluster: ClusterState, preemption: Preemption) -> EvictionCost:
+    lost, decided = lost_by(cluster, preemption), decisive(preemption)
+    return EvictionCost(
+        lost_gpu_hours=round(lost.gpu / 3600, 3),
+        lost_cpu_hours=round(lost.cpu / 3600, 3),
+        by_criterion=by_criterion(preemption.criteria, preemption.cost),
+        decided_by=decided[0].name if decided is not None else None,
+        values=decided[1:] if decided is not None else (),
+    )
+
+
+def _in_turn(steps: Sequence[CascadeStep]) -> tuple[InTurn, ...]:
+    return tuple(InTurn(round=t.round, by=t.evictor, evicted=t.evicted, pods=t.pods) for t in turns(steps))
 
 
 def _amounts(cluster: ClusterState, preemption: Preemption) -> list[tuple[str, int, int]]:
@@ -527,6 +551,7 @@ def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]
         candidates=preemption.candidates,
         needed=_first_amount(amounts),
         by_score=_worth(preemption),
+        told=told(world.engine.cluster, preemption),
         more_spared=more,
         more_protected=protected,
     )

@@ -122,6 +122,35 @@ class PlacingByScore(_Document, frozen=True, kw_only=True):
     freed: dict[str, str]
 
 
+class InTurn(_Document, frozen=True, kw_only=True):
+    """A victim that comes back and would evict these units; `round`: 1 for the victims themselves (cost.md 3)."""
+
+    round: int
+    by: str
+    evicted: tuple[str, ...]
+    pods: int
+
+
+class AvoidedEviction(_Document, frozen=True, kw_only=True):
+    """What would have been cheaper if nobody came back."""
+
+    units: tuple[str, ...]
+    cascade: tuple[InTurn, ...]
+
+
+class EvictionCost(_Document, frozen=True, kw_only=True):
+    """What it costs (cost.md 1): work that was not saved, and a number by each criterion, in order.
+
+    `decided_by`: the criterion that told it from the runner-up, with what both cost by it.
+    """
+
+    lost_gpu_hours: float
+    lost_cpu_hours: float
+    by_criterion: dict[str, float]
+    decided_by: str | None = None
+    values: tuple[str, ...] = ()
+
+
 class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     """One decision to preempt, in order of time. `domain`: cluster, or the node's name.
 
@@ -138,6 +167,9 @@ class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     needed: dict[str, str] = {}
     freed: dict[str, str] = {}
     by_score: PlacingByScore | None = None
+    cost: EvictionCost | None = None
+    cascade: tuple[InTurn, ...] = ()
+    avoided: AvoidedEviction | None = None
     """What the choice was worth; None where only one placement was looked at (`placement: Compatible`)."""
 
 
@@ -245,6 +277,8 @@ class PreemptionAccount:
     by_score: tuple[int, int] | None = None
     """Pods that would go if the group were placed where it scores best, and the highest priority among them; None
     where nothing else was looked at, or it comes to the same."""
+    told: tuple[str, ...] = ()
+    """Sentences on what it costs beside pods: lost work, evictions in turn."""
     more_spared: int = 0
     """How many spared units are not listed, and how many of those a PodDisruptionBudget protects."""
     more_protected: int = 0
