@@ -317,7 +317,7 @@ class SchedulingQueue:
             for entity in concerned:
                 if entity.key == but or (asked and not _is_own(entity, event) and self._out_of_reach(entity)):
                     continue
-                if self._helps(entity, (plugin,), event, cache):
+                if self._helps(entity, entity.ready.values(), (plugin,), event, cache):
                     self._reactivate(entity, now)
 
     def _concerned(self, plugin: str, event: ClusterEvent) -> list[Entity]:
@@ -426,13 +426,21 @@ class SchedulingQueue:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _helps(self, entity: Entity, plugins: Iterable[str], event: ClusterEvent, cache: dict[Hashable, bool]) -> bool:
+    def _helps(
+        self,
+        entity: Entity,
+        pods: Collection[PodRecord],
+        plugins: Iterable[str],
+        event: ClusterEvent,
+        cache: dict[Hashable, bool],
+    ) -> bool:
+        """Whether a hint of the plugins says that the event may help one of the entity's pods."""
         for plugin in plugins:
             hint = self._hints.get(plugin, {}).get(event.kind)
             if hint is None:
                 continue
             seen: set[Hashable] = set()
-            for pod in entity.ready.values():
+            for pod in pods:
                 kind = self._cluster.equivalence_key(pod)
                 if kind in seen:
                     continue
@@ -449,8 +457,10 @@ class SchedulingQueue:
     def _replay(self, entity: Entity, now: float) -> None:
         events, entity.events = entity.events, []
         cache: dict[Hashable, bool] = {}
+        # One pod of each kind will do: there may be as many events as victims, and as many pods.
+        pods = {self._cluster.equivalence_key(pod): pod for pod in entity.ready.values()}.values() if events else ()
         for event in events:
-            if self._helps(entity, entity.rejected_by, event, cache) and not (
+            if self._helps(entity, pods, entity.rejected_by, event, cache) and not (
                 not _is_own(entity, event) and self._asks(self._waiting.values()) and self._out_of_reach(entity)
             ):
                 self._reactivate(entity, now)
