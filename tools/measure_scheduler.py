@@ -30,7 +30,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 import uvloop
@@ -58,6 +58,9 @@ _ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTH
 class Process:
     """A reprieve process and what it uses."""
 
+    started: ClassVar[list[Process]] = []
+    """All there are; who fails on the way leaves them to be stopped at the end."""
+
     def __init__(self, *arguments: str, log: Path, profile: str | None = None) -> None:
         program = [sys.executable]
         if profile is not None:
@@ -67,6 +70,7 @@ class Process:
             self.process = subprocess.Popen(
                 [*program, "-m", "reprieve", *arguments], stdout=subprocess.DEVNULL, stderr=errors, env=_ENVIRONMENT
             )
+        self.started.append(self)
 
     def resident(self, field: str = "VmRSS") -> float:
         """Memory in MB: `VmRSS` now, `VmHWM` at most so far."""
@@ -81,7 +85,9 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / 100
 
     def stop(self) -> None:
-        """End it, and wait for it."""
+        """End it, and wait for it; nothing happens if it has ended."""
+        if self.process.poll() is not None:
+            return
         self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(20)
@@ -371,7 +377,8 @@ async def main() -> None:
                 profile = None if options.pods else options.profile
                 await measure_victims(server, directory, options.victims, profile)
         finally:
-            server.stop()
+            for process in reversed(Process.started):
+                process.stop()
 
 
 if __name__ == "__main__":
