@@ -13,7 +13,8 @@ import yaml
 
 from tests.waiting import DEADLINE
 
-_ELECTION = {"leaderElect": True, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+_ELECTION = {"leaderElect": True, "leaseDuration": "6s", "renewDeadline": "5s", "retryPeriod": "500ms"}
+"""Short, so that who is frozen for a while is deposed; not so short that a busy machine deposes everybody."""
 
 
 async def until(check: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
