@@ -285,3 +285,19 @@ def test_a_group_is_tried_again_when_the_member_at_odds_with_it_goes(odd: dict[s
     world.settle()
     assert world.where == {"g-0": "n1"}
     assert world.now - START < 60, "only after a flush"
+
+
+def test_a_group_that_waits_for_members_keeps_no_nomination_that_came_late() -> None:
+    """preemption.md 4.5: another scheduler nominated it and is gone, or had not heard yet that a member was."""
+    world = World(node("n1"), group("g", min_count=2), pod("a", group="g", nominated="n1"))
+    world.engine.give_up_gated(world.now + 4.0, after=5.0)
+    assert world.nominated == {"a": "n1"}, "the other members may be yet to come"
+    world.engine.give_up_gated(world.now + 5.0, after=5.0)
+    assert world.nominated == {}
+    assert taken(world) == ["a"]
+
+
+def test_a_group_that_may_be_tried_keeps_its_nominations() -> None:
+    world = World(node("n1"), group("g", min_count=1), pod("a", group="g", nominated="n1"))
+    world.engine.give_up_gated(world.now + 100.0, after=5.0)
+    assert world.nominated == {"a": "n1"}

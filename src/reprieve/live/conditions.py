@@ -40,7 +40,7 @@ _SPARED: Final = "PreemptionFailed"
 _SCHEDULED_AGAIN: Final = "ScheduledAgain"
 _SCHEDULED: Final = "PodScheduled"
 _GROUP_SCHEDULED: Final = "PodGroupInitiallyScheduled"
-_KEPT_BACK: Final = 5.0
+KEPT_BACK: Final = 5.0
 """Seconds behind a gate before a pod says so: most gates open at once (KEP-5501)."""
 
 
@@ -247,7 +247,7 @@ class Conditions:
         for entity in engine.queue.entities():
             if entity.state is not QueueState.GATED:
                 continue
-            kept_back = now - entity.since >= _KEPT_BACK
+            kept_back = now - entity.since >= KEPT_BACK
             if entity.group is not None and entity.gate.reason and not entity.blocked:
                 self._group_gated(entity.group, entity.gate.reason, first=not kept_back)
             if not kept_back:

@@ -24,7 +24,7 @@ from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction, PatchObject
 from reprieve.live.binding import Binder
-from reprieve.live.conditions import Conditions
+from reprieve.live.conditions import KEPT_BACK, Conditions
 from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
@@ -148,6 +148,7 @@ class DecisionExecutor:
         if not self._resumed:
             self._resumed = True
             self.preemptor.resume(self._engine.cluster)
+        self._engine.give_up_gated(now, after=KEPT_BACK)
         self.conditions.waiting(self._engine, now)
         self._observer.tick(now)
         self._report_troubles()

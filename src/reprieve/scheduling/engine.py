@@ -684,6 +684,16 @@ class Engine:
             return
         self._nominations.give_up(entity.ready.values(), now, Released.GATED, entity.gate.reason)
 
+    def give_up_gated(self, now: float, *, after: float) -> None:
+        """Groups that may not be tried for `after` seconds now hold no room, whoever has nominated their pods.
+
+        The API may have such nominations: of a scheduler that was killed, or that had not heard yet that a member was
+        gone. They are not refused as they come, as the other members may be yet to come.
+        """
+        for entity in self.queue.entities():
+            if entity.group is not None and now - entity.since >= after:
+                self._give_up_if_gated(entity.group, now)
+
     def _give_back_unused(self, now: float) -> None:
         """Room that was held long enough is free, and who did not come may look for other (cost.md 5.2)."""
         for key in self._nominations.give_back_unused(self._preemptions, now):
