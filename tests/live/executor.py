@@ -21,6 +21,7 @@ from reprieve.client.pacing import BackoffPolicy
 from reprieve.client.transport import Answer, ApiClient
 from reprieve.controlplane.server.serving import Serving
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
 from reprieve.live.app import Scheduler
 from reprieve.live.event_handlers import KINDS_READ, ClusterFeedOptions
 from reprieve.live.settings import Settings
@@ -129,13 +130,14 @@ async def running(
     kinds: Sequence[str] = KINDS,
     kind: type[FaultyClient] = FaultyClient,
     clock: Clock | None = None,
+    profile: Profile | None = None,
 ) -> AsyncIterator[Running]:
     """A scheduler, from its start to its end. Leaving the context kills it: nothing is finished or given back.
 
     `clock` is by default a hundred times as fast as the machine's.
     """
     gates = FeatureGates(scheduler_async_preemption=asynchronous)
-    profile = default_profile(gates)
+    profile = profile or default_profile(gates)
     settings = Settings({profile.name: profile}, gates=gates, feed=ClusterFeedOptions(rediscover=1e6, informers=_QUICK))
     async with client_of(server, kind, clock=clock or FastClock()) as client:
         if script is not None:
