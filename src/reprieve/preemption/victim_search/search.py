@@ -203,7 +203,7 @@ class _Search:
             self.state.rollback(start)
             self._limit(limits[middle])
             lower = self._build() and (
-                self._note() or (self.state.price()[0] > best.price[0] and self._improve(1, self.steps // 4))
+                self._note() or (self.state.price()[0] > best.price[0] and self._improve(2, self.steps // 4))
             )
             assert self.best is not None
             if lower:
