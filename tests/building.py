@@ -28,6 +28,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import CycleState, Plugin
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import MINIMIZE_VICTIMS
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import Timing
@@ -296,7 +297,9 @@ class World:
         placement: str = MINIMIZE_VICTIMS,
     ) -> None:
         if profiles is None and (plain or placement != MINIMIZE_VICTIMS):
-            profile = profile_with(DefaultPreemption(plain=plain, share=not plain, placement=placement))
+            profile = profile_with(
+                DefaultPreemption(PreemptionOptions(plain=plain, share=not plain, placement=placement))
+            )
             profiles = {profile.name: profile}
         self.engine = WatchedEngine(profiles, gates=gates, timing=timing, share=not plain, seed=seed)
         self.virtual = VirtualCluster(self.engine, START)

@@ -35,6 +35,7 @@ from tests.preemption.instances import instance  # noqa: E402
 from reprieve.api import objects  # noqa: E402
 from reprieve.api.loading import load  # noqa: E402
 from reprieve.preemption.default_preemption import DefaultPreemption  # noqa: E402
+from reprieve.preemption.options import PreemptionOptions  # noqa: E402
 from reprieve.preemption.outcome import Preemption  # noqa: E402
 from reprieve.scheduling.arrival_order import in_order  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
@@ -91,7 +92,7 @@ def random_clusters(seeds: range, nodes: tuple[int, int]) -> None:
         problem = made.problem()
         prices: dict[str, Price] = {}
         for name, options in MODES.items():
-            profile = profile_with(DefaultPreemption(**options))
+            profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
             world = World(*made.items(), profiles={profile.name: profile})
             began = time.process_time()
             found = world.step().preemption
@@ -190,7 +191,7 @@ def decide(
     options: dict[str, Any],
 ) -> tuple[Preemption | None, Engine, float]:
     """The decision for the gang, and the processor seconds it took."""
-    profile = profile_with(DefaultPreemption(**options))
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
     engine = Engine({profile.name: profile})
     world = VirtualCluster(engine, 2e9)
     for item, created in items:

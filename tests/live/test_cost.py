@@ -6,6 +6,7 @@ import asyncio
 
 from reprieve.client.transport import MERGE_PATCH, ApiClient
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from tests.building import profile_with
 
 from .executor import leaving, running, until
@@ -36,7 +37,7 @@ def test_a_checkpoint_that_is_written_while_it_runs_changes_who_goes() -> None:
             for name, when in (("a", LATE), ("b", EARLY)):
                 await started(client, name)
                 await saved(client, name, when)
-            profile = profile_with(DefaultPreemption(cost=("lostWork",)))
+            profile = profile_with(DefaultPreemption(PreemptionOptions(cost=("lostWork",))))
             async with running(server, profile=profile) as scheduler:
                 picture = scheduler.engine.cluster
 

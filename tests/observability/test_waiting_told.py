@@ -14,6 +14,7 @@ from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
 from reprieve.observability.records import Candidate, Comparison, Cost, DecisionRecord, PreemptionRecord
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.simulation.put_off import put_off_outcomes, released_outcomes
 from reprieve.simulation.report import Account, Answer, Plan
 from tests.building import START, Item, gang, node, pod, profile_with
@@ -34,7 +35,7 @@ PREEMPTED = PreemptionRecord(
 
 
 def recorded(*items: Item | list[objects.KubernetesObject], **options: float) -> Recorded:
-    profile = profile_with(DefaultPreemption(**options))  # type: ignore[arg-type]
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))  # type: ignore[arg-type]
     return Recorded(*items, profiles={profile.name: profile})
 
 

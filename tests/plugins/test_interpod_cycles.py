@@ -16,6 +16,7 @@ from reprieve.plugins.image_locality import ImageLocality
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.pod_topology_spread import PodTopologySpread
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.profiles import DEFAULT_WEIGHTS, REGISTRY
 from tests.building import World, group, history, pdb
 from tests.plugins.neighbours import RandomRules, namespace
@@ -30,7 +31,7 @@ def profile(*, plain: bool = False) -> Profile:
     for plugin in (PodTopologySpread(), InterPodAffinity(), ImageLocality()):
         chosen[plugin.name] = plugin
     if plain:
-        chosen["DefaultPreemption"] = DefaultPreemption(plain=True, share=False)
+        chosen["DefaultPreemption"] = DefaultPreemption(PreemptionOptions(plain=True, share=False))
     weights = {**DEFAULT_WEIGHTS, "PodTopologySpread": 2, "InterPodAffinity": 2, "ImageLocality": 1}
     return Profile("default-scheduler", list(chosen.values()), weights)
 

@@ -15,6 +15,7 @@ from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cost import UPSTREAM
 from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.scheduling.profiles import profiles_of
 from tests.building import RandomCluster, World, gang, group, node, pod, profile_with, random_clusters
@@ -23,7 +24,7 @@ PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
 
 
 def _with(depth: int, *cost: str, placement: str = MINIMIZE_VICTIMS) -> dict[str, Profile]:
-    plugin = DefaultPreemption(cost=cost or STANDARD, cascade_depth=depth, placement=placement)
+    plugin = DefaultPreemption(PreemptionOptions(cost=cost or STANDARD, cascade_depth=depth, placement=placement))
     profile = profile_with(plugin)
     return {profile.name: profile}
 

@@ -18,6 +18,7 @@ from reprieve.framework.status import PluginError
 from reprieve.preemption.cost import UPSTREAM, criteria_of
 from reprieve.preemption.criteria import IN_TREE, STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.scheduling.loading import third_party
 from reprieve.scheduling.profiles import profiles_of
@@ -48,7 +49,7 @@ def _at(seconds: float) -> str:
 
 
 def _with(*cost: str, placement: str = COMPATIBLE, **more: Any) -> dict[str, Profile]:
-    profile = profile_with(DefaultPreemption(cost=cost or STANDARD, placement=placement, **more))
+    profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost or STANDARD, placement=placement, **more)))
     return {profile.name: profile}
 
 

@@ -601,7 +601,7 @@ def test_identical_preemptors_share_their_candidates(step: int) -> None:
         p for p in world.engine.running["default-scheduler"].profile.post_filters if p.name == "DefaultPreemption"
     )
     looked: list[int] = []
-    inner = for_pod._attached()[1]  # type: ignore[attr-defined]
+    inner = for_pod._attached().for_pod  # type: ignore[attr-defined]
     original = inner._on_row
 
     def counted(state: CycleState, row: int, **how: bool) -> Any:

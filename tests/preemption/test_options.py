@@ -18,6 +18,7 @@ from reprieve.framework.configuration import ConfigurationError, configuration_o
 from reprieve.framework.gates import FeatureGates
 from reprieve.preemption.cost import UPSTREAM, Cost
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption, Verdict
 from reprieve.scheduling.profiles import profiles_of
 from tests.building import RandomCluster, World, gang, group, node, pod, profile_with, random_clusters
@@ -33,7 +34,7 @@ OPTIONS: list[dict[str, str]] = [
 
 
 def _with(**options: str) -> Any:
-    profile = profile_with(DefaultPreemption(**options))  # type: ignore[arg-type]
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))  # type: ignore[arg-type]
     return {profile.name: profile}
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.simulation.virtual import Preempted
 from tests.building import (
@@ -35,7 +36,7 @@ PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
 
 
 def _placed(placement: str) -> dict[str, Profile]:
-    profile = profile_with(DefaultPreemption(placement=placement))
+    profile = profile_with(DefaultPreemption(PreemptionOptions(placement=placement)))
     return {profile.name: profile}
 
 

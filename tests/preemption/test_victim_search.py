@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit, cheapest
@@ -24,7 +25,7 @@ pytest.importorskip("scipy", reason="the exact solver is scipy's")
 
 
 def _with(**options: Any) -> dict[str, Any]:
-    profile = profile_with(DefaultPreemption(**options))
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
     return {profile.name: profile}
 
 

@@ -13,6 +13,7 @@ from reprieve.api import objects
 from reprieve.api.work_annotations import PREEMPTION_DELAY
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import PutOff, WaitsFor
 from tests.building import START, World, gang, group, node, pod, profile_with
 
@@ -22,7 +23,7 @@ Owner = tuple[str, str]
 
 
 def configured(**options: Any) -> dict[str, Profile]:
-    profile = profile_with(DefaultPreemption(**options))
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
     return {profile.name: profile}
 
 

@@ -25,6 +25,7 @@ from reprieve.api.loading import Manifests, read
 from reprieve.framework.gates import FeatureGates
 from reprieve.preemption import for_pod
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.building import profile_with
 from tests.drawing import drew, examples
@@ -270,7 +271,7 @@ def agreed(seed: int, *, alike: bool) -> tuple[list[str], int]:
         fast, preemptions = planned(manifests, PlanOptions())
     alone, _ = planned(manifests, PlanOptions(gates=FeatureGates(opportunistic_batching=False)))
     assert alone == fast, f"cluster {seed}: without sharing between pods"
-    slow = profile_with(DefaultPreemption(plain=True, share=False))
+    slow = profile_with(DefaultPreemption(PreemptionOptions(plain=True, share=False)))
     plain, _ = planned(manifests, PlanOptions(share=False, profiles=(slow,), any_scheduler=True))
     assert plain == fast, f"cluster {seed}: the plain path"
     return [pod["outcome"] for pod in fast["pods"]], preemptions

@@ -46,7 +46,7 @@ class _Changing:
     def preemption(self) -> PodPreemption:
         plugins = self.world.engine.running["default-scheduler"].profile.plugins
         found = next(plugin for plugin in plugins if isinstance(plugin, DefaultPreemption))
-        return found._attached()[1]
+        return found._attached().for_pod
 
     def make(self, **more: Any) -> objects.Pod:
         chance = self.chance

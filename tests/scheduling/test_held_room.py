@@ -6,12 +6,13 @@ from reprieve.api import objects
 from reprieve.api.work_annotations import LONGEST
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.held_room import HeldRoom, Released
 from tests.building import START, World, gang, group, node, pod, profile_with
 
 
 def holding(seconds: float) -> dict[str, Profile]:
-    profile = profile_with(DefaultPreemption(hold_seconds=seconds))
+    profile = profile_with(DefaultPreemption(PreemptionOptions(hold_seconds=seconds)))
     return {profile.name: profile}
 
 

@@ -21,6 +21,7 @@ from reprieve.framework.running import RunningProfile
 from reprieve.preemption.cost import Criteria
 from reprieve.preemption.criteria import Cascade
 from reprieve.preemption.free_resources import FreeResources, only_resources
+from reprieve.preemption.order import by_importance
 from reprieve.preemption.outcome import CascadeStep, Cost, Verdict
 from reprieve.preemption.protection import potential_victims
 from reprieve.preemption.reprieving import judge_by_numbers
@@ -147,7 +148,8 @@ class Cascades:
             if room.short_columns():
                 continue
             costing = self.criteria.costing(cluster, evaluator, units)
-            verdicts = judge_by_numbers(cluster, units, [(pod, row)], room, self.criteria, costing)
+            ordered = by_importance(cluster, units, self.criteria, costing)
+            verdicts = judge_by_numbers(cluster, ordered, [(pod, row)], room)
             cost = self.criteria.cost_of(verdicts, costing)
             if cost is not None:
                 gone = tuple(verdict.unit for verdict in verdicts if verdict.evicted)

@@ -65,7 +65,8 @@ def _judged(running: RunningProfile, pod: PodRecord, row: int, gone: set[str]) -
     room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
     for unit in victims:
         room.free(unit.pods, unit.rows)
-    evicted = {v.unit.pods[0].uid: v for v in judge_by_numbers(cluster, victims, [(pod, row)], room) if v.evicted}
+    judged = judge_by_numbers(cluster, by_importance(cluster, victims), [(pod, row)], room)
+    evicted = {verdict.unit.pods[0].uid: verdict for verdict in judged if verdict.evicted}
     if len(evicted) < len(gone):
         return None
     return tuple(

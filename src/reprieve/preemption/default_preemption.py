@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
@@ -20,11 +21,11 @@ from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status
 from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cost import criteria_of
-from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
-from reprieve.preemption.for_group import GroupOptions, preempt_for_group
+from reprieve.preemption.for_group import preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
-from reprieve.preemption.outcome import GROUP_MEMBER, HOLD_SECONDS, MINIMIZE_VICTIMS, REPRIEVE, Preemption, PutOff
+from reprieve.preemption.options import EvictionOptions, PreemptionOptions
+from reprieve.preemption.outcome import GROUP_MEMBER, Preemption, PutOff
 from reprieve.preemption.units import scheduled_pods
 from reprieve.preemption.waiting import (
     owners_of,
@@ -35,66 +36,53 @@ from reprieve.preemption.waiting import (
 )
 
 
+class _Attached(NamedTuple):
+    """Where the plugin runs, and what it makes room with."""
+
+    running: RunningProfile
+    options: EvictionOptions
+    for_pod: PodPreemption
+
+
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     """PostFilter and PodGroupPostFilter by preemption.md.
 
-    It needs the profile it runs in, so it is `attach`ed once that is built.  `group_policy`: the gate
-    PodGroupPreemptionPolicy.  `victim_search` and `placement`: the options of preemption.md 4.  `cost`: names of the
-    criteria by which evictions are compared, also of PreemptionCost plugins of the profile (cost.md 1).
-    `cascade_depth`: how many rounds of evictions in turn are looked at (cost.md 3).
-    `hold_seconds`: for how long room is held for a preemptor at most, 0 without an end (cost.md 5.1).  `successor`:
-    what a predecessor leaves counts as the preemptor's own (5.6).  `wait_for_completions`: seconds that those who say
-    when they end are waited for (6).  `plain` and `share` select the reference paths for property tests.
+    It needs the profile it runs in, so it is `attach`ed once that is built.
     """
 
     name = "DefaultPreemption"
 
-    def __init__(
-        self,
-        *,
-        group_policy: bool = True,
-        victim_search: str = REPRIEVE,
-        placement: str = MINIMIZE_VICTIMS,
-        cost: Sequence[str] = STANDARD,
-        cascade_depth: int = 0,
-        hold_seconds: float = HOLD_SECONDS,
-        successor: bool = True,
-        wait_for_completions: float = 0.0,
-        plain: bool = False,
-        share: bool = True,
-    ) -> None:
-        self.hold_seconds = hold_seconds
-        self._successor = successor
-        self._wait_for_completions = wait_for_completions
-        self._options = GroupOptions(group_policy, victim_search, placement, plain=plain)
-        self._cost = tuple(cost)
-        self._cascade_depth = cascade_depth
-        self._plain = plain
-        self._share = share
-        self._attached_to: tuple[RunningProfile, PodPreemption] | None = None
+    def __init__(self, options: PreemptionOptions | None = None) -> None:
+        self._options = options or PreemptionOptions()
+        self._attached_to: _Attached | None = None
+
+    @property
+    def hold_seconds(self) -> float:
+        """For how long room is held for a preemptor at most; 0 without an end (cost.md 5.1)."""
+        return self._options.hold_seconds
 
     def attach(self, running: RunningProfile) -> None:
         """Tell the plugin where it runs. Raises ConfigurationError for a criterion that nobody knows."""
-        criteria = criteria_of(self._cost, running.profile.plugins, depth=self._cascade_depth)
-        cascades = Cascades(running, criteria, self._cascade_depth) if self._cascade_depth else None
-        self._options = replace(self._options, criteria=criteria, cascades=cascades)
-        for_pod = PodPreemption(
-            running,
-            plugin=self.name,
+        chosen = self._options
+        depth = chosen.cascade_depth
+        criteria = criteria_of(tuple(chosen.cost), running.profile.plugins, depth=depth)
+        options = EvictionOptions(
+            group_policy=chosen.group_policy,
+            victim_search=chosen.victim_search,
+            placement=chosen.placement,
             criteria=criteria,
-            placement=self._options.placement,
-            cascades=cascades,
-            plain=self._plain,
-            share=self._share,
+            cascades=Cascades(running, criteria, depth) if depth else None,
+            plain=chosen.plain,
+            share=chosen.share,
         )
-        self._attached_to = running, for_pod
+        self._attached_to = _Attached(running, options, PodPreemption(running, self.name, options))
 
     def check(self, plugins: Sequence[Plugin], where: str) -> None:
         """Raise ConfigurationError if a criterion is none of ours and no plugin of the profile either.
 
         `where` is the path of the plugin's args.
         """
-        criteria_of(self._cost, plugins, f"{where}.cost", depth=self._cascade_depth)
+        criteria_of(tuple(self._options.cost), plugins, f"{where}.cost", depth=self._options.cascade_depth)
 
     def events(self) -> Hints:
         """Nothing wakes a pod because of preemption itself: what rejected it does."""
@@ -104,7 +92,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         """See `PostFilterPlugin.post_filter`. Pods of a group never preempt on their own (preemption.md 2.4)."""
         if state.group is not None:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {GROUP_MEMBER}", self.name))
-        running, for_pod = self._attached()
+        attached = self._attached()
+        running, for_pod = attached.running, attached.for_pod
         cluster, pod = running.cluster, state.pod
         rows = [state.nominated] if state.nominated >= 0 else []
         may = ineligible(cluster, pod.priority, pod.never_preempts, rows, under_way=state.preemption_under_way) is None
@@ -122,7 +111,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
         """See `PodGroupPostFilterPlugin.pod_group_post_filter`."""
-        running = self._attached()[0]
+        attached = self._attached()
+        running = attached.running
         cluster, group, pods = running.cluster, attempt.group, attempt.pods
         priority = group.spec.priority if group.spec is not None else 0
         never = group_never_preempts(group, group_policy=self._options.group_policy)
@@ -134,7 +124,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             cluster.displace_all(leaving)
             assigned = _assign(attempt, attempt.placed_without_help + 1) if leaving else None
             if assigned is None:
-                found = preempt_for_group(running, attempt, self.name, self._options)
+                found = preempt_for_group(running, attempt, self.name, attached.options)
         if assigned is not None:
             return self._put_off(until_predecessors_leave(cluster, leaving, assigned, self.hold_seconds))
         wanted = len(found.proposal.nominations) if isinstance(found.proposal, Preemption) else 0
@@ -142,8 +132,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     def _predecessors(self, pods: Sequence[PodRecord], group: GroupState | None) -> list[PodRecord]:
         """Who leaves room that counts as the preemptor's own."""
-        cluster = self._attached()[0].cluster
-        if not self._successor or not cluster.departures:
+        cluster = self._attached().running.cluster
+        if not self._options.successor or not cluster.departures:
             return []
         return predecessors(cluster, owners_of(cluster, pods, group), self.hold_seconds)
 
@@ -155,13 +145,14 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         if not isinstance(preemption, Preemption) or not preemption.victims:
             return found
         prefix = "preemption: " if preemption.group is None else ""
-        cluster = self._attached()[0].cluster
+        cluster = self._attached().running.cluster
         delayed = until_delay_is_over(cluster, pods)
         if delayed is not None:
             return self._put_off(delayed, prefix)
-        if self._wait_for_completions > 0:
+        longest = self._options.wait_for_completions
+        if longest > 0:
             scheduled = list(scheduled_pods(cluster))
-            ending = until_completions(cluster, scheduled, pods, self._wait_for_completions, assign)
+            ending = until_completions(cluster, scheduled, pods, longest, assign)
             if ending is not None:
                 return replace(self._put_off(ending, prefix), clear_nomination=True)
         return found
@@ -169,7 +160,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def _put_off(self, put_off: PutOff, prefix: str = "") -> PostFilterResult:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + put_off.message, self.name), put_off=put_off)
 
-    def _attached(self) -> tuple[RunningProfile, PodPreemption]:
+    def _attached(self) -> _Attached:
         if self._attached_to is None:
             raise RuntimeError("DefaultPreemption is used before it was attached to a profile")
         return self._attached_to

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.plugin import Placement, PodGroupAttempt
+from reprieve.framework.plugin import Placement, PlacementFeasiblePlugin, PodGroupAttempt
 from reprieve.framework.running import RunningProfile
+from reprieve.framework.status import call_plugin
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN
 from reprieve.preemption.outcome import Cost
@@ -118,10 +120,7 @@ def bounds_of(
         (
             count
             for count in range(attempt.placed_without_help + 1, len(pods) + 1)
-            if all(
-                p.feasible(attempt.group, scheduled=attempt.group.scheduled + count, remaining=0).ok
-                for p in profile.placement_feasible
-            )
+            if all(_feasible(plugin, attempt.group, count) for plugin in profile.placement_feasible)
         ),
         0,
     )
@@ -151,6 +150,12 @@ def bounds_of(
             there.setdefault(unit.rows[0], []).append(unit.pods[0])
     ordered = sorted((price, index) for index, price in enumerate(prices))
     return DomainBounds(attempt, cluster, domains, ordered, placed.tolist(), alike, there)
+
+
+def _feasible(plugin: PlacementFeasiblePlugin, group: GroupState, count: int) -> bool:
+    """Whether so many members more would do."""
+    scheduled = group.scheduled + count
+    return call_plugin(plugin.name, "PlacementFeasible", plugin.feasible, group, scheduled=scheduled, remaining=0).ok
 
 
 def _least_asked(pods: Iterable[PodRecord]) -> list[tuple[int, int]]:

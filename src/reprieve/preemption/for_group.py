@@ -9,10 +9,10 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.cascade import Cascades
-from reprieve.preemption.cost import BY_NAME, NOBODY, UPSTREAM, Cost, Criteria
+from reprieve.preemption.cost import BY_NAME, NOBODY, Cost, Criteria
 from reprieve.preemption.domain_bounds import bounds_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
+from reprieve.preemption.options import EvictionOptions
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import (
     CLUSTER_DOMAIN,
@@ -87,28 +87,18 @@ class _Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOptions:
-    """How room is made for groups.
+class _Request:
+    """For whom room is to be made, and how. `terms`: what the preemptor's class says of those who may go."""
 
-    `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
-    MinimizeVictims: the cheapest eviction that makes room anywhere is looked for (`_Search.cheaper_elsewhere`); budgets
-    are counted over those who would go, so that candidates are compared by one yardstick.
-    """
-
-    group_policy: bool = True
-    """The gate PodGroupPreemptionPolicy."""
-    victim_search: str = REPRIEVE
-    placement: str = MINIMIZE_VICTIMS
-    criteria: Criteria = UPSTREAM
-    """By what evictions are compared (cost.md 1)."""
-    cascades: Cascades | None = None
-    """Where it is looked at whom the victims would evict in turn (cost.md 3)."""
-    plain: bool = False
-    """The reference path, for property tests."""
+    running: RunningProfile
+    attempt: PodGroupAttempt
+    priority: int
+    terms: ClassTerms
+    options: EvictionOptions
 
 
 def preempt_for_group(
-    running: RunningProfile, attempt: PodGroupAttempt, plugin: str, options: GroupOptions
+    running: RunningProfile, attempt: PodGroupAttempt, plugin: str, options: EvictionOptions
 ) -> PostFilterResult:
     """Find the victims that make room for the group, or say why there are none. Leaves the cluster as it was.
 
@@ -127,21 +117,21 @@ def preempt_for_group(
     if why is not None:
         in_vain = PreemptionInVain(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
         return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), in_vain=in_vain)
-    terms = cluster.class_terms_of(group)
-    units = potential_victims(cluster, spec.priority, scheduled_pods(cluster), terms)
+    request = _Request(running, attempt, spec.priority, cluster.class_terms_of(group), options)
+    units = potential_victims(cluster, spec.priority, scheduled_pods(cluster), request.terms)
     if not units:
         lowest = min((effective_priority(cluster, pod) for pod in scheduled_pods(cluster)), default=None)
         in_vain = PreemptionInVain(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
-        return _in_vain(running, spec.priority, terms, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), in_vain)
-    found = _looked_for(running, attempt, spec.priority, options, units)
+        return _in_vain(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), in_vain)
+    found = _looked_for(request, units)
     if cluster.rules_of_work and found.candidates:
-        found = _by_the_rules(running, attempt, spec.priority, options, found, terms)
+        found = _by_the_rules(request, found)
     if not found.candidates:
         status = Status(Code.UNSCHEDULABLE, found.refused or UNSCHEDULABLE, plugin)
-        return _in_vain(running, spec.priority, terms, status, found.in_vain)
+        return _in_vain(request, status, found.in_vain)
     avoided = None
     if options.cascades is not None:
-        found, avoided = _with_cascades(running, attempt, spec.priority, options, found, terms)
+        found, avoided = _with_cascades(request, found)
     best, compared = _best(attempt, found.candidates, options.criteria)
     by_score = found.by_score
     preemption = Preemption(
@@ -162,11 +152,10 @@ def preempt_for_group(
     return PostFilterResult(SUCCESS, preemption)
 
 
-def _in_vain(
-    running: RunningProfile, priority: int, terms: ClassTerms, status: Status, why: PreemptionInVain | None
-) -> PostFilterResult:
+def _in_vain(request: _Request, status: Status, why: PreemptionInVain | None) -> PostFilterResult:
     """Nobody is evicted; whoever is within a minimum runtime may be later."""
-    waits = until_runtimes_are_over(running.cluster, priority, scheduled_pods(running.cluster), terms)
+    cluster = request.running.cluster
+    waits = until_runtimes_are_over(cluster, request.priority, scheduled_pods(cluster), request.terms)
     if waits is not None:
         status = replace(status, reason=f"{status.reason}: {waits.message}")
     return PostFilterResult(status, clear_nomination=True, in_vain=why, put_off=waits)
@@ -185,20 +174,15 @@ class _Found:
     """The same in words, where it is a rule."""
 
 
-def _looked_for(
-    running: RunningProfile,
-    attempt: PodGroupAttempt,
-    priority: int,
-    options: GroupOptions,
-    units: Sequence[PreemptionUnit],
-) -> _Found:
+def _looked_for(request: _Request, units: Sequence[PreemptionUnit]) -> _Found:
     """The candidates where only these units may go."""
+    running, attempt, options = request.running, request.attempt, request.options
     cluster = running.cluster
     costing = options.criteria.costing(cluster, running.evaluator, units)
     with cluster.trial():
         ranking = Ranking(cluster, units, options.criteria, costing)
         cluster.displace_all([pod for unit in units for pod in unit.pods])
-        search = _Search(running, attempt, ranking, priority, options)
+        search = _Search(running, attempt, ranking, request.priority, options)
         find = search.candidate if options.victim_search == REPRIEVE else search.above_floor
         if attempt.placements is None:
             found, passed_over = [candidate for candidate in (find(None),) if candidate is not None], 0
@@ -215,21 +199,15 @@ def _looked_for(
         return _Found(found, passed_over, by_score, None if found else search.in_vain())
 
 
-def _with_cascades(
-    running: RunningProfile,
-    attempt: PodGroupAttempt,
-    priority: int,
-    options: GroupOptions,
-    found: _Found,
-    terms: ClassTerms,
-) -> tuple[_Found, CascadeAvoided | None]:
+def _with_cascades(request: _Request, found: _Found) -> tuple[_Found, CascadeAvoided | None]:
     """Candidates with the cost of those whom their victims would evict in turn, and what was avoided (cost.md 3).
 
     Beside those found it is looked for an eviction without the units that would evict somebody, a few times over.
     """
-    cascades, cluster = options.cascades, running.cluster
+    cluster, cascades = request.running.cluster, request.options.cascades
     assert cascades is not None
-    first = _best(attempt, found.candidates, options.criteria)[0]
+    attempt, criteria = request.attempt, request.options.criteria
+    first = _best(attempt, found.candidates, criteria)[0]
 
     def counted(candidate: _Candidate) -> _Candidate:
         if candidate.cost is None:
@@ -245,11 +223,11 @@ def _with_cascades(
         if not culprits:
             break
         spared |= culprits
-        everybody = potential_victims(cluster, priority, scheduled_pods(cluster), terms)
+        everybody = potential_victims(cluster, request.priority, scheduled_pods(cluster), request.terms)
         units = [unit for unit in everybody if unit.name not in spared]
-        other = _looked_for(running, attempt, priority, options, units) if units else _Found([])
+        other = _looked_for(request, units) if units else _Found([])
         if cluster.rules_of_work and other.candidates:
-            other = _by_the_rules(running, attempt, priority, options, other, terms)
+            other = _by_the_rules(request, other)
         instead = [counted(candidate) for candidate in sorted(other.candidates, key=_price)[:_MOST_CASCADES]]
         cheaper = [candidate for candidate in instead if candidate.price < best.price]
         if not cheaper:
@@ -257,26 +235,19 @@ def _with_cascades(
         best = min(cheaper, key=_price)
         candidates = instead
     avoided = None
-    chosen = _best(attempt, candidates, options.criteria)[0]
+    chosen = _best(attempt, candidates, criteria)[0]
     if {unit.name for unit in chosen.victims()} != {unit.name for unit in first.victims()}:
         steps = cascades.after(first.victims(), first.assignment.placed)
         avoided = CascadeAvoided(tuple(first.victims()), steps)
     return replace(found, candidates=candidates), avoided
 
 
-def _by_the_rules(
-    running: RunningProfile,
-    attempt: PodGroupAttempt,
-    priority: int,
-    options: GroupOptions,
-    found: _Found,
-    terms: ClassTerms,
-) -> _Found:
+def _by_the_rules(request: _Request, found: _Found) -> _Found:
     """Candidates that respect budgets, where the class wants it, and leave no gang below its minimum that goes whole.
 
     Where none does, it is looked again among units that may all go together.
     """
-    cluster = running.cluster
+    cluster, attempt, terms = request.running.cluster, request.attempt, request.terms
     budgets = RespectedBudgets(cluster) if terms.respects_budgets else None
     whole: set[str] = set()
     restricted = False
@@ -287,7 +258,8 @@ def _by_the_rules(
             respecting = found.candidates
         if respecting:
             found = replace(found, candidates=respecting)
-            below = left_below_minimum(cluster, _best(attempt, respecting, options.criteria)[0].victims()) - whole
+            best = _best(attempt, respecting, request.options.criteria)[0]
+            below = left_below_minimum(cluster, best.victims()) - whole
             if not below:
                 return found
             whole |= below
@@ -295,10 +267,10 @@ def _by_the_rules(
             break
         else:
             restricted = True
-        units = potential_victims(cluster, priority, scheduled_pods(cluster), terms, whole)
+        units = potential_victims(cluster, request.priority, scheduled_pods(cluster), terms, whole)
         if budgets is not None and restricted:
             units = budgets.affordable(units)
-        found = _looked_for(running, attempt, priority, options, units) if units else replace(found, candidates=[])
+        found = _looked_for(request, units) if units else replace(found, candidates=[])
     why = found.in_vain or PreemptionInVain(attempt.group, NoRoom.BUDGETS)
     return _Found([], in_vain=why, refused=f"{UNSCHEDULABLE}: {BUDGET_RESPECTED}" if restricted else "")
 
@@ -311,7 +283,7 @@ class _Search:
     attempt: PodGroupAttempt
     ranking: Ranking
     priority: int
-    options: GroupOptions
+    options: EvictionOptions
 
     def candidate(self, placement: Placement | None) -> _Candidate | None:
         """What placing the group there costs; None if it does not fit or nothing is gained.

@@ -20,14 +20,14 @@ from reprieve.framework.diagnosis import Diagnosis, fit_error
 from reprieve.framework.plugin import CycleState, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.cascade import Cascades
 from reprieve.preemption.cheaper_for_pod import Cheaper, cheaper_for_pod
-from reprieve.preemption.cost import BY_NAME, UPSTREAM, Costing, Criteria
+from reprieve.preemption.cost import BY_NAME, Costing
 from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.extended import NO_CANDIDATE, judged, judges_of
 from reprieve.preemption.free_resources import FreeResources, only_resources
+from reprieve.preemption.options import EvictionOptions
+from reprieve.preemption.order import Ranking, by_importance
 from reprieve.preemption.outcome import (
-    COMPATIBLE,
     MINIMIZE_VICTIMS,
     NO_VICTIMS_POD,
     NOT_HELPFUL,
@@ -60,31 +60,17 @@ _DEVICES = "DynamicResources"
 
 
 class PodPreemption:
-    """Finds the cheapest node to preempt on.
+    """Finds the cheapest node to preempt on; `plugin` is the name that is told."""
 
-    `placement`: MinimizeVictims looks for a cheaper eviction than a reprieve leaves (cost.md 4.8).  `plain` and
-    `share` select the reference path (property tests).
-    """
-
-    def __init__(
-        self,
-        running: RunningProfile,
-        *,
-        plugin: str,
-        criteria: Criteria = UPSTREAM,
-        placement: str = COMPATIBLE,
-        cascades: Cascades | None = None,
-        plain: bool = False,
-        share: bool = True,
-    ) -> None:
+    def __init__(self, running: RunningProfile, plugin: str, options: EvictionOptions) -> None:
         self._running = running
-        self._criteria = criteria
-        self._cascades = cascades
+        self._criteria = criteria = options.criteria
+        self._cascades = options.cascades
         self._cluster, self._profile, self._evaluator = running.cluster, running.profile, running.evaluator
         self._plugin = plugin
-        self._search = placement == MINIMIZE_VICTIMS and criteria.upstream and cascades is None
-        self._plain = plain
-        self._share = share and criteria.upstream
+        self._search = options.placement == MINIMIZE_VICTIMS and criteria.upstream and options.cascades is None
+        self._plain = options.plain
+        self._share = options.share and criteria.upstream
         self._columns = VictimColumns(running.cluster)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
         """By what is the same for identical preemptors, those used longest ago first."""
@@ -333,11 +319,9 @@ class PodPreemption:
                 return self._evaluator.why_not(state, row)[1], spans
             verdicts = judge(
                 self._running,
-                units,
+                Ranking(cluster, units, self._criteria, costing),
                 [(pod, row)],
                 pod.priority,
-                criteria=self._criteria,
-                costing=costing,
                 plain=self._plain,
             )
         return self._candidate(row, verdicts, costing), spans
@@ -354,7 +338,8 @@ class PodPreemption:
         if short:
             # As the filters: a row with nominated pods is judged with them first, and that is all there is to say.
             return tuple(insufficient(cluster.resources.names[column]) for column in short)
-        verdicts = judge_by_numbers(cluster, units, [(pod, row)], room, self._criteria, costing)
+        ordered = by_importance(cluster, units, self._criteria, costing)
+        verdicts = judge_by_numbers(cluster, ordered, [(pod, row)], room)
         return self._candidate(row, verdicts, costing)
 
     def _candidate(self, row: int, verdicts: tuple[Verdict, ...], costing: Costing | None) -> Candidate | Misfit:

@@ -1,6 +1,7 @@
 """The order in which units are judged (preemption.md 3.4, 5, 6)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from reprieve.cluster.budgets import exceeding, violating
 from reprieve.cluster.state import ClusterState
@@ -8,20 +9,28 @@ from reprieve.preemption.cost import UPSTREAM, Costing, Criteria
 from reprieve.preemption.units import PreemptionUnit
 
 
+class Ordered(NamedTuple):
+    """Units by importance, whether each violates a budget, and the indices in the order they are tried."""
+
+    units: list[PreemptionUnit]
+    violations: list[bool]
+    order: list[int]
+
+
 def by_importance(
     cluster: ClusterState,
     units: Sequence[PreemptionUnit],
     criteria: Criteria = UPSTREAM,
     costing: Costing | None = None,
-) -> tuple[list[PreemptionUnit], list[bool], list[int]]:
-    """Units by importance, whether each violates a budget, and the indices in the order they are tried.
+) -> Ordered:
+    """Units as they are judged.
 
     Those that violate a budget are tried first, each class from the most important down, unless other criteria say
     what is dear (`Criteria.dearest_first`).
     """
     ordered = sorted(units, key=lambda unit: unit.importance)
     violations = violating([unit.pods for unit in ordered], cluster.budget_index)
-    return ordered, violations, criteria.dearest_first(ordered, violations, costing)
+    return Ordered(ordered, violations, criteria.dearest_first(ordered, violations, costing))
 
 
 class Ranking:

@@ -16,10 +16,9 @@ from reprieve.framework.diagnoser import any_concerned
 from reprieve.framework.plugin import CycleState, FilterPlugin
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import call_plugin
-from reprieve.preemption.cost import UPSTREAM, Costing, Criteria
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, FreeResources, only_resources
 from reprieve.preemption.incremental_filters import IncrementalFilters
-from reprieve.preemption.order import Ranking, by_importance
+from reprieve.preemption.order import Ordered, Ranking
 from reprieve.preemption.outcome import Missing, Reason, Verdict, scarcest_first
 from reprieve.preemption.units import PreemptionUnit
 
@@ -71,30 +70,22 @@ def verdicts_of(ranking: Ranking, reasons: Mapping[int, Reason]) -> tuple[Verdic
 
 def judge(
     running: RunningProfile,
-    units: Sequence[PreemptionUnit],
+    ranking: Ranking,
     assigned: Sequence[tuple[PodRecord, int]],
     priority: int,
     *,
-    criteria: Criteria = UPSTREAM,
-    costing: Costing | None = None,
     plain: bool = False,
 ) -> tuple[Verdict, ...]:
     """Decide every unit; the verdicts come back in importance order. See `reasons_to_go`."""
-    ranking = Ranking(running.cluster, units, criteria, costing)
     return verdicts_of(ranking, reasons_to_go(running, ranking, assigned, priority, plain=plain))
 
 
 def judge_by_numbers(
-    cluster: ClusterState,
-    units: Sequence[PreemptionUnit],
-    assigned: Sequence[tuple[PodRecord, int]],
-    room: FreeResources,
-    criteria: Criteria = UPSTREAM,
-    costing: Costing | None = None,
+    cluster: ClusterState, ordered: Ordered, assigned: Sequence[tuple[PodRecord, int]], room: FreeResources
 ) -> tuple[Verdict, ...]:
     """`judge` where only resources are in play; `room` is what is left with all units gone and all assigned placed."""
-    ordered, violations, order = by_importance(cluster, units, criteria, costing)
-    return _verdicts(ordered, violations, _by_numbers(cluster, ordered, order, assigned, room))
+    units, violations, order = ordered
+    return _verdicts(units, violations, _by_numbers(cluster, units, order, assigned, room))
 
 
 def _verdicts(

@@ -38,6 +38,7 @@ from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.preemption.cascade import DEEPEST
 from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE
 
 Args = Mapping[str, Any]
@@ -334,7 +335,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     ):
         if not 0 <= seconds <= LONGEST:
             raise ConfigurationError(where, f"{given}: must be zero or positive, and at most ten years")
-    return DefaultPreemption(
+    options = PreemptionOptions(
         group_policy=gates.pod_group_preemption_policy,
         victim_search=found.victim_search,
         placement=found.placement,
@@ -344,6 +345,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
         cost=found.cost,
         cascade_depth=found.cascade_depth,
     )
+    return DefaultPreemption(options)
 
 
 # -- groups ---------------------------------------------------------------------------------------------------------

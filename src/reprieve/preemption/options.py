@@ -1,0 +1,56 @@
+"""What may be chosen about preemption: as it is configured, and as it is passed on to whoever looks for victims."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reprieve.preemption.cascade import Cascades
+from reprieve.preemption.cost import UPSTREAM, Criteria
+from reprieve.preemption.criteria import STANDARD
+from reprieve.preemption.outcome import HOLD_SECONDS, MINIMIZE_VICTIMS, REPRIEVE
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionOptions:
+    """The args of DefaultPreemption, checked; times are seconds."""
+
+    group_policy: bool = True
+    """The gate PodGroupPreemptionPolicy."""
+    victim_search: str = REPRIEVE
+    placement: str = MINIMIZE_VICTIMS
+    """Both: preemption.md 4."""
+    cost: Sequence[str] = STANDARD
+    """Names of the criteria by which evictions are compared, also of PreemptionCost plugins (cost.md 1)."""
+    cascade_depth: int = 0
+    """How many rounds of evictions in turn are looked at (cost.md 3)."""
+    hold_seconds: float = HOLD_SECONDS
+    """For how long room is held for a preemptor at most, 0 without an end (cost.md 5.1)."""
+    successor: bool = True
+    """What a predecessor leaves counts as the preemptor's own (cost.md 5.6)."""
+    wait_for_completions: float = 0.0
+    """For how long those who say when they end are waited for (cost.md 6)."""
+    plain: bool = False
+    share: bool = True
+    """Both select reference paths, for property tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionOptions:
+    """How victims are looked for in one profile, for single pods and for groups.
+
+    `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
+    MinimizeVictims: the cheapest eviction that makes room anywhere is looked for, not only what a reprieve leaves
+    (cost.md 4.8); for groups budgets are counted over those who would go, so that candidates are compared by one
+    yardstick.
+    """
+
+    group_policy: bool = True
+    """The gate PodGroupPreemptionPolicy."""
+    victim_search: str = REPRIEVE
+    placement: str = MINIMIZE_VICTIMS
+    criteria: Criteria = UPSTREAM
+    """By what evictions are compared (cost.md 1)."""
+    cascades: Cascades | None = None
+    """Where it is looked at whom the victims would evict in turn (cost.md 3)."""
+    plain: bool = False
+    share: bool = True
+    """Both select reference paths, for property tests."""
