@@ -14,24 +14,19 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
-from reprieve.api.work_annotations import WorkTerms, work_terms_of
+from reprieve.api.work_annotations import work_terms_of
 from reprieve.cluster.default_selectors import SelectorOwner
-from reprieve.cluster.groups import GroupState
 from reprieve.cluster.history import RecordedCluster
 from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, gone_by, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import Plugin
-from reprieve.framework.plugin_guard import PluginIncident, unguarded
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.profile import Profile
-from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, PluginError
-from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption, PutOff
-from reprieve.preemption.units import effective_priority
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue, Timing
 from reprieve.scheduling.awaiting_permission import PodsAwaitingPermission
@@ -50,7 +45,9 @@ from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
 from reprieve.scheduling.profiles import default_profile
 from reprieve.scheduling.reserving import given_up, reserve_all, told_bound, unreserve
 from reprieve.scheduling.room_bound import RoomBound
+from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
+from reprieve.scheduling.wakeups import spec_changed, terms_changed, units_changed
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
@@ -80,14 +77,7 @@ class Engine:
         self.gates = gates or FeatureGates()
         self.cluster = RecordedCluster() if validate else ClusterState()
         chosen = dict(profiles) if profiles else {p.name: p for p in (default_profile(self.gates),)}
-        self.running: dict[str, RunningProfile] = {}
-        for name, profile in chosen.items():
-            share_views = share and self.gates.opportunistic_batching
-            evaluator = Evaluator(self.cluster, profile, share=share_views, seed=seed)
-            self.running[name] = RunningProfile(self.cluster, profile, evaluator, self.gates)
-            for plugin in map(unguarded, profile.plugins):
-                if isinstance(plugin, DefaultPreemption):
-                    plugin.attach(self.running[name])
+        self.running = RunningProfiles(self.cluster, chosen, self.gates, seed=seed, share=share)
         self.reach = RoomBound(self.cluster, self.running) if share else None
         self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach)
         self._preemptions = PreemptionsInFlight()
@@ -105,11 +95,6 @@ class Engine:
         self._deferred_writes: list[Instruction] = []
         self._assumed_after: dict[str, int] = {}
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
-        self._has_reservers = any(
-            profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
-            for profile in chosen.values()
-        )
-        self._has_listeners = any(profile.post_binds for profile in chosen.values())
 
     # -- what the API says -------------------------------------------------------------------------------------------
 
@@ -172,10 +157,10 @@ class Engine:
         if row < 0 <= nominated:
             self._nominations.release([(pod, nominated)], Released.DELETED, f"pod {pod.key} is gone", now)
         lingers = self._preemptions.is_victim(uid) and self._resources.linger(pod)
-        if row >= 0 and not pod.bound and self._has_reservers:  # deleted while its binding is under way
+        if row >= 0 and not pod.bound and self.running.reserve:  # deleted while its binding is under way
             void = Binding(pod, self.cluster.nodes.names[row], row)
-            self._deferred_writes += given_up(self._running_for(pod), void)
-            unreserve(self._running_for(pod), void)
+            self._deferred_writes += given_up(self.running.of(pod), void)
+            unreserve(self.running.of(pod), void)
         self.cluster.remove_pod(pod)
         if row < 0:
             self.queue.remove_pod(pod, now)
@@ -209,13 +194,13 @@ class Engine:
             self.queue.on_event(ClusterEvent(EventKind.GROUP_CHANGED, group=key), now)
             self._give_up_if_gated(key, now)
             if spec == old:
-                self._units_changed(state, now)
+                units_changed(self.cluster, self.queue, state, now)
         if old is None and spec.claims:
             for pod in state.pending():
                 if pod.claims:
                     self.queue.update_pod(pod, now)  # what its claims mean is known only now
         if spec != old:
-            self._units_changed(state, now)
+            units_changed(self.cluster, self.queue, state, now)
 
     def set_class(self, found: objects.PriorityClass, now: float) -> None:
         """A PriorityClass appeared or changed: what it says of the work of its pods counts from now on (cost.md 2)."""
@@ -233,7 +218,7 @@ class Engine:
         if state is not None:
             self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
             self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
-            self._units_changed(state, now)
+            units_changed(self.cluster, self.queue, state, now)
 
     def set_namespace(self, namespace: objects.Namespace, now: float) -> None:
         """A namespace appeared or its labels changed: terms with a namespace selector may mean other pods."""
@@ -335,7 +320,7 @@ class Engine:
 
     def _decide(self, entity: Entity) -> Decision:
         pods = list(entity.ready.values())
-        running = self._running_for(pods[0])
+        running = self.running.of(pods[0])
         under_way = self.preempting(entity.key)
         try:
             if entity.group is None:
@@ -365,8 +350,8 @@ class Engine:
             cluster.clear_nomination(binding.pod)
             cluster.place(binding.pod, binding.row)
             self._assumed_after[binding.pod.uid] = entity.attempts
-        if decision.bindings and self._has_reservers:
-            decision = reserve_all(decision, self._running_for)
+        if decision.bindings and self.running.reserve:
+            decision = reserve_all(decision, self.running.of)
             for binding in decision.waiting:
                 self._awaiting.add(binding, now)
         queue.done(entity, [binding.pod for binding in decision.bindings])
@@ -390,9 +375,6 @@ class Engine:
         for pod, row in freed:
             self._nominations.freed(pod, row, now, but=entity.key)
         return decision
-
-    def _running_for(self, pod: PodRecord) -> RunningProfile:
-        return self.running.get(pod.scheduler_name) or next(iter(self.running.values()))
 
     def _requeue(self, entity: Entity, decision: Decision, now: float) -> None:
         if not entity.ready:
@@ -418,16 +400,13 @@ class Engine:
 
     def sizes(self) -> dict[str, int]:
         """How much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""
-        sizes = {**self.cluster.signatures.sizes(), **self.cluster.pod_affinity.sizes()}
-        for part in (self.reach, *(running.evaluator for running in self.running.values())):
-            for kind, number in part.sizes().items() if part is not None else ():
-                sizes[kind] = sizes.get(kind, 0) + number
-        return sizes
+        cluster, waiting = self.cluster, self.reach.sizes() if self.reach is not None else {}
+        return {**cluster.signatures.sizes(), **cluster.pod_affinity.sizes(), **waiting, **self.running.sizes()}
 
     @property
     def blocking(self) -> bool:
         """Whether a step may wait for something outside (an extender, a third-party plugin in its own thread)."""
-        return any(running.profile.blocking for running in self.running.values())
+        return self.running.blocking
 
     def take_deferred_writes(self) -> list[Instruction]:
         """Writes that belong to no binding, since the last time: claims to be given back. If one fails, so be it."""
@@ -436,14 +415,7 @@ class Engine:
 
     def take_plugin_incidents(self) -> list[PluginIncident]:
         """What went wrong in plugins since the last time, with tracebacks: for the log and the counters."""
-        found: list[PluginIncident] = []
-        watches = {id(running.profile.watch): running.profile.watch for running in self.running.values()}
-        for running in self.running.values():
-            found += [PluginIncident.of(error) for error in running.complaints]
-            running.complaints.clear()
-        for watch in watches.values():
-            found += watch.take()
-        return found
+        return self.running.take_incidents()
 
     # -- what became of it -------------------------------------------------------------------------
 
@@ -472,8 +444,8 @@ class Engine:
         if pod is not None:
             pod.bound = True
             self.cluster.volumes.settled(uid)
-            if self._has_listeners and pod.row >= 0:
-                told_bound(self._running_for(pod), pod, pod.row)
+            if self.running.listen and pod.row >= 0:
+                told_bound(self.running.of(pod), pod, pod.row)
 
     def permit(self, uid: str, *, allow: bool, now: float) -> Binding | None:
         """A Permit plugin that asked to wait has decided: the binding to carry out, or None if it was refused."""
@@ -498,7 +470,7 @@ class Engine:
         allowed, refused = [], []
         for binding in self._awaiting.bindings():
             pod = binding.pod
-            answer = self._awaiting.ask(self._running_for(pod), binding, now)
+            answer = self._awaiting.ask(self.running.of(pod), binding, now)
             if pod.terminating:
                 self.bind_failed(pod.uid, now)
             elif isinstance(answer, Rejection):
@@ -515,10 +487,10 @@ class Engine:
         if pod is None or pod.row < 0 or pod.bound:
             return
         row = pod.row
-        if self._has_reservers:
+        if self.running.reserve:
             failed = Binding(pod, self.cluster.nodes.names[row], row)
-            self._deferred_writes += given_up(self._running_for(pod), failed)
-            unreserve(self._running_for(pod), failed)
+            self._deferred_writes += given_up(self.running.of(pod), failed)
+            unreserve(self.running.of(pod), failed)
         self._awaiting.pop(uid)
         self.cluster.displace(pod)
         if self._nominations.stands_in_api(pod):
@@ -582,12 +554,12 @@ class Engine:
     def _changed_pod(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         known.preempted = was_preempted(pod)
         known.generation = pod.metadata.generation
-        self._changed_terms(known, work_terms_of(pod), now)
+        terms_changed(self.cluster, self.queue, known, work_terms_of(pod), now)
         claims = claims_of(pod)
         if claims != known.claims:
             self.cluster.set_claims(known, claims)
             self.queue.update_pod(known, now)
-        self._changed_spec(known, pod, now)
+        spec_changed(self.cluster, self.queue, known, pod, now)
         due = gone_by(pod)
         if due is not None and not known.terminating:
             self._terminating(known, now, due)
@@ -624,42 +596,6 @@ class Engine:
                     event = ClusterEvent(EventKind.GATES_REMOVED, pod=known, group=known.group)
                     self.queue.on_event(event, now)
         self._check()
-
-    def _changed_spec(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
-        """Labels, start, or what the filters read of it: resized in place, tolerations added, a selector narrowed."""
-        labels = pod.metadata.labels or {}
-        start = pod.status.start_time.timestamp() if pod.status.start_time is not None else known.start
-        signature = self.cluster.signatures.intern(pod)
-        if signature is known.signature and labels == known.labels and start == known.start:
-            return
-        reads_otherwise = signature is not known.signature
-        relabelled = labels != known.labels
-        self.cluster.change_pod(known, signature=signature, labels=labels, start=start)
-        if relabelled and known.row >= 0:
-            event = ClusterEvent(EventKind.POD_RELABELED, row=known.row, pod=known, group=known.group)
-            self.queue.on_event(event, now)
-        elif relabelled and self.cluster.pod_affinity.active:
-            self.queue.update_pod(known, now)
-        if not reads_otherwise:
-            return
-        if known.row >= 0:
-            event = ClusterEvent(EventKind.POD_CHANGED, row=known.row, pod=known, group=known.group)
-            self.queue.on_event(event, now)
-        else:
-            self.queue.update_pod(known, now)
-
-    def _changed_terms(self, known: PodRecord, terms: WorkTerms, now: float) -> None:
-        """What the pod says of its work; when it was saved last changes what it costs, and not who may go."""
-        before = known.terms
-        if terms == before:
-            return
-        self.cluster.set_terms(known, terms)
-        if before.decisive == terms.decisive:
-            return
-        if known.row >= 0:
-            self.queue.retry_above(effective_priority(self.cluster, known), now)
-        else:
-            self.queue.update_pod(known, now)
 
     def _terminating(self, pod: PodRecord, now: float, due: float | None) -> None:
         self.cluster.set_terminating(pod, due=due)
@@ -703,12 +639,6 @@ class Engine:
     def _victim_left(self, uid: str, now: float) -> None:
         """A pod has made room, if it was a victim at all."""
         self._nominations.held.room_is_there(self._preemptions.left(uid), now)
-
-    def _units_changed(self, group: GroupState, now: float) -> None:
-        """What a group object says decides who may be evicted with whom: preemptors that waited may be helped now."""
-        if group.scheduled:
-            priority = min((effective_priority(self.cluster, pod) for pod in group.running()), default=0)
-            self.queue.retry_above(priority, now)
 
     def _ours(self, pod: PodRecord) -> bool:
         return self._any_scheduler or pod.scheduler_name in self.running

@@ -1,0 +1,69 @@
+"""The profiles of a scheduler at work, by schedulerName; a pod of any other name is treated by the first."""
+
+from collections.abc import Mapping
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin_guard import PluginIncident, unguarded
+from reprieve.framework.profile import Profile
+from reprieve.framework.running import RunningProfile
+from reprieve.preemption.default_preemption import DefaultPreemption
+
+
+class RunningProfiles(dict[str, RunningProfile]):
+    """See the module docstring. `reserve` and `listen`: whether any of them has more to do when a pod is bound.
+
+    `share` lets pods that are alike share what is worked out, if the gates allow it.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        profiles: Mapping[str, Profile],
+        gates: FeatureGates,
+        *,
+        seed: int | None,
+        share: bool,
+    ) -> None:
+        super().__init__()
+        for name, profile in profiles.items():
+            evaluator = Evaluator(cluster, profile, share=share and gates.opportunistic_batching, seed=seed)
+            self[name] = RunningProfile(cluster, profile, evaluator, gates)
+            for plugin in map(unguarded, profile.plugins):
+                if isinstance(plugin, DefaultPreemption):
+                    plugin.attach(self[name])
+        self.reserve = any(
+            profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
+            for profile in profiles.values()
+        )
+        self.listen = any(profile.post_binds for profile in profiles.values())
+
+    def of(self, pod: PodRecord) -> RunningProfile:
+        """The profile that decides for the pod."""
+        return self.get(pod.scheduler_name) or next(iter(self.values()))
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a step may wait for something outside (an extender, a third-party plugin in its own thread)."""
+        return any(running.profile.blocking for running in self.values())
+
+    def sizes(self) -> dict[str, int]:
+        """How much the evaluators keep, by kind."""
+        sizes: dict[str, int] = {}
+        for running in self.values():
+            for kind, number in running.evaluator.sizes().items():
+                sizes[kind] = sizes.get(kind, 0) + number
+        return sizes
+
+    def take_incidents(self) -> list[PluginIncident]:
+        """What went wrong in plugins since the last time, with tracebacks."""
+        found: list[PluginIncident] = []
+        watches = {id(running.profile.watch): running.profile.watch for running in self.values()}
+        for running in self.values():
+            found += [PluginIncident.of(error) for error in running.complaints]
+            running.complaints.clear()
+        for watch in watches.values():
+            found += watch.take()
+        return found
