@@ -144,7 +144,12 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
         "needed",
         "freed",
         "byScore",
+        "cost",
+        "cascade",
+        "avoided",
     ]
+    assert list(preemption["cost"]) == ["lostGpuHours", "lostCpuHours", "byCriterion", "decidedBy", "values"]
+    assert (preemption["cascade"], preemption["avoided"]) == ([], None)
     assert list(preemption["preemptor"]) == ["kind", "namespace", "name", "priority"]
     assert list(preemption["victims"][0]) == [
         *("namespace", "name", "podGroup", "nodeName", "priority", "unit", "violatesPDB", "why")
