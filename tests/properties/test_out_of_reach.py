@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -25,6 +27,7 @@ from tests.drawing import examples
 many = examples(300)
 AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
 Happening = Callable[[World], object]
+Choosing = Callable[[random.Random, RandomCluster, World, int], Happening]
 
 
 def _happening(chance: random.Random, cluster: RandomCluster, world: World, turn: int) -> Happening:
@@ -61,6 +64,53 @@ def _happening(chance: random.Random, cluster: RandomCluster, world: World, turn
     return lambda w: w.add(*gang(f"new-{turn}", size, cpu=cores, priority=above, selector=zone))
 
 
+def _happening_with_rules(chance: random.Random, cluster: RandomCluster, world: World, turn: int) -> Happening:
+    """As `_happening`, and rules beside room: pods that keep away from others, tainted nodes, labels that change."""
+    present = sorted(p.name for p in world.engine.cluster.pods.values() if p.row >= 0)
+    kind = chance.randrange(6)
+    if kind <= 1:
+        rules: dict[str, Any] = {"affinity": _away(chance), "labels": {"app": chance.choice("xy")}}
+        if chance.random() < 0.3:
+            single = pod(f"away-{turn}", cpu=1, priority=chance.randint(0, 3), never=chance.random() < 0.5, **rules)
+            return lambda w: w.add(single)
+        whole = gang(f"away-{turn}", chance.randint(1, 3), cpu=1, priority=chance.randint(0, 3), **rules)
+        return lambda w: w.add(*whole)
+    if kind == 2 and present:
+        name, labels = chance.choice(present), {"app": chance.choice("xyz")}
+        return lambda w: w.change_pod(name, lambda p: replace(p, metadata=replace(p.metadata, labels=labels)))
+    if kind == 3 and present:
+        name = chance.choice(present)
+        return lambda w: w.engine.pod_terminating(w.record(name).uid, w.now)
+    if kind == 4:
+        machine = chance.choice([item for item, _ in cluster.nodes])
+        assert isinstance(machine, objects.Node)
+        taints = (objects.Taint(key="kept", value="", effect="NoSchedule"),) if chance.random() < 0.6 else ()
+        kept = replace(machine, spec=replace(machine.spec, taints=taints))
+        return lambda w: w.add(_with_host(kept))
+    return _happening(chance, cluster, world, turn)
+
+
+def _away(chance: random.Random) -> objects.Affinity:
+    terms = tuple(
+        objects.PodAffinityTerm(
+            label_selector=objects.LabelSelector(match_labels={"app": chance.choice("xy")}),
+            topology_key=chance.choice(("host", "host", "zone")),
+        )
+        for _ in range(chance.randint(1, 2))
+    )
+    return objects.Affinity(
+        pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=terms)
+    )
+
+
+def _with_host(item: objects.KubernetesObject) -> objects.KubernetesObject:
+    """A node with a label of its own."""
+    if not isinstance(item, objects.Node):
+        return item
+    labels = {**(item.metadata.labels or {}), "host": item.metadata.name}
+    return replace(item, metadata=replace(item.metadata, labels=labels))
+
+
 def _smaller(item: objects.Pod) -> objects.Pod:
     container = item.spec.containers[0]
     resources = replace(container.resources, requests={"cpu": "500m"})
@@ -85,17 +135,19 @@ def _same(one: World, other: World) -> None:
     assert one.evicted == other.evicted
 
 
+@pytest.mark.parametrize("happening", [_happening, _happening_with_rules])
 @many
 @given(random_clusters(max_pending=6), st.randoms(use_true_random=False))
 def test_whoever_could_run_runs_as_soon_as_if_all_were_always_tried(
-    cluster: RandomCluster, chance: random.Random
+    happening: Choosing, cluster: RandomCluster, chance: random.Random
 ) -> None:
+    there = [(_with_host(item), since) for item, since in cluster.everything]
     with _everything_may_help():
-        asking = World(*cluster.everything, timing=AT_ONCE).drain()
-        trying = World(*cluster.everything, timing=AT_ONCE, plain=True).drain()
+        asking = World(*there, timing=AT_ONCE).drain()
+        trying = World(*there, timing=AT_ONCE, plain=True).drain()
         _same(asking, trying)
         for turn in range(8):
-            happens = _happening(chance, cluster, trying, turn)
+            happens = happening(chance, cluster, trying, turn)
             for world in (asking, trying):
                 happens(world)
                 world.drain()
@@ -107,17 +159,18 @@ def test_whoever_could_run_runs_as_soon_as_if_all_were_always_tried(
     event("attempts were saved" if saved else "every attempt was made")
 
 
+@pytest.mark.parametrize("happening", [_happening, _happening_with_rules])
 @many
 @given(random_clusters(max_pending=6), st.randoms(use_true_random=False))
 def test_who_is_out_of_reach_is_rejected_and_the_bound_is_that_of_a_fresh_one(
-    cluster: RandomCluster, chance: random.Random
+    happening: Choosing, cluster: RandomCluster, chance: random.Random
 ) -> None:
     """After every happening: an attempt at whoever is out of reach is in vain; what is kept up equals a new count."""
-    world = World(*cluster.everything, timing=AT_ONCE).drain()
+    world = World(*((_with_host(item), since) for item, since in cluster.everything), timing=AT_ONCE).drain()
     kept = world.engine.reach
     assert kept is not None
     for turn in range(8):
-        _happening(chance, cluster, world, turn)(world)
+        happening(chance, cluster, world, turn)(world)
         fresh = RoomBound(world.engine.cluster, world.engine.running)
         fresh.refresh()
         kept.refresh()
@@ -126,6 +179,8 @@ def test_who_is_out_of_reach_is_rejected_and_the_bound_is_that_of_a_fresh_one(
             assert rejected_by == fresh.out_of_reach(entity)
             if rejected_by:
                 event("somebody was out of reach")
+                if "InterPodAffinity" in rejected_by:
+                    event("by anti-affinity")
                 assert _attempt(world, entity) is not Result.SCHEDULED
         world.drain()
 
@@ -175,3 +230,41 @@ def test_a_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -
     found = {name: bound.out_of_reach(world.entity(name)) for name in ("fits", "many", "large", "both", "there")}
     why = {"NodeResourcesFit", "GangScheduling"}
     assert found == {"fits": set(), "many": why, "large": why, "both": why, "there": set()}
+
+
+@pytest.mark.parametrize(
+    ("busy", "never", "out"),
+    [
+        ({"priority": 9}, False, True),
+        ({"priority": 1}, False, False),
+        ({"priority": 1}, True, True),
+        ({"priority": 9, "terminating": True}, False, False),
+        ({"priority": 9, "labels": {"app": "y"}}, False, False),
+        ({"priority": 9, "namespace": "other"}, False, False),
+    ],
+    ids=["stays", "may be evicted", "never preempts", "on its way out", "other labels", "other namespace"],
+)
+def test_a_node_with_a_pod_that_stays_is_no_place_for_who_keeps_away_from_it(
+    busy: dict[str, Any], never: bool, out: bool
+) -> None:
+    """Room there is; the second of two such pods that stay keeps the node shut when the first goes."""
+    term = objects.PodAffinityTerm(label_selector=objects.LabelSelector(match_labels={"app": "x"}), topology_key="zone")
+    keeps_away = objects.Affinity(
+        pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    )
+    there = {"labels": {"app": "x"}, **busy}
+    world = World(node("n", cpu=8, labels={"zone": "a"}), node("m", cpu=8), node("full", cpu=1))
+    world.add(pod("on-m", cpu=8, node="m", priority=9), pod("on-full", cpu=1, node="full", priority=9))
+    world.add(*(pod(f"busy-{i}", cpu=1, node="n", **there) for i in range(2)))
+    world.add(pod("away", cpu=1, priority=5, never=never, affinity=keeps_away))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+
+    def shut() -> bool:
+        bound.refresh()
+        return bound.out_of_reach(world.entity("away")) == {"NodeResourcesFit", "InterPodAffinity"}
+
+    found = [shut()]
+    for name in ("busy-0", "busy-1"):
+        world.engine.pod_gone(world.record(name).uid, world.now)
+        found.append(shut())
+    assert found == [out, out, False]

@@ -201,11 +201,14 @@ class PodAffinityIndex:
             for label_class in self._label_classes.values():
                 assert label_class.rows == dict(placed.get(label_class, {})), f"rows of {label_class.labels} are off"
         for matchers, matched in self._match_counts.items():
-            counts = np.zeros_like(matched.counts)
+            # What is held grows when a pod that counts comes to a new row, or when it is asked for.
+            counts = np.zeros(max(len(matched.counts), len(self._nodes)), dtype=np.int64)
+            held = np.zeros_like(counts)
+            held[: len(matched.counts)] = matched.counts
             for pod in pods:
                 if pod.row >= 0:
                     counts[pod.row] += self._accepts(matchers, self.label_class(pod))
-            assert np.array_equal(counts, matched.counts), f"the match counts of {matchers} are off"
+            assert np.array_equal(counts, held), f"the match counts of {matchers} are off"
         rows: dict[TermSpec, Counter[int]] = {spec: Counter() for spec in self._existing}
         known = dict.fromkeys(self._existing, 0)
         for pod in pods:

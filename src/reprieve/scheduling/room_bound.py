@@ -10,8 +10,12 @@ pods below its priority, nobody if it never preempts.  The entity's needs are *s
 For each shape the places are summed over the nodes and kept up by the rows that changed, so that an event costs one
 row and not a pass over nodes and entities.
 
+A node is no place for a member whose required anti-affinity matches a pod on it that stays whatever is evicted. Only
+who runs on the node itself is looked at, and not who runs elsewhere in the domain: so one row is looked at for each
+pod that comes or goes.
+
 Invariant: never less than what an attempt in the present view could place.  All that is left out of account only makes
-it fewer: other pods' rules, ports, volumes, devices, nominations, topology constraints, third-party filters.  Where
+it fewer: other rules about pods, ports, volumes, devices, nominations, topology constraints, filters of others.  Where
 victims may be chosen by a plugin that is not ours, or requests are not compared by ours, nothing is claimed.
 Property tests hold the outcome equal to that of a scheduler that always tries again.
 """
@@ -24,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.api.requests import is_extended_resource
+from reprieve.cluster.affinity_terms import TermKind, TermSpec
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE
@@ -31,6 +36,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin_guard import unguarded
 from reprieve.framework.running import RunningProfile
 from reprieve.plugins.gang_scheduling import GangScheduling
+from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.preemption.eligibility import group_never_preempts
 from reprieve.preemption.units import effective_priority
@@ -55,8 +61,11 @@ _ANY_NODE = 0
 """Index of the mask of all live nodes."""
 _STEP = 16
 
-_Constraints = tuple[str, int]
-"""Profile name and id of node constraints."""
+_MOST_EXCLUSIONS = 8
+"""Masks in which required anti-affinity is counted; of further ones it is left out of account."""
+
+_Constraints = tuple[str, int, tuple[TermSpec, ...], float]
+"""Profile name, id of node constraints, anti-affinity terms, and the priority from which on those they match stay."""
 _Shape = tuple[tuple[tuple[int, int], ...], int]
 """(column, amount) pairs and the index of a mask."""
 
@@ -68,6 +77,8 @@ class _Rules:
     running: RunningProfile
     all_resources: bool
     counts_members: bool
+    excludes: bool
+    """Required anti-affinity counts."""
     pods_rejected_by: frozenset[str]
     groups_rejected_by: frozenset[str]
 
@@ -132,6 +143,8 @@ class RoomBound:
         """None: nothing is claimed of the entity."""
         self._levels: dict[float, _Level] = {}
         self._mask_of: dict[_Constraints, int] = {}
+        self._exclusions: list[int] = []
+        """Indices of the masks with anti-affinity terms."""
         self._masks: list[tuple[_Constraints, PodRecord] | None] = [None]
         """By index: whose mask it is, and a pod that has these constraints."""
         self._allowed: Mask = np.zeros((1, 0), dtype=np.bool_)
@@ -180,8 +193,7 @@ class RoomBound:
         if not level.slots:
             del self._levels[level.priority]
             if not self._levels:
-                self._mask_of.clear()
-                del self._masks[1:]
+                self._forget_masks()
 
     def refresh(self) -> None:
         """Take in what has changed in the picture."""
@@ -202,6 +214,10 @@ class RoomBound:
             before = _widened(before, len(rows))
         elif touched:
             rows = np.unique(np.array(touched, dtype=np.int64))
+            if self._exclusions:
+                self._allowed = before.copy()
+                for index in self._exclusions:
+                    self._allowed[index, rows] = self._allowed_rows(index, rows)
         else:
             return
         moved = (self._allowed[:, rows] != before[:, rows]).any(axis=0)
@@ -223,7 +239,11 @@ class RoomBound:
         """Columns are new, or most masks are of nobody who waits: all is worked out again when it is asked for."""
         self._entries.clear()
         self._levels.clear()
+        self._forget_masks()
+
+    def _forget_masks(self) -> None:
         self._mask_of.clear()
+        self._exclusions.clear()
         del self._masks[1:]
 
     def _entered(self, entity: Entity) -> _Entry | None:
@@ -250,11 +270,13 @@ class RoomBound:
         level = self._level(priority)
         kinds: dict[_Shape, int] = {}
         for pod in pods:
-            shape = self._shape(entity.profile, rules, pod)
+            shape = self._shape(entity.profile, rules, pod, level.priority)
             kinds[shape] = kinds.get(shape, 0) + 1
         together = _together(kinds)
         if len(kinds) > _KINDS:
             kinds = {together: len(pods)}
+        if any(mask in self._exclusions for _, mask in kinds):
+            rejected_by |= {InterPodAffinity.name}
         entered = tuple((shape, self._enter(level, shape), count) for shape, count in kinds.items())
         least = (together, self._enter(level, together)) if len(kinds) > 1 else None
         return _Entry(needed, rejected_by, level, entered, least)
@@ -270,18 +292,25 @@ class RoomBound:
                 found = self._levels[priority] = _Level(priority, self._room(priority, rows))
         return found
 
-    def _shape(self, profile: str, rules: _Rules, pod: PodRecord) -> _Shape:
+    def _shape(self, profile: str, rules: _Rules, pod: PodRecord, priority: float) -> _Shape:
         requests = pod.signature.requests
         if not rules.all_resources:
             names = self._cluster.resources.names
             requests = tuple(pair for pair in requests if not is_extended_resource(names[pair[0]]))
-        constraints = (profile, pod.signature.constraints.nodes.id)
+        nodes = pod.signature.constraints.nodes.id
+        terms = self._excluding(pod) if rules.excludes and priority != _EVERYBODY else ()
+        mask = self._mask_of.get((profile, nodes, terms, priority)) if terms else None
+        if mask is None and len(self._exclusions) >= _MOST_EXCLUSIONS:
+            terms = ()
+        constraints: _Constraints = (profile, nodes, terms, priority if terms else 0.0)
         mask = self._mask_of.get(constraints)
         if mask is None:
             mask = self._mask_of[constraints] = len(self._masks)
             self._masks.append((constraints, pod))
-            allowed = rules.running.evaluator.allowed_nodes(pod)
-            self._allowed = np.vstack([self._allowed, allowed[None, : self._allowed.shape[1]]])
+            if terms:
+                self._exclusions.append(mask)
+            rows = np.arange(self._allowed.shape[1], dtype=np.int64)
+            self._allowed = np.vstack([self._allowed, self._allowed_rows(mask, rows)[None, :]])
         return requests, mask
 
     def _enter(self, level: _Level, shape: _Shape) -> int:
@@ -308,14 +337,34 @@ class RoomBound:
 
     def _allow_again(self) -> None:
         nodes = self._cluster.nodes
-        allowed = np.empty((len(self._masks), len(nodes)), dtype=np.bool_)
-        for index, known in enumerate(self._masks):
-            if known is None:
-                allowed[index] = nodes.alive[: len(nodes)]
-            else:
-                (profile, _), pod = known
-                allowed[index] = self._rules[profile].running.evaluator.allowed_nodes(pod)
-        self._allowed = allowed
+        rows = np.arange(len(nodes), dtype=np.int64)
+        self._allowed = np.array([self._allowed_rows(index, rows) for index in range(len(self._masks))], dtype=np.bool_)
+
+    def _allowed_rows(self, index: int, rows: npt.NDArray[np.int64]) -> Mask:
+        """`bool[rows]`: one mask for these rows."""
+        known = self._masks[index]
+        nodes = self._cluster.nodes
+        if known is None:
+            return nodes.alive[rows]
+        (profile, _, terms, priority), pod = known
+        allowed = self._rules[profile].running.evaluator.allowed_nodes(pod)[rows]
+        for term in terms:
+            labelled = self._cluster.pod_affinity.domains(term.topology_key)[0][rows] > 0
+            for at in np.flatnonzero(allowed & labelled).tolist():
+                there = nodes.pods[int(rows[at])].values()
+                allowed[at] = not any(self._stays(other, term, priority) for other in there)
+        return allowed
+
+    def _excluding(self, pod: PodRecord) -> tuple[TermSpec, ...]:
+        """Required anti-affinity of the pod, but for terms that ask what labels a namespace has."""
+        terms = self._cluster.pod_affinity.terms(pod).of(TermKind.REQUIRED_ANTI_AFFINITY)
+        return tuple(term for term in terms if term.matcher.namespace_selector.nothing)
+
+    def _stays(self, pod: PodRecord, term: TermSpec, priority: float) -> bool:
+        """Whether a term means a pod that is not on its way out and may not be evicted by that priority."""
+        if pod.terminating or effective_priority(self._cluster, pod) < priority:
+            return False
+        return term.matcher.accepts(pod.namespace, {}, pod.labels, terminating=False)
 
     def _room(self, priority: float, rows: npt.NDArray[np.int64]) -> Amounts:
         """`int64[columns, rows]`: what those rows have with all pods below the priority gone."""
@@ -345,6 +394,7 @@ def _rules(running: RunningProfile) -> _Rules | None:
     return _Rules(
         running,
         all_resources=fit.checks_everything,
+        excludes=any(type(unguarded(plugin)) is InterPodAffinity for plugin in profile.cluster_filters),
         counts_members=any(type(plugin) is GangScheduling for plugin in feasible),
         pods_rejected_by=frozenset({fit.name}),
         groups_rejected_by=frozenset({fit.name, *(plugin.name for plugin in feasible)}),
