@@ -12,9 +12,14 @@ from typing import Any
 
 import pytest
 
+from reprieve.preemption import for_group
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.victim_search.bundles import Bundles
+from reprieve.preemption.victim_search.problem import Numbers
+from reprieve.preemption.victim_search.search import Found, cheapest_eviction
+from reprieve.preemption.victim_search.state import Eviction
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit, cheapest
 from tests.preemption.instances import PREEMPTOR, Instance, instance
@@ -176,6 +181,77 @@ def test_fewer_budgets_broken_come_before_lower_priorities() -> None:
     found = _decided(items)
     assert found is not None
     assert _names(found) == ["default/dear"]
+
+
+def _searched(monkeypatch: pytest.MonkeyPatch, items: Sequence[Item | Sequence[Item]]) -> list[Numbers]:
+    """What was searched in while deciding."""
+    seen: list[Numbers] = []
+
+    def noted(numbers: Numbers, known: Sequence[int] = ()) -> Found | None:
+        seen.append(numbers)
+        return cheapest_eviction(numbers, known)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(for_group, "cheapest_eviction", noted)
+        _decided(items)
+    return seen
+
+
+def test_a_budget_that_can_spare_all_of_its_pods_is_not_searched_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cost.md 4.2: no eviction can violate it; the one that can is counted as ever."""
+    items: list[Item] = [node(f"n{i}", gpu=2) for i in range(3)]
+    for i in range(3):
+        labels = {"app": "few" if i == 0 else "many"}
+        items += [pod(f"old-{i}-{j}", node=f"n{i}", more={GPU: 1}, priority=10, labels=labels) for j in range(2)]
+    items += [pdb("few", {"app": "few"}, allowed=1), pdb("many", {"app": "many"}, allowed=4), *_two_with_two()]
+    (numbers,) = _searched(monkeypatch, items)
+    assert numbers.allowed == (1,)
+    assert sorted(numbers.charged) == [(), (), (), (), ((0, 1),), ((0, 1),)]
+
+
+def _two_with_two() -> list[Item]:
+    return [
+        group("new", min_count=2, priority=PREEMPTOR),
+        *(pod(f"new-{i}", more={GPU: 2}, group="new", priority=PREEMPTOR) for i in range(2)),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Gains, exceeded budgets, and the bundles of nodes whose units are on no other: over evictions and steps back."""
+    chance = random.Random(seed)
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        state = Eviction(numbers)
+        state.settle()
+        kept = [Bundles(state, kind) for kind in range(len(numbers.kinds))]
+        marks = [state.mark()]
+        for _ in range(12):
+            marks.append(state.mark())
+            if chance.random() < 0.2:
+                del marks[chance.randrange(1, len(marks)) + 1 :]
+                state.rollback(marks.pop())
+            elif state.gone and chance.random() < 0.3:
+                state.restore(chance.choice(sorted(state.gone)))
+            elif staying := sorted(set(range(len(numbers.units))) - state.gone):
+                state.evict(chance.choice(staying))
+            state.settle()
+            assert state.over == [
+                sum(state.budget_left[budget] < count for budget, count in each) for each in numbers.charged
+            ]
+            for kind, bundles in enumerate(kept):
+                bundles.touch(state.dirty)
+                bundles.touch(state.dearer)
+                bundles.refresh()
+                anew = Bundles(state, kind)
+                anew.refresh()
+                assert bundles.gains == {unit: anew.gain([unit]) for unit in bundles.gains}
+                for node_at, units in enumerate(numbers.on):
+                    if all(len(numbers.takes[unit]) == 1 for unit in units):
+                        # What several break together may be older: only what one does alone is followed.
+                        pairs = zip(bundles.of[node_at], anew.of[node_at], strict=True)
+                        assert all(one == new if len(new[2]) == 1 else one[1:] == new[1:] for one, new in pairs)
+            state.dirty.clear()
+            state.dearer.clear()
 
 
 def test_unlike_members() -> None:

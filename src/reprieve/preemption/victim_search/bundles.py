@@ -3,10 +3,12 @@
 For every node the cheapest sets of units that bring one, two, four ... more places there are worked out, and sets
 around a unit that spans nodes.  What a bundle is worth counts the places on all nodes that its units free at once.
 They are remembered until something on the node changes, so that a step of the search looks at a few nodes and takes
-the best of all by one pass over an array.
+the best of all by one pass over an array.  Nodes on which the same is left beside units that weigh and hold the same
+share one calculation.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import add
 
 import numpy as np
 
@@ -19,7 +21,12 @@ BROKEN_BUDGET = float(1 << 50)
 """Weighs more than any sum of priorities that is likely to stand against it."""
 _MISSING = (1, 2, 4, 8, 1 << 40)
 """For so many missing pods the best bundle of each node is kept: places beyond those needed are worth nothing."""
+_NOTHING = [float("inf")] * len(_MISSING)
+_Set = tuple[tuple[int, ...], int | None]
+"""Positions among the units of a node, and the places that they bring; None where they hold something elsewhere."""
 _TARGETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_MOST_ALIKE = 4_096
+"""Calculations for like nodes that are kept."""
 _PAIRS = 16
 """Among so few units every pair is tried."""
 
@@ -31,16 +38,24 @@ class Bundles:
         nodes = len(eviction.left)
         self._eviction = eviction
         self._kind = kind
-        self._wants: Amounts = eviction.numbers.kinds[kind].wants
+        self._wanted = [each for each in enumerate(eviction.numbers.kinds[kind].wants) if each[1]]
         self.of: list[Sequence[Bundle]] = [()] * nodes
         self._rate = np.full((len(_MISSING), nodes), np.inf)
         self._stale = set(range(nodes))
         self._doubted: set[int] = set()
+        self._alike: dict[tuple[object, ...], tuple[_Set, ...]] = {}
+        self.gains: dict[int, int] = {}
+        """By unit: the places that it alone would bring, as long as nothing changes on its nodes."""
         self.looked = 0
 
     def touch(self, nodes: Iterable[int]) -> None:
         """Something on these nodes has changed."""
         self._stale.update(nodes)
+        if self.gains:
+            on = self._eviction.numbers.on
+            for node in nodes:
+                for unit in on[node]:
+                    self.gains.pop(unit, None)
 
     def doubt(self, nodes: Iterable[int]) -> None:
         """What was best on these nodes has become dearer, if anything: they are looked at when they would be chosen."""
@@ -66,96 +81,161 @@ class Bundles:
 
     def refresh(self) -> None:
         """Look at the nodes that have changed."""
-        for node in sorted(self._stale):
-            self._look(node)
+        stale = sorted(self._stale)
         self._stale.clear()
+        if stale:
+            self._doubted.difference_update(stale)
+            rates = []
+            for node in stale:
+                bundles = self.of[node] = self._bundles(node)
+                rates.append(_rates(bundles))
+            self._rate[:, stale] = np.array(rates).T
 
     def _look(self, node: int) -> None:
         self._doubted.discard(node)
         bundles = self.of[node] = self._bundles(node)
-        self._rate[:, node] = (
-            [min([weight / min(gain, count) for weight, gain, _ in bundles]) for count in _MISSING]
-            if bundles
-            else np.inf
-        )
+        self._rate[:, node] = _rates(bundles)
 
-    def _bundles(self, node: int) -> list[Bundle]:
-        state, wants = self._eviction, self._wants
+    def _bundles(self, node: int) -> Sequence[Bundle]:
+        state = self._eviction
         if not state.numbers.kinds[self._kind].usable[node]:
-            return []
+            return ()
         gone, barred = state.gone, state.barred
         units = [unit for unit in state.numbers.on[node] if unit not in gone and unit not in barred]
         if not units:
-            return []
+            return ()
         self.looked += 1 + len(units) // 4
-        have = state.left[node]
-        share = {unit: dict(state.numbers.takes[unit])[node] for unit in units}
-        now = state.spare[self._kind][node]
-        full = list(have)
-        for amounts in share.values():
-            for resource, amount in enumerate(amounts):
-                full[resource] += amount
-        most = min(full[resource] // want for resource, want in enumerate(wants) if want) - now
-        if most <= 0:
-            return []
-        weigh = {unit: self._weight(unit) for unit in units}
-        found: dict[tuple[int, ...], None] = {}
-        spanning = [unit for unit in units if len(state.numbers.takes[unit]) > 1]
-        for target in (*(t for t in _TARGETS if t < most), most):
-            lack = self._lack(have, now + target)
-            chosen = cheapest_cover(lack, [(weigh[unit], share[unit], unit) for unit in units])
-            if chosen is not None:
-                found[tuple(sorted(chosen))] = None
-        for unit in spanning:
-            found[unit,] = None
-            beside = [h + a for h, a in zip(have, share[unit], strict=True)]
-            rest = [(weigh[other], share[other], other) for other in units if other != unit]
-            chosen = cheapest_cover(self._lack(beside, now + most), rest)
-            if chosen is not None:
-                found[tuple(sorted([unit, *chosen]))] = None
+        shares, age, over, takes = state.share[node], state.age, state.over, state.numbers.takes
+        if len(units) == 1:
+            unit = units[0]
+            gain = self.gain((unit,))
+            weight = self._weigh(unit) + age[unit]
+            return [(weight, gain, (unit,))] if gain > 0 else ()
+        weigh = [self._weigh(unit) for unit in units]
+        # Among equals those who started late go first, as far as a fraction can say so.
+        starts = {start: turn for turn, start in enumerate(sorted({age[unit] for unit in units}))}
+        young = [starts[age[unit]] for unit in units]
+        key = (
+            tuple(state.left[node]),
+            tuple(weigh),
+            tuple(young),
+            tuple([shares[unit] for unit in units]),
+            tuple([len(takes[unit]) > 1 for unit in units]),
+        )
+        sets = self._alike.get(key)
+        if sets is None:
+            if len(self._alike) >= _MOST_ALIKE:
+                self._alike.clear()
+            sets = self._alike[key] = self._sets(*key)
         bundles: list[Bundle] = []
-        for those in found:
-            gain = self._gain(those)
+        for turns, known in sets:
+            those = tuple([units[turn] for turn in turns])
+            gain = known if known is not None else self.gain(those)
             if gain > 0:
-                weight = sum([weigh[unit] for unit in those])
+                weight = sum([weigh[turn] + age[units[turn]] for turn in turns])
                 if len(those) > 1 and state.budgets_first:
-                    together = state.violating(those) - sum([state.violates(unit) for unit in those])
-                    weight += together * BROKEN_BUDGET
+                    each = sum([over[unit] > 0 for unit in those])
+                    if each < len(those):
+                        weight += (state.violating(those) - each) * BROKEN_BUDGET
                 bundles.append((weight, gain, those))
         return bundles
+
+    def _weigh(self, unit: int) -> float:
+        state = self._eviction
+        return state.weight[unit] + (BROKEN_BUDGET if state.budgets_first and state.over[unit] else 0.0)
+
+    def _sets(
+        self,
+        have: Sequence[int],
+        weigh: Sequence[float],
+        young: Sequence[int],
+        shares: Sequence[Amounts],
+        spans: Sequence[bool],
+    ) -> tuple[_Set, ...]:
+        """The sets of the units of a node that may be worth it, and what each gains where all of it is on the node.
+
+        `have` is left there, overdrawn where negative; `young` numbers the starts from the latest on.
+        """
+        full = [amount + sum(column) for amount, column in zip(have, zip(*shares, strict=True), strict=True)]
+        now = self._places(have)
+        most = min([full[resource] // want for resource, want in self._wanted]) - now
+        if most <= 0:
+            return ()
+        share_of_age = 1.0 / (4.0 * len(young))
+        units = [
+            (weight + turn * share_of_age, share, unit)
+            for unit, (weight, turn, share) in enumerate(zip(weigh, young, shares, strict=True))
+        ]
+        found: dict[tuple[int, ...], None] = {}
+        for target in (*(t for t in _TARGETS if t < most), most):
+            chosen = cheapest_cover(self._lack(have, now + target), units)
+            if chosen is not None:
+                found[tuple(sorted(chosen))] = None
+        for unit, spanning in enumerate(spans):
+            if spanning:
+                found[unit,] = None
+                beside = [h + a for h, a in zip(have, shares[unit], strict=True)]
+                chosen = cheapest_cover(self._lack(beside, now + most), [each for each in units if each[2] != unit])
+                if chosen is not None:
+                    found[tuple(sorted([unit, *chosen]))] = None
+        sets: list[_Set] = []
+        for those in found:
+            if any(map(spans.__getitem__, those)):
+                sets.append((those, None))
+            else:
+                beside = [
+                    h + sum(column)
+                    for h, column in zip(have, zip(*[shares[u] for u in those], strict=True), strict=True)
+                ]
+                sets.append((those, self._places(beside) - now))
+        return tuple(sets)
+
+    def _places(self, have: Sequence[int]) -> int:
+        return max(0, min([have[resource] // want for resource, want in self._wanted]))
 
     def _lack(self, have: Sequence[int], places: int) -> list[tuple[int, int]]:
         """(resource, amount) that is missing for so many places."""
         return [
             (resource, want * places - have[resource])
-            for resource, want in enumerate(self._wants)
-            if want and want * places > have[resource]
+            for resource, want in self._wanted
+            if want * places > have[resource]
         ]
 
-    def _weight(self, unit: int) -> float:
-        state = self._eviction
-        # Among equals those who started late go first, as far as a fraction can say so.
-        return state.weight[unit] + state.age[unit] + (BROKEN_BUDGET if state.dear(unit) else 0.0)
-
-    def _gain(self, units: Sequence[int]) -> int:
+    def gain(self, units: Sequence[int]) -> int:
         """How many more pods fit on all nodes together with these units gone."""
-        state, wants = self._eviction, self._wants
-        freed: dict[int, list[int]] = {}
+        if len(units) > 1:
+            return self._gain_of(units)
+        gain = self.gains.get(units[0])
+        if gain is None:
+            gain = self.gains[units[0]] = self._gain_of(units)
+        return gain
+
+    def _gain_of(self, units: Sequence[int]) -> int:
+        state, wanted = self._eviction, self._wanted
+        left, spare, usable = state.left, state.spare[self._kind], state.numbers.kinds[self._kind].usable
+        freed: dict[int, Amounts] = {}
         for unit in units:
             for node, amounts in state.numbers.takes[unit]:
-                there = freed.get(node)
-                if there is None:
-                    there = freed[node] = list(state.left[node])
-                for resource, amount in enumerate(amounts):
-                    there[resource] += amount
+                before = freed.get(node)
+                freed[node] = amounts if before is None else tuple(map(add, before, amounts))
         self.looked += len(freed) // 16
-        usable, spare = state.numbers.kinds[self._kind].usable, state.spare[self._kind]
         gain = 0
-        for node, there in freed.items():
+        for node, amounts in freed.items():
             if usable[node]:
-                room = min(there[resource] // want for resource, want in enumerate(wants) if want)
+                have = left[node]
+                room = min([(have[resource] + amounts[resource]) // want for resource, want in wanted])
                 gain += max(room, 0) - spare[node]
         return gain
+
+
+def _rates(bundles: Sequence[Bundle]) -> list[float]:
+    """What the best of them weighs for each place, by how many places are missing."""
+    if len(bundles) == 1:
+        weight, gain, _ = bundles[0]
+        return [weight / min(gain, count) for count in _MISSING]
+    if not bundles:
+        return _NOTHING
+    return [min([weight / min(gain, count) for weight, gain, _ in bundles]) for count in _MISSING]
 
 
 def cheapest_cover(lack: Sequence[tuple[int, int]], units: Sequence[tuple[float, Amounts, int]]) -> list[int] | None:

@@ -102,6 +102,7 @@ def numbers_of(
                 free[:, place[row]] -= other.signature.delta[columns]
     rows = order.tolist()
     takes, on = _shares(ranking.ordered, place.tolist(), columns, len(rows))
+    charged, allowed = _budgets_that_matter(ranking)
     return Numbers(
         rows=tuple(rows),
         free=tuple(map(tuple, free.T.tolist())),
@@ -109,8 +110,8 @@ def numbers_of(
         units=tuple(ranking.ordered),
         takes=takes,
         on=on,
-        charged=tuple(tuple(sorted(each.items())) for each in ranking.charged),
-        allowed=tuple(ranking.allowed),
+        charged=charged,
+        allowed=allowed,
         exact=exact,
         pricing=pricing_of(ranking.criteria, ranking.ordered, ranking.violations, ranking.costing),
     )
@@ -181,6 +182,21 @@ def _shares(
             on[node].append(turn)
         takes.append(shares)
     return tuple(takes), tuple(map(tuple, on))
+
+
+def _budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
+    """`charged` and `allowed` without the budgets that could spare all of their units at once."""
+    most = [0] * len(ranking.allowed)
+    for each in ranking.charged:
+        for budget, count in each.items():
+            most[budget] += count
+    short = [budget for budget, allowed in enumerate(ranking.allowed) if allowed < most[budget]]
+    number = {budget: turn for turn, budget in enumerate(short)}
+    charged = tuple(
+        tuple(sorted([(number[budget], count) for budget, count in each.items() if budget in number]))
+        for each in ranking.charged
+    )
+    return charged, tuple([ranking.allowed[budget] for budget in short])
 
 
 def _ease(kind: Kind, free: np.ndarray) -> tuple[int, Amounts]:

@@ -10,7 +10,7 @@ resource that it asks for is overdrawn; `spare[kind][node]` is how many more pod
 from collections.abc import Callable, Sequence
 
 from reprieve.preemption.outcome import Cost
-from reprieve.preemption.victim_search.problem import Numbers
+from reprieve.preemption.victim_search.problem import Amounts, Numbers
 
 OFFSET = 1 << 31
 """Added to every priority before summing, so that negative ones count right (preemption.md 3)."""
@@ -49,10 +49,17 @@ class Eviction:
         self.budget_left = list(numbers.allowed)
         self.budgets_first = bool(numbers.allowed) and (numbers.pricing is None or numbers.pricing.budgets_first)
         """A violated budget weighs more than anything else."""
-        self._charged_on = self._nodes_charged()
+        self._charged_on = self._charged_by_budget()
+        self.over = [sum([numbers.allowed[budget] < count for budget, count in each]) for each in numbers.charged]
+        """By unit: how many of its budgets evicting it would exceed beside those who are gone."""
         self._wants = [
             tuple((resource, want) for resource, want in enumerate(kind.wants) if want) for kind in numbers.kinds
         ]
+        self.share: list[dict[int, Amounts]] = [{} for _ in numbers.free]
+        """By node: what each unit holds there."""
+        for unit, takes in enumerate(numbers.takes):
+            for node, amounts in takes:
+                self.share[node][unit] = amounts
         self.left: list[list[int]] = [list(amounts) for amounts in numbers.free]
         self.put: list[list[int] | None] = [None] * len(numbers.free)
         """By node: pods of each kind put there."""
@@ -316,7 +323,7 @@ class Eviction:
 
     def violates(self, unit: int) -> bool:
         """Whether evicting one more unit would exceed a budget beside those who are gone."""
-        return any(self.budget_left[budget] < count for budget, count in self.numbers.charged[unit])
+        return self.over[unit] > 0
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -342,23 +349,34 @@ class Eviction:
                 return False
         return True
 
-    def _nodes_charged(self) -> list[dict[int, set[int]]]:
-        """By budget: nodes of the units that it is charged so many pods for."""
-        found: list[dict[int, set[int]]] = [{} for _ in self.numbers.allowed]
-        for charged, takes in zip(self.numbers.charged, self.numbers.takes, strict=True):
+    def _charged_by_budget(self) -> list[dict[int, tuple[list[int], set[int]]]]:
+        """By budget: the units that it is charged so many pods for, and their nodes."""
+        found: list[dict[int, tuple[list[int], set[int]]]] = [{} for _ in self.numbers.allowed]
+        for unit, (charged, takes) in enumerate(zip(self.numbers.charged, self.numbers.takes, strict=True)):
+            nodes = [node for node, _ in takes]
             for budget, count in charged:
-                found[budget].setdefault(count, set()).update([node for node, _ in takes])
+                there = found[budget].get(count)
+                if there is None:
+                    there = found[budget][count] = ([], set())
+                there[0].append(unit)
+                there[1].update(nodes)
         return found
 
     def _charge(self, unit: int, sign: int) -> None:
         """The unit's budgets have less left, or more again; where that decides who violates them it is looked anew."""
+        left, over = self.budget_left, self.over
+        change, changed = (1, self.dearer) if sign > 0 else (-1, self.dirty)
         for budget, count in self.numbers.charged[unit]:
-            before = self.budget_left[budget]
-            after = self.budget_left[budget] = before - sign * count
-            low, high, changed = (after, before, self.dearer) if after < before else (before, after, self.dirty)
-            for pods, nodes in self._charged_on[budget].items():
+            before = left[budget]
+            after = left[budget] = before - sign * count
+            if before <= 0 and after <= 0:
+                continue  # nothing was left, and nothing is
+            low, high = (after, before) if after < before else (before, after)
+            for pods, (units, nodes) in self._charged_on[budget].items():
                 if low < pods <= high:
                     changed |= nodes
+                    for other in units:
+                        over[other] += change
 
     def _shift(self, unit: int, sign: int) -> None:
         """What a unit held is free of it, or held again."""
