@@ -457,6 +457,8 @@ def test_a_member_that_cannot_be_bound_says_so_and_the_gang_is_completed_later()
                 assert short["message"].endswith("a webhook says no (403 Forbidden); 2 of the 3 have a node")
                 [now] = (await world.client.get(f"{GROUPS}/gang")).read(dict)["status"]["conditions"]
                 assert now["status"] == "True"
+                # Nothing is kept of who was first scheduled once their bindings have ended.
+                assert found.executor.first_bindings_under_way == 0
             events = (await world.client.get("/apis/events.k8s.io/v1/namespaces/default/events")).read(dict)["items"]
             said = {(e["regarding"]["name"], e["reason"]) for e in events}
             assert ("g1", "FailedScheduling") in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import threading
 from base64 import b64encode
@@ -309,4 +310,28 @@ def test_what_a_call_asks_to_be_done_elsewhere_fails_for_the_call_alone(error: B
     request = _Request(fails)
     request.serve()
     with pytest.raises(type(error)):
+        request.outcome.get_nowait()()
+
+
+def test_what_a_call_asks_for_is_done_and_its_answer_is_the_calls() -> None:
+    """scheduling.md 5: who serves it is told nothing of an answer."""
+    request = _Request(lambda: 7)
+    request.serve()
+    assert request.outcome.get_nowait()() == 7
+
+
+def test_a_person_s_ctrl_c_ends_who_serves_a_call_as_well() -> None:
+    """scheduling.md 5: what a signal raised is nobody's error; the call hears of it too."""
+
+    def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    request = _Request(interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            request.serve()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
         request.outcome.get_nowait()()

@@ -97,6 +97,11 @@ class DecisionExecutor:
         """Bindings whose outcome is not known."""
         return self.binder.under_way
 
+    @property
+    def first_bindings_under_way(self) -> int:
+        """Groups of whose first placement a binding is not confirmed."""
+        return len(self._first)
+
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Act on a decision: start what it asks for, without waiting."""
         condition = decision.condition

@@ -8,8 +8,10 @@ import pytest
 from tests.controlplane.admission.plane import Plane, pod, pod_group, priority_class
 
 from reprieve.controlplane.admission import PROTECTION, STEPS, admission_steps
-from reprieve.controlplane.admission.usage import in_scope
-from reprieve.controlplane.admission_chain import Request, Step
+from reprieve.controlplane.admission.amounts import ONE
+from reprieve.controlplane.admission.priority import Priority
+from reprieve.controlplane.admission.usage import in_scope, usage_of
+from reprieve.controlplane.admission_chain import Request, Step, User
 from reprieve.controlplane.errors import StatusError
 
 Json = dict[str, Any]
@@ -174,6 +176,33 @@ def test_template_of_v1alpha2_is_left_as_it_comes(plane: Plane) -> None:
     """418, 419, 430: a 1.36 server resolves nothing in templates and accepts unknown classes."""
     made = plane.create(workload("wl", "v1alpha2", priorityClassName="nosuch"))["spec"]["podGroupTemplates"][0]
     assert "priority" not in made
+
+
+@pytest.mark.parametrize(
+    ("obj", "resolved"),
+    [
+        (workload("wl"), False),
+        (priority_class("plain", 7), False),
+        (pod_group("g"), True),
+    ],
+    ids=["workload", "class", "group"],
+)
+@pytest.mark.parametrize("spec", [None, "left out"])
+def test_without_a_spec_only_what_has_a_priority_gets_one(
+    plane: Plane, obj: Json, resolved: bool, spec: str | None
+) -> None:
+    """preemption.md 8: pods and groups have a priority; a workload and a class get no spec for want of one.
+
+    What else is wrong with an object without a spec is for validation to say, which comes later.
+    """
+    kind = plane.kind(obj["apiVersion"], obj["kind"])
+    new = {key: value for key, value in obj.items() if key != "spec"} | ({} if spec else {"spec": None})
+    name = obj["metadata"]["name"]
+    request = Request("CREATE", kind, "default", name, "", new, None, User("u"), False, plane.registry)
+    Priority().mutate(request)
+    assert (new.get("spec") or {}).get("priority") == (10 if resolved else None)
+    assert ("priority" in (new.get("spec") or {})) is resolved
+    assert resolved or not new.get("spec")
 
 
 def test_only_one_default_class(plane: Plane) -> None:
@@ -527,6 +556,51 @@ def test_quota_of_storage(plane: Plane) -> None:
     assert refused(plane, claim("d", "1Gi", "slow")).code == 403
 
 
+@pytest.mark.parametrize(
+    ("spec", "node_ports", "load_balancers"),
+    [
+        ({}, 0, 0),
+        ({"type": "ClusterIP"}, 0, 0),
+        ({"type": "ExternalName"}, 0, 0),
+        ({"type": "NodePort"}, 2, 0),
+        ({"type": "NodePort", "allocateLoadBalancerNodePorts": False}, 2, 0),
+        ({"type": "NodePort", "ports": None}, 0, 0),
+        ({"type": "LoadBalancer"}, 2, 1),
+        ({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": True}, 2, 1),
+        ({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}, 0, 1),
+        ({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False,
+          "ports": [{"port": 80, "nodePort": 30080}, {"port": 81}]}, 1, 1),
+    ],
+)  # fmt: skip
+def test_what_a_service_uses(plane: Plane, spec: Json, node_ports: int, load_balancers: int) -> None:
+    """pkg/quota/v1/evaluator/core/services.go: every port of these types; where none are allocated, the asked-for."""
+    service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}, {"port": 81}], **spec}}
+    used = usage_of(plane.kind("v1", "Service"), service, plane.clock.now())
+    counted = {name: one.nano / ONE.nano for name, one in used.items()}
+    assert (counted.pop("services.nodeports", 0), counted.pop("services.loadbalancers", 0)) == (
+        node_ports,
+        load_balancers,
+    )
+    assert counted == {"services": 1, "count/services": 1}
+
+
+def test_quota_of_node_ports(plane: Plane) -> None:
+    """Services are counted by their ports at the door as well."""
+    with_quota(plane, "q", {"services.nodeports": "2", "services.loadbalancers": "1"})
+
+    def service(name: str, kind: str, ports: int) -> Json:
+        spec = {"type": kind, "ports": [{"name": f"p{n}", "port": 80 + n} for n in range(ports)]}
+        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+    plane.create(service("a", "ClusterIP", 3))
+    plane.create(service("b", "LoadBalancer", 1))
+    assert (
+        "requested: services.nodeports=2, used: services.nodeports=1"
+        in refused(plane, service("c", "NodePort", 2)).message
+    )
+    plane.create(service("d", "NodePort", 1))
+
+
 # -- limit ranges
 
 
@@ -595,3 +669,28 @@ def test_limit_range_bounds_are_inclusive(plane: Plane, item: Json, resources: J
     """LimitRanger of 1.36 compares with greater and less, never with equal."""
     plane.create(limit_range(**item))
     plane.create(pod("lrq", containers=[{"name": "c", "image": "i", "resources": resources}]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "bounds", "why"),
+    [
+        ({"resources": {"requests": {"storage": "1Gi"}}}, {"min": {"storage": "2Gi"}},
+         "minimum storage usage per PersistentVolumeClaim is 2Gi, but request is 1Gi"),
+        ({"resources": {"requests": {"storage": "3Gi"}}}, {"max": {"storage": "2Gi"}},
+         "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"),
+        ({"resources": {"requests": {"storage": "2Gi"}}}, {"min": {"storage": "2Gi"}, "max": {"storage": "2Gi"}}, ""),
+    ],
+)  # fmt: skip
+def test_limit_range_bounds_claims(plane: Plane, spec: Json, bounds: Json, why: str) -> None:
+    """LimitRanger of 1.36 (PersistentVolumeClaimValidateLimitFunc): bounds are inclusive, and of requests alone.
+
+    One that requests no storage does not come so far: validation refuses it before.
+    """
+    plane.create(limit_range(type="PersistentVolumeClaim", **bounds))
+    manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+                "spec": {"accessModes": ["ReadWriteOnce"], **spec}}  # fmt: skip
+    if why:
+        error = refused(plane, manifest)
+        assert (error.code, error.message) == (403, f'persistentvolumeclaims "c" is forbidden: {why}')
+    else:
+        plane.create(manifest)

@@ -419,6 +419,27 @@ def test_what_the_schema_does_not_know_is_owned_key_by_key() -> None:
     assert found == {".": {}, "f:a": {".": {}, "f:b": {}}, "f:c": {}}
 
 
+_PORTS = Node(Type.LIST, "ports", element=_STRING, list_type="set")
+_KEYED = {"list_type": "map", "list_keys": ("name",)}
+
+
+@pytest.mark.parametrize(
+    ("element", "item"),
+    [
+        (None, {".": {}, "f:name": {}, "f:ports": {}}),
+        (Node(Type.STRUCT, "item", fields={"name": _STRING, "ports": _PORTS}),
+         {".": {}, "f:name": {}, "f:ports": {".": {}, 'v:"a"': {}}}),
+        (Node(Type.STRUCT, "item", fields={"name": _STRING}, atomic=True), {}),
+    ],
+    ids=["of unknown items", "of items with a set", "of atomic items"],
+)  # fmt: skip
+def test_a_new_item_of_a_list_is_owned_as_its_schema_says(element: Node | None, item: Json) -> None:
+    """KEP-555: atomic things are one place, keyed lists and sets an item each; by looks only where nothing is known."""
+    node = Node(Type.LIST, "list", element=element, **_KEYED)  # type: ignore[arg-type]
+    assert everything(node, [{"name": "x", "ports": ["a"]}]) == {".": {}, 'k:{"name":"x"}': item}
+    assert everything(node, []) == {}
+
+
 def test_items_with_keys_are_merged_and_keep_their_neighbours() -> None:
     """What others own in an item stays; an item that is there twice is one afterwards."""
 

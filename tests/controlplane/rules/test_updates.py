@@ -138,7 +138,13 @@ def test_the_refusal_of_a_pod_shows_what_changed() -> None:
     live = stored(pod())
     new = _changed(live, "merge", {"spec": {"priority": 3}})
     (error,) = validate_update(shape("v1", "Pod"), new, live, None)
-    assert '+ "priority": 3' in error.message
+    told, head, *shown = error.message.splitlines()
+    assert told.startswith("Forbidden: pod updates may not change fields other than")
+    # As recorded (234, 241, 242): no names of files before it, three lines around what changed and no more.
+    assert head.startswith("@@ -")
+    added = shown.index('+ "priority": 3,')
+    assert (added, len(shown)) == (3, 7)
+    assert all(line.startswith(" ") for line in (*shown[:added], *shown[added + 1 :]))
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha3"])

@@ -84,10 +84,12 @@ def _pod(pod: Json, now: datetime) -> Amounts:
 
 def _service(service: Json, _now: datetime) -> Amounts:
     spec = service.get("spec") or {}
-    kind, ports = spec.get("type", "ClusterIP"), len(spec.get("ports") or ())
+    kind, ports = spec.get("type", "ClusterIP"), spec.get("ports") or ()
     used: Amounts = {}
-    if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
-        used["services.nodeports"] = Amount(ports * ONE.nano)
+    if kind == "LoadBalancer" and not spec.get("allocateLoadBalancerNodePorts", True):
+        ports = [port for port in ports if port.get("nodePort")]  # those that are asked for by number
+    if kind in ("NodePort", "LoadBalancer"):
+        used["services.nodeports"] = Amount(len(ports) * ONE.nano)
     if kind == "LoadBalancer":
         used["services.loadbalancers"] = ONE
     return used
