@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -197,12 +198,12 @@ def test_without_a_spec_only_what_has_a_priority_gets_one(
     """
     kind = plane.kind(obj["apiVersion"], obj["kind"])
     new = {key: value for key, value in obj.items() if key != "spec"} | ({} if spec else {"spec": None})
-    name = obj["metadata"]["name"]
+    before, name = copy.deepcopy(new), obj["metadata"]["name"]
     request = Request("CREATE", kind, "default", name, "", new, None, User("u"), False, plane.registry)
     Priority().mutate(request)
     assert (new.get("spec") or {}).get("priority") == (10 if resolved else None)
     assert ("priority" in (new.get("spec") or {})) is resolved
-    assert resolved or not new.get("spec")
+    assert resolved or new == before
 
 
 def test_only_one_default_class(plane: Plane) -> None:
