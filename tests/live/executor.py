@@ -76,7 +76,9 @@ class Watched(Observer):
     """An observer that also keeps what became of preemptions."""
 
     def __init__(self, **named: Any) -> None:
-        super().__init__(**named)
+        self.events: list[Json] = []
+        """As they would be sent; the API does not get them."""
+        super().__init__(sink=self.events.append, **named)
         self.ended: list[tuple[Preemption, str | None]] = []
         self.started: list[Preemption] = []
         self.troubles: list[str] = []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+
+import pytest
 
 from reprieve.client.transport import MERGE_PATCH, ApiClient
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -57,6 +60,12 @@ def test_a_checkpoint_that_is_written_while_it_runs_changes_who_goes() -> None:
                 assert made.compared is not None
                 assert made.compared.cost is not None
                 assert made.cost[0] < made.compared.cost[0]
+                [note] = [event["note"] for event in scheduler.observer.events if event["reason"] == "Preempted"]
+                (urgent,) = [one for one in picture.pods.values() if one.name == "urgent"]
+                text = rf"Preempted by pod {urgent.uid} on node n2; ([0-9.e+]+) CPU-hours of its work are lost"
+                told = re.fullmatch(text, note)
+                assert told is not None, note
+                assert float(told[1]) == pytest.approx(made.cost[0] / 3600, rel=0.01)
 
     asyncio.run(run())
 

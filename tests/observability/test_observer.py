@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from reprieve.observability.logs import Log
-from tests.building import gang, node, pod
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
+from tests.building import START, gang, node, pod, profile_with, said
 from tests.observability.watching import Observed
 
 
@@ -37,6 +41,62 @@ def test_preempted_by_a_pod() -> None:
         "name": "high",
         "uid": "uid-high",
     }
+
+
+def ago(seconds: int) -> str:
+    """An RFC 3339 time that is so long before the world begins."""
+    return f"{datetime.fromtimestamp(START - seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+LOST: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
+    "nobody counts it": ({"start": -7200.0, "gpu": 4}, (), ""),
+    "a checkpoint": (
+        {"start": -7200.0, "gpu": 4, "annotations": said(last_checkpoint=ago(1800))},
+        (),
+        "; 2 GPU-hours of its work are lost",
+    ),
+    "a checkpoint and a restart": (
+        {"start": -7200.0, "gpu": 4, "annotations": said(last_checkpoint=ago(1800), restart_cost="30m")},
+        (),
+        "; 4 GPU-hours of its work are lost",
+    ),
+    "a pod without GPUs": (
+        {"start": -7200.0, "annotations": said(last_checkpoint=ago(3600))},
+        (),
+        "; 4 CPU-hours of its work are lost",
+    ),
+    "a criterion": ({"start": -7200.0, "gpu": 4}, ("lostWork",), "; 8 GPU-hours of its work are lost"),
+    "all of it is saved": (
+        {"start": -7200.0, "gpu": 4, "annotations": said(last_checkpoint=ago(-600))},
+        (),
+        "; no work of it is lost",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+@pytest.mark.parametrize("by", ["pod", "podgroup"])
+def test_preempted_tells_the_work_that_is_lost_where_somebody_counts_it(case: str, by: str) -> None:
+    """cost.md 1.6: elsewhere the note is kube-scheduler's, to the letter."""
+    more, cost, lost = LOST[case]
+    profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost) if cost else None))
+    new = [pod("high", cpu=4, priority=9)] if by == "pod" else gang("high", 1, cpu=4, priority=9)
+    seen = Observed(
+        node("n1", cpu=4, gpu=4), pod("low", cpu=4, node="n1", **more), new, profiles={profile.name: profile}
+    ).settle()
+    who = "pod uid-high on node n1" if by == "pod" else "podgroup uid-group-high on node cluster"
+    assert seen.events("Preempted") == [("Normal", "low", f"Preempted by {who}{lost}")]
+
+
+def test_preempted_tells_the_lost_work_of_those_alone_of_whom_somebody_says_something() -> None:
+    saved = said(last_checkpoint=ago(3600))
+    low = [pod("a", cpu=2, node="n1", start=-7200.0, annotations=saved), pod("b", cpu=2, node="n1", start=-7200.0)]
+    seen = Observed(node("n1", cpu=4), low, pod("high", cpu=4, priority=9)).settle()
+    note = "Preempted by pod uid-high on node n1"
+    assert sorted(told for _, _, told in seen.events("Preempted")) == [
+        note,
+        f"{note}; 2 CPU-hours of its work are lost",
+    ]
 
 
 def test_preempted_by_a_group_names_every_pod_of_a_unit() -> None:

@@ -187,7 +187,7 @@ class Observer:
         else:
             note = f"Preempted by pod {by.uid} on node {preemption.domain}"
         cluster = self._engine.cluster if self._engine is not None else None
-        if cluster is not None and counts_work(cluster, preemption):
+        if cluster is not None and counts_work(cluster, preemption, (pod,)):
             lost = lost_text(lost_work(cluster, (pod,)))
             note += f"; {lost} of its work are lost" if lost else "; no work of it is lost"
         preemptors = [nominated for nominated, _ in preemption.nominations]

@@ -1,10 +1,11 @@
 """What a decision to preempt costs, as numbers and in words: for plans, records and events (cost.md 1.6)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Final, NamedTuple
 
 from reprieve.api.durations import readable_time
+from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.criteria import LostWorkCost, StartTime
 from reprieve.preemption.lost_work import LostWork, lost_work
@@ -70,14 +71,16 @@ def lost_text(lost: LostWork) -> str:
 _LEAST_TOLD: Final = 1 / 3600
 
 
-def counts_work(cluster: ClusterState, preemption: Preemption) -> bool:
-    """Whether lost work is told of in words: it is a criterion, or users say something of the work that is lost."""
+def counts_work(cluster: ClusterState, preemption: Preemption, pods: Iterable[PodRecord]) -> bool:
+    """Whether the lost work of these victims is told of in words.
+
+    It is where it is a criterion, or where users say something of the work that is lost.
+    """
     if any(criterion.name == LostWorkCost.name for criterion in preemption.criteria):
         return True
     return any(
         terms.last_checkpoint is not None or terms.checkpoint_interval is not None or terms.restart_cost is not None
-        for verdict in preemption.victims
-        for terms in (cluster.terms_of(pod) for pod in verdict.unit.pods)
+        for terms in map(cluster.terms_of, pods)
     )
 
 
@@ -97,7 +100,7 @@ def turns(steps: Sequence[CascadeStep]) -> tuple[Turn, ...]:
 def told(cluster: ClusterState, preemption: Preemption) -> tuple[str, ...]:
     """Sentences on what it costs: lost work, the comparison by criteria that are configured, evictions in turn."""
     sentences = []
-    if counts_work(cluster, preemption):
+    if counts_work(cluster, preemption, (pod for verdict in preemption.victims for pod in verdict.unit.pods)):
         lost = lost_text(lost_by(cluster, preemption))
         sentences.append(f"{lost} of unsaved work are lost." if lost else "No unsaved work is lost.")
         decided = decisive(preemption)

@@ -167,10 +167,10 @@ class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     needed: dict[str, str] = {}
     freed: dict[str, str] = {}
     by_score: PlacingByScore | None = None
+    """What the choice was worth; None where only one placement was looked at (`placement: Compatible`)."""
     cost: EvictionCost | None = None
     cascade: tuple[InTurn, ...] = ()
     avoided: AvoidedEviction | None = None
-    """What the choice was worth; None where only one placement was looked at (`placement: Compatible`)."""
 
 
 class PutOffOutcome(_Document, frozen=True, kw_only=True):
