@@ -54,6 +54,14 @@ BAD_INPUT = {
         ["plan", "-f", "broken.yaml", "--feature-gates", "GenericWorkload"],
         "error: --feature-gates: feature gate",
     ),
+    "no time": (
+        ["plan", "-f", str(PLANS / "eviction.yaml"), "--now", "yesterday"],
+        'error: --now: "yesterday": want a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z',
+    ),
+    "a time before the input": (
+        ["plan", "-f", str(PLANS / "eviction.yaml"), "--now", "2020-01-01T00:00:00Z"],
+        f'error: {PLANS / "eviction.yaml"}: document 1 (line 2): items[0]: Node "n1": made or started at 2026-01-01',
+    ),
     "live cluster": (["plan", "--kubeconfig", "x"], "error: x: No such file or directory"),
     "configuration of another kind": (
         ["plan", "-f", "broken.yaml", "--config", "broken.yaml"],

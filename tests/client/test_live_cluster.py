@@ -6,15 +6,19 @@ import io
 import json
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from reprieve.cli.main import main
+from reprieve.simulation.virtual import VirtualCluster
 from tests.controlplane.server.live import Json, Live, live
 
 
@@ -156,6 +160,44 @@ def test_a_plan_of_a_live_cluster(server: Live, run: Run) -> None:
         "priority": 1000,
     }
     assert versions(server) == before
+
+
+DELAYED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: patient, annotations: {scheduling.reprieve.dev/preemption-delay: 5m}}
+spec: {priorityClassName: system-cluster-critical, containers: [{name: c, resources: {requests: {cpu: "4"}}}]}
+"""
+
+
+def test_a_live_plan_is_for_now_and_new_objects_are_made_now(
+    server: Live, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """interfaces.md 1.5, cost.md 2: however long nothing was made in the cluster, a delay begins with the new pod."""
+    file = tmp_path / "patient.yaml"
+    file.write_text(DELAYED)
+    config, starts = server.server.kubeconfig, []
+    real = VirtualCluster.__init__
+
+    def noted(world: VirtualCluster, engine: Any, start: float) -> None:
+        starts.append(start)
+        real(world, engine, start)
+
+    monkeypatch.setattr(VirtualCluster, "__init__", noted)
+    later = time.time() + 7200
+    monkeypatch.setattr("reprieve.cli.snapshot.time", SimpleNamespace(time=lambda: later))
+    document(run("plan", "--kubeconfig", config, "-o", "json"))
+    plan = document(run("plan", "--kubeconfig", config, "-f", file, "-o", "json"))
+    [put_off] = [found for found in plan["putOff"] if found["preemptor"]["name"] == "patient"]
+    asked = datetime.fromtimestamp(int(later) + 7200, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    document(run("plan", "--kubeconfig", config, "--now", asked, "-o", "json"))
+    assert starts[0] == later
+    assert later < starts[1] <= later + 5
+    assert 295 <= put_off["until"] <= 300
+    assert starts[2] == int(later) + 7200
+    early = run("plan", "--kubeconfig", config, "--now", "2020-01-01T00:00:00Z")
+    assert early.code == 2
+    assert "after the time that is planned for, 2020-01-01T00:00:00Z" in early.err
 
 
 def test_reading_rights_are_enough(server: Live, run: Run, tmp_path: Path) -> None:

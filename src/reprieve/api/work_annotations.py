@@ -101,7 +101,8 @@ class ClassTerms:
 NO_CLASS_TERMS: Final = ClassTerms()
 
 
-def _time(text: str) -> float:
+def moment(text: str) -> float:
+    """Seconds since the epoch of a time as RFC 3339 has it. Raises ValueError with what is wanted."""
     try:
         return msgspec.convert(text, _Time).timestamp()
     except (msgspec.ValidationError, OverflowError, ValueError):
@@ -140,12 +141,12 @@ def _one_of(*known: str) -> Callable[[str], str]:
 
 
 _WORK: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    LAST_CHECKPOINT: ("last_checkpoint", _time),
+    LAST_CHECKPOINT: ("last_checkpoint", moment),
     CHECKPOINT_INTERVAL: ("checkpoint_interval", _interval),
     MINIMUM_RUNTIME: ("minimum_runtime", _duration),
     PREEMPTION_DELAY: ("preemption_delay", _duration),
     RESTART_COST: ("restart_cost", _duration),
-    EXPECTED_END: ("expected_end", _time),
+    EXPECTED_END: ("expected_end", moment),
     BELOW_MINIMUM: ("below_minimum_whole", _one_of(WHOLE)),
 }
 _CLASS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {

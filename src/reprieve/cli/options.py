@@ -183,3 +183,13 @@ def read_size(option: str, text: str) -> int:
     if size <= 0:
         refuse(f"{option}: want a size above 0, found {text!r}")
     return size
+
+
+def read_time(option: str, text: str) -> float:
+    """A time in RFC 3339, in seconds since the epoch. Ends the command with exit code 2 for anything else."""
+    from reprieve.api.work_annotations import moment
+
+    try:
+        return moment(text)
+    except ValueError as error:
+        refuse(f'{option}: "{text}": {error}')

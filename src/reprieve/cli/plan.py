@@ -12,6 +12,7 @@ from reprieve.cli.options import (
     PluginTimeoutOption,
     read_options,
     read_size,
+    read_time,
 )
 from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
 from reprieve.cli.reading import Heed, heed_unexpanded, read_files
@@ -57,6 +58,13 @@ def command(
     ] = "",
     seed: Annotated[
         int | None, typer.Option(help="Choose among equally good nodes by this seed instead of by name.")
+    ] = None,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Plan for this time (RFC 3339) instead of right after the newest object, or with --kubeconfig now.",
+        ),
     ] = None,
     fail_on_preemption: Annotated[
         bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted.")
@@ -123,7 +131,7 @@ def command(
     from reprieve.cli.waiting import WaitingRecords
 
     records = WaitingRecords()
-    options = replace(options, observer=records)
+    options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
     if kubeconfig is None:
         answer = answer_for(files or [], options, max_bytes, heed)
     else:

@@ -4,6 +4,7 @@ Also what commands that read a live cluster have in common, with the exit codes 
 """
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,21 +101,25 @@ def read_live(kubeconfig: str | None, context: str | None, heed: Heed | None = N
 def answer_for_live(
     kubeconfig: str, context: str | None, files: list[str], options: "PlanOptions", max_bytes: int, heed: Heed
 ) -> "Answer":
-    """Plan on a live cluster and what the manifests add to it. What could not be read is said on stderr."""
+    """Plan on a live cluster, as it is now, and what the manifests add to it. What could not be read is on stderr."""
+    from dataclasses import replace
+
     from reprieve.api.errors import InputError
     from reprieve.client.reading import add_new, known_classes, manifests_of
-    from reprieve.simulation.plan import plan
+    from reprieve.simulation.plan import not_before, plan, starts_at
 
     reading, server = read_live(kubeconfig, context, heed)
     cluster = manifests_of(reading, server)
     for warning in reading.warnings:
         note(f"warning: {warning}")
     try:
+        now = time.time() if options.now is None else not_before(options.now, cluster.all())
         if files:
             more = read_files(files, max_bytes, heed, complete=False, classes=known_classes(cluster))
-            add_new(cluster, more)
+            add_new(cluster, more, now)
             heed_unexpanded(cluster, heed)
-        return plan(cluster, options)
+        # The clock of the cluster may be ahead of this one, and new objects are made one after the other.
+        return plan(cluster, replace(options, now=max(now, starts_at(cluster.all()))))
     except InputError as error:
         refuse(str(error))
     except OSError as error:

@@ -194,14 +194,16 @@ def _without_class(item: o.Pod | o.PodGroup | o.Workload) -> o.Pod | o.PodGroup 
     return replace(item, spec=replace(item.spec, **changes))
 
 
-def add_new(cluster: Manifests, more: Manifests) -> None:
-    """Add manifests to a cluster, as created after everything in it, unless they say when.
+def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
+    """Add manifests to a cluster, as created after everything in it and after `now`, unless they say when.
+
+    `now` is in seconds since the epoch.
 
     Namespaces and priority classes that are there already are left as they are there. Raises InputError for any other
     object that exists already, for a class of another value, and for a pod bound to a node that is nowhere.
     """
     existing = {(type(found.object), found.object.key): found.object for found in cluster.all()}
-    latest = max((found.created for found in cluster.all()), default=FIRST_CREATION.timestamp())
+    latest = max(now, *(found.created for found in cluster.all()), FIRST_CREATION.timestamp())
     nodes = {found.object.name for found in (*cluster.nodes, *more.nodes)}
     offset = len(existing)
     for loaded in more.all():

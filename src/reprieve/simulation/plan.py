@@ -6,11 +6,13 @@ to preempt; a Scenario document lets things happen meanwhile.
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from reprieve.api import objects
+from reprieve.api.decoding import name_of
+from reprieve.api.durations import readable_time
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
@@ -90,6 +92,8 @@ class PlanOptions:
     """To be given with the answer."""
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
+    now: float | None = None
+    """Seconds since the epoch when virtual time begins, not before anything there; without it a second after that."""
     observer: Observer | None = None
     """Told of every decision."""
     share: bool = True
@@ -118,7 +122,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         share=options.share,
         any_scheduler=options.any_scheduler or not options.profiles,
     )
-    start = _start(everything)
+    start = starts_at(everything) if options.now is None else not_before(options.now, everything)
     world = VirtualCluster(engine, start)
     world.first_preemption = lambda _: options.first_decision
     ledger = _Ledger(world)
@@ -183,15 +187,25 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
         world.settle()
 
 
-def _start(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> float:
-    """When virtual time begins: after everything in the input was created and started."""
-    latest = 0.0
+def starts_at(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
+    """When virtual time begins if nobody says, in seconds since the epoch: after all there was made and started."""
+    return max(map(_latest, loaded), default=0.0) + 1.0
+
+
+def _latest(entry: Loaded[objects.KubernetesObject]) -> float:
+    item = entry.object
+    started = item.status.start_time if isinstance(item, objects.Pod) else None
+    return max(entry.created, started.timestamp() if started is not None else 0.0)
+
+
+def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
+    """A time to plan for, if everything had been made and started by then. Raises InputError for what had not."""
     for entry in loaded:
-        latest = max(latest, entry.created)
-        item = entry.object
-        if isinstance(item, objects.Pod) and item.status.start_time is not None:
-            latest = max(latest, item.status.start_time.timestamp())
-    return latest + 1.0
+        if _latest(entry) > now:
+            late, asked = readable_time(_latest(entry)), readable_time(now)
+            message = f"made or started at {late}, after the time that is planned for, {asked}"
+            raise InputError(entry.origin, message, subject=name_of(entry.object))
+    return now
 
 
 def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
