@@ -263,15 +263,18 @@ def up(directory: Path, *arguments: str, data_dir: str = ":memory:") -> Iterator
             process.communicate()
 
 
-def nodes_file(directory: Path, *names: str, cpu: str = "4", labels: dict[str, Json] | None = None) -> Path:
+def nodes_file(
+    directory: Path, *names: str, cpu: str = "4", gpus: str = "", labels: dict[str, Json] | None = None
+) -> Path:
     """A file with simulated nodes."""
     path = directory / "nodes.yaml"
+    devices = {"nvidia.com/gpu": gpus} if gpus else {}
     nodes = [
         {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": (labels or {}).get(name, {})},
-            "status": {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "20"}},
+            "status": {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "20", **devices}},
         }
         for name in names
     ]

@@ -161,6 +161,17 @@ def test_a_victim_that_is_leaving_counts_before_the_budget_knows() -> None:
     assert len(world.virtual.preemptions) == 2
 
 
+def test_who_waits_because_of_a_budget_is_tried_when_it_is_gone() -> None:
+    """cost.md 2.8: nothing else happens that would have it tried."""
+    running = pod("a", gpu=1, node="n1", labels={"app": "x"})
+    world = World(RESPECTS, node("n1", gpu=1), running, pdb("x", {"app": "x"}))
+    world.add(pod("p", gpu=1, priority=9, priority_class="respects")).drain()
+    world.virtual.until(START + 20)
+    assert not world.virtual.preemptions
+    world.engine.remove_budget("default/x", world.virtual.now)
+    assert _gone(world.step().preemption) == ["a"]
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @settings(
     max_examples=80,

@@ -412,7 +412,7 @@ class ClusterFeed:
         elif isinstance(item, o.Node):
             engine.remove_node(item.name, now)
         elif isinstance(item, o.PodDisruptionBudget):
-            engine.remove_budget(item.key)
+            engine.remove_budget(item.key, now)
         elif isinstance(item, o.PriorityClass):
             self._victims.remove_class(item.name)
             engine.remove_class(item.name, now)

@@ -258,12 +258,16 @@ class Engine:
     def set_budget(self, pdb: objects.PodDisruptionBudget, now: float | None = None) -> None:
         """A PodDisruptionBudget appeared or changed; at `now` who respects budgets is tried again."""
         self.cluster.set_budget(pdb)
+        self._retry_who_respects_budgets(now)
+
+    def remove_budget(self, key: str, now: float | None = None) -> None:
+        """A PodDisruptionBudget is gone; at `now` who respects budgets is tried again."""
+        self.cluster.remove_budget(key)
+        self._retry_who_respects_budgets(now)
+
+    def _retry_who_respects_budgets(self, now: float | None) -> None:
         if now is not None and any(terms.respects_budgets for terms in self.cluster.classes.values()):
             self.queue.retry_above(_LOWEST_PRIORITY, now)
-
-    def remove_budget(self, key: str) -> None:
-        """A PodDisruptionBudget is gone."""
-        self.cluster.remove_budget(key)
 
     def complete(self, now: float) -> None:
         """Everything that was there at the start is known: groups that may not be tried hold no room from before."""

@@ -196,7 +196,7 @@ class VirtualCluster:
             self._finish_groups()
         elif kind == "PodDisruptionBudget":
             self._budgets.pop(key, None)
-            self.engine.remove_budget(key)
+            self.engine.remove_budget(key, self.now)
         elif kind == "PriorityClass":
             self.engine.remove_class(name, self.now)
         elif kind == "Namespace":
