@@ -32,7 +32,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer
-from tests.building import RandomCluster, random_clusters
+from tests.random_clusters import RandomCluster, random_clusters
 
 Json = dict[str, Any]
 

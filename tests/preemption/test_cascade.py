@@ -18,7 +18,8 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import RandomCluster, World, gang, group, node, pod, profile_with, random_clusters
+from tests.building import World, gang, group, node, pod, profile_with
+from tests.random_clusters import RandomCluster, random_clusters
 
 PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
 

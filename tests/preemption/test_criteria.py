@@ -22,21 +22,10 @@ from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.scheduling.loading import third_party
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import (
-    START,
-    RandomCluster,
-    World,
-    gang,
-    group,
-    node,
-    pdb,
-    pod,
-    profile_with,
-    random_clusters,
-    said,
-)
+from tests.building import START, World, gang, group, node, pdb, pod, profile_with, said
 from tests.drawing import examples
 from tests.properties.test_preemption_invariants import _Judge
+from tests.random_clusters import RandomCluster, random_clusters
 
 some = examples(60)
 

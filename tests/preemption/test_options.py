@@ -21,9 +21,10 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption, Verdict
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import RandomCluster, World, gang, group, node, pod, profile_with, random_clusters
+from tests.building import World, gang, group, node, pod, profile_with
 from tests.drawing import examples
 from tests.properties.test_preemption_invariants import _Judge
+from tests.random_clusters import RandomCluster, random_clusters
 
 some = examples(80)
 OPTIONS: list[dict[str, str]] = [

@@ -15,20 +15,8 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.simulation.virtual import Preempted
-from tests.building import (
-    START,
-    RandomCluster,
-    World,
-    gang,
-    group,
-    node,
-    pdb,
-    pod,
-    priority_class,
-    profile_with,
-    random_clusters,
-    said,
-)
+from tests.building import START, World, gang, group, node, pdb, pod, priority_class, profile_with, said
+from tests.random_clusters import RandomCluster, random_clusters
 
 BREAKER = priority_class("breaker", 9, said(may_break_minimum_runtime="true"))
 RESPECTS = priority_class("respects", 9, said(pdb_policy="Respect"))

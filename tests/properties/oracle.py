@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reprieve.api import objects
-from tests.building import RandomCluster, World
+from tests.building import World
+from tests.random_clusters import RandomCluster
 
 Amounts = dict[str, int]
 _NO_START = float("inf")

@@ -21,8 +21,9 @@ from reprieve.scheduling.decision import Result
 from reprieve.scheduling.group_cycle import schedule_group
 from reprieve.scheduling.pod_cycle import schedule_pod
 from reprieve.scheduling.room_bound import RoomBound
-from tests.building import RandomCluster, World, gang, group, node, pod, random_clusters
+from tests.building import World, gang, group, node, pod
 from tests.drawing import examples
+from tests.random_clusters import RandomCluster, random_clusters
 
 many = examples(300)
 AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Decision, Result
-from tests.building import RandomCluster, World, history, random_clusters
+from tests.building import World, history
 from tests.drawing import examples
 from tests.properties.coverage import met, must_meet
 from tests.properties.oracle import Picture, PlainUnit
+from tests.random_clusters import RandomCluster, random_clusters
 
 many = examples(400)
 EACH = pytest.mark.parametrize(

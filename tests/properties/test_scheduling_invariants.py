@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.cluster.state import ClusterState
 from reprieve.scheduling.decision import Decision, Result
-from tests.building import START, RandomCluster, World, check_queue, history, random_clusters, without_gates
+from tests.building import START, World, check_queue, history, without_gates
 from tests.drawing import examples
 from tests.properties.coverage import met, must_meet
 from tests.properties.oracle import Picture, allowed, has_room
+from tests.random_clusters import RandomCluster, random_clusters
 
 many = examples(400)
 

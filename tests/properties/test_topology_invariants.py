@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.scheduling.decision import Decision, Result
-from tests.building import RandomCluster, Timed, World, history, random_clusters
+from tests.building import Timed, World, history
 from tests.drawing import drew, examples
 from tests.properties.coverage import met, must_meet
 from tests.properties.test_preemption_invariants import _Judge
+from tests.random_clusters import RandomCluster, random_clusters
 
 some = examples(100)
 

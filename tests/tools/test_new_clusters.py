@@ -13,13 +13,13 @@ import yaml
 from hypothesis import given, settings
 
 from tests import drawing
-from tests.building import RandomCluster, random_clusters
 from tests.cases.test_cases import outcome
+from tests.random_clusters import RandomCluster, random_clusters
 
 ROOT = Path(__file__).resolve().parents[2]
 PROPERTIES = """
 from hypothesis import given, strategies as st
-from tests.building import random_clusters
+from tests.random_clusters import random_clusters
 from tests.drawing import examples
 
 seen = set()
