@@ -93,6 +93,22 @@ def test_a_required_field_that_was_misspelt_is_named_beside_the_error(run: Run, 
     assert 'unknown field "spec.schedulingPolicy.gang.minCounts", did you mean "minCount"?\nerror: ' in ended.err
 
 
+def test_strict_makes_a_misread_annotation_bad_input(run: Run, tmp_path: Path) -> None:
+    """interfaces.md 1.5, cost.md 2: else it is a warning, and the answer one to the manifest without it."""
+    annotated = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, annotations: {scheduling.reprieve.dev/minimum-runtim: 10m}}
+spec: {containers: [{name: c, image: x}]}
+"""
+    file = write(tmp_path / "a.yaml", annotated)
+    problem = "Pod default/p: metadata.annotations[scheduling.reprieve.dev/minimum-runtim]: not known, did you mean"
+    lenient, strict = run("plan", "-f", file), run("plan", "-f", file, "--strict")
+    assert (lenient.code, f"warning: {problem}" in lenient.err) == (0, True)
+    assert (strict.code, strict.out) == (2, "")
+    assert f"error: --strict: 1 annotation that cannot be read; the first is {problem}" in strict.err
+
+
 @pytest.mark.parametrize("option", ["--strict", "--fail-on-pending", "--fail-on-preemption"])
 def test_a_workload_that_is_not_expanded_is_no_green_answer(run: Run, tmp_path: Path, option: str) -> None:
     file = write(tmp_path / "a.yaml", NODE, DEPLOYMENT)

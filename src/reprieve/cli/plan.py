@@ -75,7 +75,9 @@ def command(
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit 2 for unknown fields, and for workloads and kinds that are not planned."),
+        typer.Option(
+            "--strict", help="Exit 2 for what is misspelt or cannot be read, and for workloads and kinds not planned."
+        ),
     ] = False,
     ignore_unknown: Annotated[bool, typer.Option("--ignore-unknown", help="Say nothing of unknown fields.")] = False,
     lenient: Annotated[

@@ -27,7 +27,7 @@ class Heed:
     unknown_fields: bool = True
     """Say something of them."""
     strict: bool = False
-    """Unknown fields are an error."""
+    """Unknown fields, and annotations that cannot be read, are an error."""
     answer_for_all: str = ""
     """The option for which it is an error that not everything is answered for; empty: none was given."""
 
@@ -52,7 +52,19 @@ def read_files(
             _say(getattr(error, "__notes__", ()))
         raise
     _heed_fields(found.unknown_fields, found.unknown_fields_total, heed)
+    if heed.strict:
+        _refuse_misread(found)
     return found
+
+
+def _refuse_misread(manifests: "Manifests") -> None:
+    """Annotations that a scheduler would warn of and leave aside are bad input where nothing may be left aside."""
+    from reprieve.simulation.plan import misread_annotations
+
+    found = misread_annotations(manifests.all())
+    if found:
+        count = "1 annotation" if len(found) == 1 else f"{len(found)} annotations"
+        refuse(f"--strict: {count} that cannot be read; the first is {found[0]}")
 
 
 def heed_kubeconfig(found: "Sequence[UnknownField]", heed: Heed) -> None:

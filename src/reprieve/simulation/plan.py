@@ -208,13 +208,18 @@ def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -
     return now
 
 
-def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
-    """Annotations that cannot be read and count as not there; the first of them, and how many more."""
-    found = [
+def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """What is wrong with annotations that cannot be read and count as not there (cost.md 2), with whose they are."""
+    return [
         f"{entry.object.KIND} {entry.object.key}: {problem}"
         for entry in loaded
         for problem in annotation_problems(entry.object)
     ]
+
+
+def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """The first of the annotations that cannot be read, and how many more there are."""
+    found = misread_annotations(loaded)
     more = len(found) - _MOST_REMARKS
     return [*found[:_MOST_REMARKS], *([f"and {more} more annotations that cannot be read"] if more > 0 else [])]
 
