@@ -214,6 +214,19 @@ class Up:
         """Process ids of its children: the scheduler."""
         return children(self.process.pid)
 
+    def workplace(self, namespace: str) -> str:
+        """A new namespace; the path of its pods."""
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        return PODS.format(namespace=namespace)
+
+    def explained(self, kind: str, name: str, namespace: str, home: Path, output: str = "text") -> str:
+        """What `reprieve explain` says, on one line."""
+        where = ["-n", namespace, f"--kubeconfig={self.kubeconfig}", f"--output={output}"]
+        command = [sys.executable, "-m", "reprieve", "explain", kind, name, *where]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(home), check=False)
+        assert done.returncode in (0, 1), done.stderr
+        return " ".join(done.stdout.split())
+
     def metric(self, name: str, **labels: str) -> float:
         """The sum of all samples of a metric of the scheduler with these labels."""
         with urllib.request.urlopen(f"{self.scheduler_url}/metrics", timeout=DEADLINE) as answer:
@@ -279,6 +292,15 @@ def nodes_file(
         for name in names
     ]
     path.write_text(yaml.safe_dump_all(nodes))
+    return path
+
+
+def preemption_config(directory: Path, args: Json, **fields: Any) -> Path:
+    """A configuration with these args of DefaultPreemption, and further fields."""
+    path = directory / "config.yaml"
+    profile = {"pluginConfig": [{"name": "DefaultPreemption", "args": args}]}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    path.write_text(yaml.safe_dump({**kind, **fields, "profiles": [profile]}))
     return path
 
 

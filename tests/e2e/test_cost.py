@@ -7,30 +7,26 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.e2e.cluster import (
     CLASSES,
     GROUPS,
-    PODS,
     History,
     Json,
     Up,
     condition,
-    environment,
     eventually,
     is_preempted,
     is_running,
     nodes_file,
     pod,
     pod_group,
+    preemption_config,
     priority_class,
     up,
 )
@@ -49,18 +45,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     directory = tmp_path_factory.mktemp("cost")
     nodes = nodes_file(directory, *NODES, gpus=str(GPUS), labels=NODES)
     args = {"cost": ["lostWork", "pods", "startTime"]}
-    config = directory / "config.yaml"
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "kubescheduler.config.k8s.io/v1",
-                "kind": "KubeSchedulerConfiguration",
-                # Who was tried in vain is tried again within a second, not within ten.
-                "podMaxBackoffSeconds": 1,
-                "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": args}]}],
-            }
-        )
-    )
+    # Who was tried in vain is tried again within a second, not within ten.
+    config = preemption_config(directory, args, podMaxBackoffSeconds=1)
     with up(directory, f"--nodes-file={nodes}", f"--config={config}") as running:
         respects = priority_class("respects", 1000)
         respects["metadata"]["annotations"] = {PDB_POLICY: "Respect"}
@@ -78,11 +64,6 @@ def full(name: str, pool: str, priority: str, group: str | None = None) -> Json:
     resources["limits"] = {"nvidia.com/gpu": str(GPUS)}
     resources["requests"]["nvidia.com/gpu"] = str(GPUS)
     return made
-
-
-def workplace(cluster: Up, namespace: str) -> str:
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    return PODS.format(namespace=namespace)
 
 
 def stamp(when: datetime) -> str:
@@ -115,15 +96,6 @@ def firsts(history: History, check: Callable[[Json], bool]) -> list[int]:
     return sorted(found.values())
 
 
-def explained(cluster: Up, kind: str, name: str, space: str, home: Path, output: str = "text") -> str:
-    """What `reprieve explain` says, on one line."""
-    where = ["-n", space, f"--kubeconfig={cluster.kubeconfig}", f"--output={output}"]
-    command = [sys.executable, "-m", "reprieve", "explain", kind, name, *where]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(home), check=False)
-    assert done.returncode in (0, 1), done.stderr
-    return " ".join(done.stdout.split())
-
-
 def first_told(history: History) -> datetime:
     """When the first one was told to go."""
     times: list[datetime] = []
@@ -139,7 +111,7 @@ def first_told(history: History) -> datetime:
 
 def preemption_of(cluster: Up, group: str, space: str, home: Path) -> Json | None:
     """The last preemption for a group as its records tell it, or None."""
-    answer = json.loads(explained(cluster, "podgroup", group, space, home, "json"))
+    answer = json.loads(cluster.explained("podgroup", group, space, home, "json"))
     made = [record["preemption"] for record in answer["records"] if (record.get("preemption") or {}).get("evicted")]
     return made[-1] if made else None
 
@@ -149,7 +121,7 @@ def test_a_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_m
 ) -> None:
     """cost.md 2.8: nobody protected is told to go before the budget allows it; then as many go as it allows."""
     space = "budgets"
-    path = workplace(cluster, space)
+    path = cluster.workplace(space)
     api = cluster.api
     budgets = BUDGETS.format(namespace=space)
     web = {"web-0", "web-1", "web-2"}
@@ -179,7 +151,7 @@ def test_a_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_m
         for name in ("urgent-0", "urgent-1"):
             api.create(path, full(name, "a", "respects"))
         pods.until(lambda: len(pods.seen(is_refused)) == 2, "both say that the budget forbids it")
-        said = explained(cluster, "pod", "urgent-0", space, tmp_path)
+        said = cluster.explained("pod", "urgent-0", space, tmp_path)
         assert BUDGET_TOLD in said, said
         assert pods.seen(is_preempted) == set()
 
@@ -188,7 +160,7 @@ def test_a_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_m
         seen.until(lambda: seen.seen(allows(0, 2, 2)), "the budget allows none again")
         [first] = names(pods, urgent)
         [other] = {"urgent-0", "urgent-1"} - {first}
-        said = explained(cluster, "pod", other, space, tmp_path)
+        said = cluster.explained("pod", other, space, tmp_path)
         assert BUDGET_TOLD in said, said
         assert len(pods.seen(is_preempted)) == 1
 
@@ -216,7 +188,7 @@ def test_of_two_equal_gangs_the_one_goes_that_saved_its_work_a_minute_ago(
     cluster: Up, tmp_path: Path, space: str, pool: str, changes: bool, goes: str
 ) -> None:
     """cost.md 1.3, 2.1, 2.4: what the groups say when the preemptor comes counts, and the record says what is lost."""
-    path = workplace(cluster, space)
+    path = cluster.workplace(space)
     groups = GROUPS.format(namespace=space)
     api = cluster.api
     now = datetime.now(UTC).replace(microsecond=0)
@@ -254,7 +226,7 @@ def test_of_two_equal_gangs_the_one_goes_that_saved_its_work_a_minute_ago(
     soonest, latest = datetime.fromisoformat(came[-1]["metadata"]["creationTimestamp"]), told + timedelta(seconds=1)
     least, most = ((when - just_now).total_seconds() * 2 * GPUS / 3600 for when in (soonest, latest))
     assert least - 0.001 <= hours <= most + 0.001
-    said = explained(cluster, "podgroup", "urgent", space, tmp_path)
+    said = cluster.explained("podgroup", "urgent", space, tmp_path)
     words = re.search(r"([0-9.]+) GPU-hours of unsaved work are lost\.", said)
     assert words is not None, said
     assert float(words[1]) == pytest.approx(hours, rel=0.01)

@@ -53,7 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 def workplace(cluster: Up, namespace: str, home: Path) -> Hands:
     """Hands in a new namespace."""
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    cluster.workplace(namespace)
     return hands(cluster.kubeconfig, namespace, home)
 
 
@@ -250,7 +250,7 @@ def test_both_kinds_of_hands_do_the_same(kind: str, cluster: Up, tmp_path: Path)
     if kind == "kubectl" and not kubectls():
         pytest.skip("no kubectl on this machine")
     space = f"hands-{kind}"
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": space}})
+    cluster.workplace(space)
     user: Hands = Library(cluster.kubeconfig, space)
     if kind == "kubectl":
         user = Kubectl(kubectls()[-1], cluster.kubeconfig, space, tmp_path)

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.e2e.cluster import (
     CLASSES,
@@ -26,13 +23,13 @@ from tests.e2e.cluster import (
     Json,
     Up,
     condition,
-    environment,
     eventually,
     is_preempted,
     is_running,
     nodes_file,
     pod,
     pod_group,
+    preemption_config,
     priority_class,
     up,
 )
@@ -54,26 +51,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     directory = tmp_path_factory.mktemp("waiting")
     nodes = nodes_file(directory, *NODES, labels=NODES)
     args = {"holdSeconds": HOLD, "waitForCompletions": "10m"}
-    config = directory / "config.yaml"
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "kubescheduler.config.k8s.io/v1",
-                "kind": "KubeSchedulerConfiguration",
-                "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": args}]}],
-            }
-        )
-    )
+    config = preemption_config(directory, args)
     with up(directory, f"--nodes-file={nodes}", f"--config={config}") as running:
         for name, value in (("low", 100), ("middle", 500), ("high", 1000)):
             running.api.create(CLASSES, priority_class(name, value))
         yield running
         assert "Traceback" not in running.log.read_text(), running.log.read_text()
-
-
-def workplace(cluster: Up, namespace: str) -> str:
-    cluster.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    return PODS.format(namespace=namespace)
 
 
 def full(name: str, pool: str, priority: str = "low", **more: object) -> Json:
@@ -116,15 +99,6 @@ def node_of(history: History, name: str) -> str:
     return node[-1]
 
 
-def explained(cluster: Up, kind: str, name: str, space: str, home: Path) -> str:
-    """What `reprieve explain` says, on one line."""
-    where = ["-n", space, f"--kubeconfig={cluster.kubeconfig}"]
-    command = [sys.executable, "-m", "reprieve", "explain", kind, name, *where]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(home), check=False)
-    assert done.returncode in (0, 1), done.stderr
-    return " ".join(done.stdout.split())
-
-
 def web(version: int) -> Json:
     """A Deployment of one pod that takes a whole node, replaced in place; its pods end when they are let go."""
     template = full("unnamed", "a", "high", stop=STAYS)
@@ -148,7 +122,7 @@ def web(version: int) -> Json:
 def test_a_rolling_replacement_does_not_evict_others_while_its_predecessor_leaves(cluster: Up) -> None:
     """cost.md 5.6: the new ReplicaSet's pod takes the room of the old one's, though a low pod could be pushed out."""
     space = "rolling"
-    path = workplace(cluster, space)
+    path = cluster.workplace(space)
     api = cluster.api
     api.create(DEPLOYMENTS.format(namespace=space), web(1))
 
@@ -176,7 +150,7 @@ def test_a_rolling_replacement_does_not_evict_others_while_its_predecessor_leave
 def test_a_delayed_preemptor_says_so_and_evicts_when_the_delay_is_over(cluster: Up) -> None:
     """cost.md 6.1: not before, by the API's own times; the scheduler wakes it."""
     space = "delayed"
-    path = workplace(cluster, space)
+    path = cluster.workplace(space)
     fill(cluster, space, "b", "low1", "low2")
     with cluster.api.history(path) as pods:
         made = cluster.api.create(path, saying(full("high", "b", "high"), **{DELAY: "4s"}))
@@ -194,7 +168,7 @@ def test_a_delayed_preemptor_says_so_and_evicts_when_the_delay_is_over(cluster: 
 
 def test_a_preemptor_with_a_delay_of_five_minutes_says_so_and_touches_nobody(cluster: Up, tmp_path: Path) -> None:
     space = "patient"
-    path = workplace(cluster, space)
+    path = cluster.workplace(space)
     fill(cluster, space, "c", "low1", "low2")
     with cluster.api.history(path) as pods:
         made = cluster.api.create(path, saying(full("high", "c", "high"), **{DELAY: "5m"}))
@@ -202,9 +176,7 @@ def test_a_preemptor_with_a_delay_of_five_minutes_says_so_and_touches_nobody(clu
         text = f"nobody is evicted before {until:%Y-%m-%dT%H:%M:%SZ} (preemption-delay 5m)"
         pods.until(lambda: pods.seen(told("high", text)), "the delay told")
         said = eventually(
-            lambda: (
-                found if "It waits instead" in (found := explained(cluster, "pod", "high", space, tmp_path)) else ""
-            ),
+            lambda: found if "It waits instead" in (found := cluster.explained("pod", "high", space, tmp_path)) else "",
             "the record of it",
         )
         assert f"Its preemption-delay ends at {until:%Y-%m-%d %H:%M:%S} UTC" in said
@@ -218,7 +190,7 @@ def test_a_preemptor_with_a_delay_of_five_minutes_says_so_and_touches_nobody(clu
 def test_room_that_is_not_used_is_given_back_and_told(cluster: Up, tmp_path: Path) -> None:
     """cost.md 5.1, 5.2, 5.4: the cheapest victim does not go, its kubelet is silent; another one goes then."""
     space = "held"
-    path = workplace(cluster, space)
+    path = cluster.workplace(space)
     stuck = full("stuck", "d")
     stuck["spec"]["terminationGracePeriodSeconds"] = 1
     for item in (full("dear", "d", "middle"), stuck):
@@ -237,7 +209,7 @@ def test_room_that_is_not_used_is_given_back_and_told(cluster: Up, tmp_path: Pat
         assert node_of(pods, "train-0") != here
         assert pods.seen(named("dear", is_preempted))
     said = f"The room held on {here} was released at"
-    eventually(lambda: said in explained(cluster, "podgroup", "train", space, tmp_path), "the record of it")
+    eventually(lambda: said in cluster.explained("podgroup", "train", space, tmp_path), "the record of it")
 
 
 def _released(kind: str, note: str, event: Json) -> bool:
@@ -247,7 +219,7 @@ def _released(kind: str, note: str, event: Json) -> bool:
 def test_who_is_about_to_end_is_waited_for(cluster: Up) -> None:
     """cost.md 6.3: nobody is evicted, nothing is held, and it runs when the other has ended."""
     space = "ending"
-    path = workplace(cluster, space)
+    path = cluster.workplace(space)
     fill(cluster, space, "e", "low")
     ends = f"{datetime.now(UTC) + timedelta(seconds=300):%Y-%m-%dT%H:%M:%SZ}"
     brief = saying(full("brief", "e"), **{EXPECTED_END: ends})
@@ -268,7 +240,7 @@ def test_who_is_about_to_end_is_waited_for(cluster: Up) -> None:
 def test_a_scheduler_that_is_killed_keeps_the_domain_and_evicts_nobody_else(cluster: Up) -> None:
     """cost.md 5.1, 5.5: kill -9 while the victims of one rack leave; the next one waits for the same rack."""
     space = "killed"
-    path = workplace(cluster, space)
+    path = cluster.workplace(space)
     fill(cluster, space, "k", "low1", "low2", "low3", "low4", stop=8)
     constraint = {"topology": [{"key": "rack"}]}
     with cluster.api.history(path) as pods:

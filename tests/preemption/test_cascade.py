@@ -18,7 +18,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import World, gang, group, node, pod, profile_with
+from tests.building import World, gang, group, node, pod, profile_with, toleration
 from tests.random_clusters import RandomCluster, random_clusters
 
 PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
@@ -75,7 +75,7 @@ def test_an_eviction_that_ends_in_more_is_avoided(placement: str, kind: str, dep
             node="n1",
             priority=50,
             start=-10,
-            tolerations=[_tolerates()],
+            tolerations=[toleration("only", "Equal", "batch", "NoSchedule")],
         )
         if item.metadata.name == "big"
         else item
@@ -93,12 +93,6 @@ def test_an_eviction_that_ends_in_more_is_avoided(placement: str, kind: str, dep
         assert sorted(unit.name for unit in step.evicted) == ["default/low0", "default/low1"]
     else:
         assert found.avoided is None
-
-
-def _tolerates() -> Any:
-    from tests.building import toleration
-
-    return toleration("only", "Equal", "batch", "NoSchedule")
 
 
 def _ladder() -> list[Any]:
