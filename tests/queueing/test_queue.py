@@ -611,3 +611,17 @@ def test_who_can_be_placed_is_not_kept_waiting_by_the_turn() -> None:
         world.engine.cluster.remove_pod(world.record(name))
     world.engine.queue.tick(world.now + 300)
     assert {world.place(f"crew{i:02d}") for i in range(20)} == {QueueState.ACTIVE}
+
+
+def test_who_is_put_off_again_and_again_is_remembered_once() -> None:
+    """cost.md 5.7, 6: it is tried at the time that was said last; times of earlier attempts are not piled up."""
+    world = World(*FULL, pod("p", cpu=1)).drain()
+    queue, entity = world.engine.queue, world.entity("p")
+    for turn in range(100):
+        queue.wake_at(entity, world.now + 200 - turn)
+    assert len(queue._alarms) <= 4
+    assert queue.next_wakeup(flush=False) == world.now + 101
+    queue.tick(world.now + 100)
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+    queue.tick(world.now + 101)
+    assert world.place("p") is not QueueState.UNSCHEDULABLE

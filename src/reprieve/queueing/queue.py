@@ -375,7 +375,11 @@ class SchedulingQueue:
     def wake_at(self, entity: Entity, when: float) -> None:
         """Let an entity that was just rejected be tried again at that time, if nothing wakes it before."""
         entity.alarm = when
-        heapq.heappush(self._alarms, (when, entity.key))
+        if len(self._alarms) <= 2 * len(self._entities):
+            heapq.heappush(self._alarms, (when, entity.key))
+        else:  # most are of earlier attempts, or of who is gone
+            alarms = ((each.alarm, each.key) for each in self._entities.values() if each.alarm is not None)
+            self._alarms = sorted(alarms)
 
     def wake(self, key: str, now: float) -> None:
         """An entity that waits may be tried again, whatever it waits for."""
