@@ -111,6 +111,8 @@ class PodPreemption:
             if found is None:
                 return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {NO_CANDIDATE}", self._plugin))
             verdicts = told[found.row]
+        elif self._cascades is not None:
+            return PostFilterResult(SUCCESS, self._with_cascades(state, curable, answers, numbers=numbers))
         else:
             verdicts = self._verdicts(state, found.row, numbers=numbers)
             # What is said of work may forbid what the search finds.
@@ -119,8 +121,6 @@ class PodPreemption:
             if cheaper is not None:
                 found, verdicts = self._instead(found, cheaper), cheaper.verdicts
         names = cluster.nodes.names
-        if self._cascades is not None and not judges:
-            return PostFilterResult(SUCCESS, self._with_cascades(state, curable, answers, numbers=numbers))
         preemption = Preemption(
             pod=pod,
             group=None,
@@ -278,7 +278,7 @@ class PodPreemption:
         found, depends = self._with_units(state, row, units, numbers=numbers)
         if not cluster.rules_of_work:
             return found, depends
-        budgets = RespectedBudgets(cluster) if terms.respects_budgets else None
+        budgets = self._respected(state) if terms.respects_budgets else None
         whole: set[str] = set()
         restricted = False
         while isinstance(found, Candidate):
@@ -298,6 +298,13 @@ class PodPreemption:
                     return (BUDGET_RESPECTED,), True
             found, _ = self._with_units(state, row, units, numbers=numbers)
         return (found if isinstance(found, Candidate) or not restricted else (BUDGET_RESPECTED,)), True
+
+    def _respected(self, state: CycleState) -> RespectedBudgets:
+        """What budgets allow a pod that violates none: the same on all rows, so worked out once for an attempt."""
+        found = state.data.get(self._plugin)
+        if not isinstance(found, RespectedBudgets):
+            found = state.data[self._plugin] = RespectedBudgets(self._cluster)
+        return found
 
     def _with_units(
         self, state: CycleState, row: int, units: list[PreemptionUnit], *, numbers: bool
