@@ -262,9 +262,6 @@ class ScorePlugin(Plugin):
     by_amounts: ClassVar[bool] = False
     """See `FilterPlugin.by_amounts`; scores are 0 or more then."""
 
-    checks_everything: bool = False
-    """Of NodeResourcesFit: every amount that a pod asks for decides, so that plain numbers say what fits."""
-
     by_node_constraints: ClassVar[bool] = False
     """See `FilterPlugin.by_node_constraints`."""
 

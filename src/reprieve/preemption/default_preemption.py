@@ -119,7 +119,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         under_way = attempt.preemption_under_way
         may = ineligible(cluster, priority, never, attempt.nominated_rows, under_way=under_way) is None
         leaving = self._predecessors(pods, group) if may else []
-        assigned = None
         with cluster.trial():
             cluster.displace_all(leaving)
             assigned = _assign(attempt, attempt.placed_without_help + 1) if leaving else None

@@ -9,11 +9,10 @@ resource that it asks for is overdrawn; `spare[kind][node]` is how many more pod
 
 from collections.abc import Callable, Sequence
 
+from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.outcome import Cost
 from reprieve.preemption.victim_search.problem import Amounts, Numbers
 
-OFFSET = 1 << 31
-"""Added to every priority before summing, so that negative ones count right (preemption.md 3)."""
 FEW_PODS = 64
 """Groups of more pods are not put anew as a whole where one of them finds no room."""
 Price = tuple[int, int, Cost]
@@ -36,7 +35,7 @@ class Eviction:
         self.dearer: set[int] = set()
         self.missing = [len(kind.pods) for kind in numbers.kinds]
         self.weight: Sequence[float] = (
-            [(unit.priority + OFFSET) * len(unit.pods) for unit in numbers.units]
+            [(unit.priority + PRIORITY_OFFSET) * len(unit.pods) for unit in numbers.units]
             if numbers.pricing is None
             else numbers.pricing.weight
         )
