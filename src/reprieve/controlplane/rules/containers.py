@@ -76,10 +76,10 @@ def _image(container: Json, place: str) -> r.Found:
         yield fe.invalid(f"{place}.image", image, "must not have leading or trailing whitespace")
 
 
-def _lifecycle(container: Json, place: str) -> r.Found:
-    for hook, handler in container.get("lifecycle", {}).items():
+def _lifecycle(hooks: Json, place: str) -> r.Found:
+    for hook, handler in hooks.items():
         if isinstance(handler, dict):
-            yield from _handler(handler, f"{place}.lifecycle.{hook}")
+            yield from _handler(handler, f"{place}.{hook}")
 
 
 _BEFORE_MOUNTS = r.all_of(
@@ -111,7 +111,7 @@ _AFTER_MOUNTS = r.all_of(
     r.given("livenessProbe", _PROBE, _one_success),
     r.given("readinessProbe", _PROBE),
     r.given("startupProbe", _PROBE, _one_success),
-    _lifecycle,
+    r.given("lifecycle", _lifecycle),
     r.given("resources", resources.requirements),
 )
 

@@ -40,11 +40,10 @@ def _domain(spec: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.group", spec["group"], "should be a domain with at least one dot")
 
 
-def _mixed_case(text: str) -> Iterator[str]:
+def _mixed_case(text: str) -> tuple[str, ...]:
     """The syntax of a kind's name."""
-    if not _KIND.fullmatch(text):
-        for message in names.dns1035_label(text.lower()):
-            yield "may have mixed case, but should otherwise match: " + message
+    found = () if _KIND.fullmatch(text) else names.dns1035_label(text.lower())
+    return tuple("may have mixed case, but should otherwise match: " + message for message in found)
 
 
 def _two_kinds(given: Json, path: str) -> r.Found:

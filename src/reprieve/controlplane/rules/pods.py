@@ -66,9 +66,9 @@ def _gate(gate: Json, path: str) -> r.Found:
     return fe.malformed(path, gate.get("name", ""), names.qualified)
 
 
-def _overhead(pod: Json, path: str) -> r.Found:
-    for name, text in pod.get("overhead", {}).items():
-        yield from resources.amount(name, text, f"{path}.overhead[{name}]")
+def _overhead(amounts: Json, path: str) -> r.Found:
+    for name, text in amounts.items():
+        yield from resources.amount(name, text, f"{path}[{name}]")
 
 
 def _gated(pod: Json, path: str) -> r.Found:
@@ -104,7 +104,7 @@ _FIELDS = r.all_of(
     r.formed("priorityClassName", names.subdomain),
     r.formed("runtimeClassName", names.subdomain),
     r.enum("preemptionPolicy", PREEMPTION, missing=None),
-    _overhead,
+    r.given("overhead", _overhead),
     _gated,
     r.given("schedulingGroup", _group),
 )

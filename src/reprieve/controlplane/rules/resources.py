@@ -52,10 +52,10 @@ def _container_name_errors(name: str) -> tuple[str, ...]:
 def amount(name: str, text: str, path: str) -> Found:
     """Not negative; whole for what comes in ones."""
     value = nano(text)
-    if value < 0:
-        yield fe.invalid(path, text, NOT_NEGATIVE)
+    found = [fe.invalid(path, text, NOT_NEGATIVE)] if value < 0 else []
     if value % quantity.NANO and (is_extended(name) or name == "pods"):
-        yield fe.invalid(path, text, "must be an integer")
+        found.append(fe.invalid(path, text, "must be an integer"))
+    return found
 
 
 def requirements(given: Json, path: str) -> Found:
@@ -79,7 +79,7 @@ def requirements(given: Json, path: str) -> Found:
         elif not _may_overcommit(name):
             yield fe.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
     mentioned = {*limits, *requests}
-    if any(n.startswith("hugepages-") for n in mentioned) and not mentioned & {"cpu", "memory"}:
+    if mentioned.isdisjoint(("cpu", "memory")) and any(name.startswith("hugepages-") for name in mentioned):
         yield fe.forbidden(path, "HugePages require cpu or memory")
     yield from _CLAIMS(given, path)
 

@@ -8,6 +8,7 @@ findings. A rule that compares fields is a function of the same form and stands 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from reprieve.api.json import Json
@@ -18,7 +19,7 @@ Found = Iterable[FieldError]
 Check = Callable[[Json, str], Found]
 Change = Callable[[Json, Json], Found]
 """A rule of a change: (new object, old object)."""
-Syntax = Callable[[str], Iterable[str]]
+Syntax = Callable[[str], Collection[str]]
 When = Literal["always", "set", "filled"]
 """Whether a syntax is asked of a missing text ("always": as of an empty one), or of an empty one ("set")."""
 
@@ -43,13 +44,27 @@ def reach(obj: Json, dotted: str) -> Json:
 # -- how checks go together
 
 
+@dataclass(frozen=True, slots=True)
+class IfThere:
+    """A check of a field with which nothing is wrong where it is missing: most fields of most objects are."""
+
+    name: str
+    check: Check
+
+    def __call__(self, holder: Json, path: str) -> Found:
+        """See `Check`."""
+        return self.check(holder, path) if self.name in holder else ()
+
+
 def all_of(*checks: Check) -> Check:
     """Everything that any of the checks finds."""
+    rows = [(one.name, one.check) if isinstance(one, IfThere) else (None, one) for one in checks]
 
     def check(holder: Json, path: str) -> list[FieldError]:
         found: list[FieldError] = []
-        for one in checks:
-            found += one(holder, path)
+        for name, one in rows:
+            if name is None or name in holder:
+                found += one(holder, path)
         return found
 
     return check
@@ -69,7 +84,7 @@ def given(name: str, *checks: Check) -> Check:
         inner = holder.get(name)
         return together(inner, at(path, name)) if inner is not None else ()
 
-    return check
+    return IfThere(name, check)
 
 
 class Unique:
@@ -108,6 +123,8 @@ class Unique:
 
 def listed(name: str, *checks: Check | Unique, most: int | None = None, stops: bool = True) -> Check:
     """Checks of every item of a list of objects, of which there are at most so many (`stops`: else nothing more)."""
+    plain = [one for one in checks if not isinstance(one, Unique)]
+    unique = len(plain) < len(checks)
 
     def check(holder: Json, path: str) -> Found:
         items = holder.get(name)
@@ -119,13 +136,13 @@ def listed(name: str, *checks: Check | Unique, most: int | None = None, stops: b
             found.append(fe.too_many(place, len(items), most))
             if stops:
                 return found
-        bound = [one.fresh() if isinstance(one, Unique) else one for one in checks]
+        bound = [one.fresh() if isinstance(one, Unique) else one for one in checks] if unique else plain
         for index, item in enumerate(items):
             for one in bound:
                 found += one(item, f"{place}[{index}]")
         return found
 
-    return check
+    return IfThere(name, check)
 
 
 def texts(name: str, syntax: Syntax) -> Check:
@@ -135,7 +152,7 @@ def texts(name: str, syntax: Syntax) -> Check:
         for index, text in enumerate(holder.get(name) or ()):
             yield from fe.malformed(f"{at(path, name)}[{index}]", text, syntax)
 
-    return check
+    return IfThere(name, check)
 
 
 # -- fields of one object
@@ -160,7 +177,7 @@ def formed(name: str, syntax: Syntax, when: When = "filled") -> Check:
             return ()
         return fe.malformed(at(path, name), text or "", syntax)
 
-    return check
+    return check if when == "always" else IfThere(name, check)
 
 
 def enum(name: str, allowed: Collection[str], missing: str | None = "") -> Check:
@@ -172,7 +189,7 @@ def enum(name: str, allowed: Collection[str], missing: str | None = "") -> Check
             return ()
         return (fe.not_supported(at(path, name), value, allowed),)
 
-    return check
+    return IfThere(name, check) if missing is None else check
 
 
 def choice(name: str, allowed: Collection[str]) -> Check:
@@ -207,7 +224,7 @@ def within(low: int, high: int, name: str, *, missing: int | None = None, option
             return ()
         return (fe.invalid(at(path, name), value, f"must be between {low} and {high}, inclusive"),)
 
-    return check
+    return IfThere(name, check) if missing is None else check
 
 
 def at_most(limit: int, name: str) -> Check:

@@ -143,7 +143,8 @@ def _toleration(toleration: Json, place: str) -> r.Found:
 
 
 def _effect(toleration: Json, path: str) -> r.Found:
-    return fe.one_of(f"{path}.effect", toleration["effect"], EFFECTS) if toleration.get("effect") else ()
+    effect = toleration.get("effect")
+    return (fe.not_supported(f"{path}.effect", effect, EFFECTS),) if effect and effect not in EFFECTS else ()
 
 
 tolerations = r.listed("tolerations", _toleration, _effect)

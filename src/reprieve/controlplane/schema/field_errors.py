@@ -7,7 +7,7 @@ quoted, objects as JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -103,23 +103,19 @@ def not_found(field: str, value: Any) -> FieldError:
     return FieldError("FieldValueNotFound", field, f"Not found: {shown(value)}")
 
 
-def malformed(field: str, value: str, syntax: Callable[[str], Iterable[str]]) -> Iterator[FieldError]:
+def malformed(field: str, value: str, syntax: Callable[[str], Collection[str]]) -> Collection[FieldError]:
     """Everything `syntax`, a function of `rules.names`, has to say against the value."""
-    for message in syntax(value):
-        yield invalid(field, value, message)
+    said = syntax(value)
+    return [invalid(field, value, message) for message in said] if said else ()
 
 
-def wanted(field: str, value: str, syntax: Callable[[str], Iterable[str]]) -> Iterator[FieldError]:
+def wanted(field: str, value: str, syntax: Callable[[str], Collection[str]]) -> Collection[FieldError]:
     """The value must be there and well formed."""
-    if value:
-        yield from malformed(field, value, syntax)
-    else:
-        yield required(field)
+    return malformed(field, value, syntax) if value else (required(field),)
 
 
-def one_of(field: str, value: str, allowed: Collection[str]) -> Iterator[FieldError]:
+def one_of(field: str, value: str, allowed: Collection[str]) -> Collection[FieldError]:
     """The value must be there and one of the known ones."""
     if not value:
-        yield required(field)
-    elif value not in allowed:
-        yield not_supported(field, value, allowed)
+        return (required(field),)
+    return () if value in allowed else (not_supported(field, value, allowed),)
