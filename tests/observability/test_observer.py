@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from reprieve.api.meta import KubernetesObject
+from reprieve.live.remarks import AnnotationRemarks
 from reprieve.observability.logs import Log
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from tests.building import START, gang, node, pod, profile_with, said
+from tests.building import START, gang, group, node, pod, priority_class, profile_with, said
 from tests.observability.watching import Observed
 
 
@@ -113,6 +115,38 @@ def test_preempted_by_a_group_names_every_pod_of_a_unit() -> None:
         "name": "new",
         "uid": "uid-group-new",
     }
+
+
+@pytest.mark.parametrize(
+    ("item", "kind", "version"),
+    [
+        (pod("x", annotations=said(restart_cost="soon")), "Pod", "v1"),
+        (group("x", annotations=said(restart_cost="soon")), "PodGroup", "scheduling.k8s.io/v1beta1"),
+        (priority_class("x", 1, said(restart_cost="soon")), "PriorityClass", "scheduling.k8s.io/v1"),
+    ],
+    ids=["pod", "group", "class"],
+)
+def test_an_annotation_that_cannot_be_read_is_a_warning_on_its_object(
+    item: KubernetesObject, kind: str, version: str
+) -> None:
+    """observability.md 2.4, cost.md 2.2."""
+    seen = Observed()
+    remarks = AnnotationRemarks(lambda found, why: seen.observer.ignored(found, why, now=START))
+    remarks.look_at(item)
+    remarks.look_at(item)
+    [(severity, name, note)] = seen.events("InvalidAnnotation")
+    assert (severity, name) == ("Warning", "x")
+    assert note.startswith('metadata.annotations[scheduling.reprieve.dev/restart-cost]: Invalid value: "soon": ')
+    [event] = seen.sent
+    about = event["regarding"]
+    assert (event["action"], about["kind"], about["apiVersion"]) == ("Scheduling", kind, version)
+
+
+def test_a_class_that_does_not_count_is_a_warning_on_the_group() -> None:
+    """observability.md 2.5."""
+    seen = Observed()
+    seen.observer.refused(group("x"), "metadata.annotations[a]: why", now=START)
+    assert seen.events("InvalidPreemptionPriority") == [("Warning", "x", "metadata.annotations[a]: why")]
 
 
 def test_repeated_failures_become_a_series() -> None:

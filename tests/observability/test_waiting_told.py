@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -10,16 +11,21 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.cli.evidence import Asked, Evidence
 from reprieve.cli.explain_text import explanation_of
+from reprieve.cli.in_vain import in_vain_sentences
 from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
 from reprieve.observability.records import Candidate, Comparison, Cost, DecisionRecord, PreemptionRecord
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
+from reprieve.preemption.outcome import NoRoom, WaitsFor
+from reprieve.scheduling.held_room import Released
 from reprieve.simulation.put_off import put_off_outcomes, released_outcomes
 from reprieve.simulation.report import Account, Answer, Plan
-from tests.building import START, Item, gang, node, pod, profile_with
+from tests.building import START, Item, gang, group, node, pdb, pod, priority_class, profile_with, said
 from tests.observability.test_recording import Recorded
 from tests.preemption.test_waiting import at, owned, saying
+
+RULES = Path(__file__).parents[2] / "docs/rules/observability.md"
 
 PREEMPTED = PreemptionRecord(
     domain="cluster",
@@ -126,6 +132,11 @@ def _completing() -> Recorded:
     return recorded(node("n1", cpu=4), ends, (pod("high", cpu=4, priority=9), START), wait_for_completions=600)
 
 
+def _within() -> Recorded:
+    low = saying(pod("low", cpu=4, node="n1", start=0), minimum_runtime="5m")
+    return recorded(node("n1", cpu=4), low, (pod("high", cpu=4, priority=9), START))
+
+
 @pytest.mark.parametrize(
     ("build", "reason", "until", "pods", "told", "planned"),
     [
@@ -155,8 +166,16 @@ def _completing() -> Recorded:
             "12:28:41 UTC, it evicts whom it has to. Nothing is held for it until then.",
             "pod default/high default/ends to end 0 s 2 min 1 s",
         ),
+        (
+            _within,
+            "MinimumRuntime",
+            300,
+            [],
+            "Whom it might evict is within a minimum-runtime; the first has run it at 2020-09-13 12:31:40 UTC.",
+            "pod default/high workloads within their minimum-runtime 0 s 5 min",
+        ),
     ],
-    ids=["delay", "predecessor", "completions"],
+    ids=["delay", "predecessor", "completions", "minimum-runtime"],
 )
 def test_who_waits_says_for_what_and_until_when(
     build: Callable[[], Recorded], reason: str, until: float, pods: list[str], told: str, planned: str
@@ -168,9 +187,39 @@ def test_who_waits_says_for_what_and_until_when(
     assert waits is not None
     assert (record.result, waits.reason, waits.pods, waits.pods_total) == ("Unschedulable", reason, pods, len(pods))
     assert waits.until.startswith(at(until)[:-1])
-    assert record.message.endswith(waits.message)
+    assert record.message.removesuffix(".").endswith(waits.message)
     assert ("Warning", "high", record.message) in seen.events("FailedScheduling")
     text = explained(record, pod("high", cpu=4, priority=9))
     assert "It waits instead of evicting anybody" in text
     assert told in text
     assert planned in told_by_plan(seen)
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [{"a0": 0, "a1": 0}, {"a0": 0, "a1": 1}],
+    ids=["nobody-may-go", "one-may-go-who-does-not-suffice"],
+)
+def test_a_group_that_respects_budgets_says_that_it_is_for_them(budgets: dict[str, int]) -> None:
+    """cost.md 2.8, observability.md 1.9, 4.3: and not that nobody would help with all of lower priority gone."""
+    seen = recorded(
+        priority_class("respects", 9, said(pdb_policy="Respect")),
+        *[node(f"n{i}", cpu=4) for i in range(2)],
+        *[pod(f"a{i}", cpu=4, node=f"n{i}", labels={"app": f"a{i}"}) for i in range(2)],
+        *[pdb(f"b-{app}", {"app": app}, allowed=allowed) for app, allowed in budgets.items()],
+        group("crew", min_count=2, priority=9, priority_class="respects"),
+        *[pod(f"crew-{i}", cpu=4, priority=9, group="crew", priority_class="respects") for i in range(2)],
+    ).settle()
+    record = seen.one("crew", "PodGroup")
+    assert record.in_vain is not None
+    assert (record.in_vain.reason, record.in_vain.potential_victims) == ("Budgets", 0)
+    assert "a PodDisruptionBudget would be violated" in record.message
+    assert in_vain_sentences(record.in_vain, 9) == [
+        "Every eviction that would help violates a PodDisruptionBudget, and its class respects them."
+    ]
+
+
+@pytest.mark.parametrize("reason", [*Released, *WaitsFor, *NoRoom])
+def test_every_reason_stands_in_the_rules(reason: Released | WaitsFor | NoRoom) -> None:
+    """observability.md 4: people and tools grep for them."""
+    assert f"`{reason.value}`" in RULES.read_text()

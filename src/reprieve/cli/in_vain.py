@@ -17,6 +17,7 @@ MOST_REASONS: Final = 12
 _OUT_OF_THE_QUESTION: Final = {
     NoRoom.POLICY_NEVER.value: "preemptionPolicy Never: it does not push out anybody.",
     NoRoom.UNDER_WAY.value: "Room is being made for it already: its victims are still leaving.",
+    NoRoom.BUDGETS.value: "Every eviction that would help violates a PodDisruptionBudget, and its class respects them.",
     NoRoom.ERROR.value: "A plugin failed while victims were looked for.",
 }
 

@@ -260,7 +260,7 @@ def _ran(unit: UnitAccount) -> str:
     return "unknown" if unit.running_seconds is None else seconds_text(unit.running_seconds)
 
 
-# -- lost --------------------------------------------------------------------------------------------------------------
+# -- waited ------------------------------------------------------------------------------------------------------------
 
 
 def _put_off(plan: Plan) -> Section | None:
@@ -307,6 +307,9 @@ def _released(plan: Plan) -> Section | None:
 
 def _who(preemptor: Preemptor) -> str:
     return f"{preemptor.kind.lower()} {preemptor.namespace}/{preemptor.name}"
+
+
+# -- lost --------------------------------------------------------------------------------------------------------------
 
 
 def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:

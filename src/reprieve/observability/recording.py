@@ -130,6 +130,7 @@ class RecordKeeper:
             kept.popitem(last=False)
         if record.preemption is not None:
             self._held[decision.key] = latest
+            self._held.move_to_end(decision.key)
             if len(self._held) > _MOST_UNDER_WAY:
                 self._held.popitem(last=False)
         self.store.put(record, involved)

@@ -196,7 +196,8 @@ class Nomination(Part):
 class Released(Part):
     """Room that is not held any more. `nodes` are the first of them; `pods`: of how many nominations it was.
 
-    `reason`: `NotUsed` (its time is over), `Deleted`, `Gated` or `PlacedElsewhere` (who it was held for), `NodeGone`.
+    `reason`: `NotUsed` (its time is over), `Deleted`, `Gated` or `PlacedElsewhere` (who it was held for), `NodeGone`,
+    `Taken` (by a higher priority), `Moved` (room is made elsewhere instead) or `NoUse` (it does not help any more).
     """
 
     time: str
@@ -280,8 +281,8 @@ class Waits(Part):
     """Why nobody is evicted yet, where somebody might be. `pods` are the first of those it waits for, of so many.
 
     `reason`: `PreemptionDelay` (its own is not over), `Predecessor` (pods of the same owner are leaving, and their room
-    is held for it) or `Completions` (those who say when they end).  `until`: it is tried again then, whatever happens;
-    empty: when something happens.
+    is held for it), `Completions` (those who say when they end) or `MinimumRuntime` (whom it might evict has not run
+    for as long as it is to).  `until`: it is tried again then, whatever happens; empty: when something happens.
     """
 
     reason: str

@@ -271,7 +271,9 @@ def _by_the_rules(request: _Request, found: _Found) -> _Found:
         if budgets is not None and restricted:
             units = budgets.affordable(units)
         found = _looked_for(request, units) if units else replace(found, candidates=[])
-    why = found.in_vain or PreemptionInVain(attempt.group, NoRoom.BUDGETS)
+    why = found.in_vain
+    if restricted or why is None:  # what was found of those who may all go together says nothing of all the others
+        why = PreemptionInVain(attempt.group, NoRoom.BUDGETS)
     return _Found([], in_vain=why, refused=f"{UNSCHEDULABLE}: {BUDGET_RESPECTED}" if restricted else "")
 
 

@@ -176,8 +176,8 @@ class PreemptionOutcome(_Document, frozen=True, kw_only=True):
 class PutOffOutcome(_Document, frozen=True, kw_only=True):
     """A preemption that was put off, in order of time (cost.md 5.6, 6).
 
-    `reason`: PreemptionDelay, Predecessor or Completions; `pods`: whose room is waited for. `at`, and `until` at the
-    latest, are virtual seconds since the start; without `until` it waits for something to happen.
+    `reason`: PreemptionDelay, Predecessor, Completions or MinimumRuntime; `pods`: whose room is waited for. `at`, and
+    `until` at the latest, are virtual seconds since the start; without `until` it waits for something to happen.
     """
 
     preemptor: Preemptor
