@@ -13,7 +13,7 @@ from reprieve.cluster.few import count
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.cluster.pods import record_of
 from reprieve.cluster.state import ClusterState
-from tests.building import World, node, pod
+from tests.building import World, node, pdb, pod, priority_class, said
 
 
 def _apart(app: str) -> objects.Affinity:
@@ -148,3 +148,20 @@ def test_terms_stated_on_many_nodes_are_counted_as_on_few() -> None:
         state.check()
     assert index.stated(term) is None
     assert term.rows == {40: 1}
+
+
+def test_pods_that_are_gone_are_counted_until_their_budget_knows() -> None:
+    """cost.md 2.8: for 30 seconds, or until its status is written; older ones are not kept, though nobody writes it."""
+    budget = pdb("x", {"app": "x"}, allowed=9)
+    respects = priority_class("respects", 9, said(pdb_policy="Respect"))
+    world = World(respects, node("n"), budget, *(pod(f"p{i}", node="n", labels={"app": "x"}) for i in range(50)))
+    state = world.engine.cluster
+    counted = []
+    for number in range(50):
+        state.now = 10.0 * number
+        state.remove_pod(world.record(f"p{number}"))
+        counted.append(state.unsettled_disruptions("default/x"))
+    assert counted == [1, 2, *[3] * 48]
+    assert len(state._unsettled["default/x"]) == 3
+    state.set_budget(budget)
+    assert state.unsettled_disruptions("default/x") == 0

@@ -56,7 +56,6 @@ _REFUSED: Final = (401, 403, 404, 405)
 _ENDED: Final = ("Succeeded", "Failed")
 _PRIORITIZED: Final = (o.Pod, o.PodGroup, o.Workload)
 T = TypeVar("T", bound=KubernetesObject)
-_SHARED: Final = (o.Namespace, o.PriorityClass)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ log*: an append-only list of rows, read from the position where the reader last 
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
@@ -74,7 +75,7 @@ class ClusterState:
         """UIDs of victims whose preemption was decided, until they are gone or it failed."""
         self._ruling: set[str] = set()
         """Who says something of its work that decides who may be evicted: pods, groups and classes."""
-        self._unsettled: dict[str, list[float]] = {}
+        self._unsettled: dict[str, deque[float]] = {}
         """By budget: when pods that it counts were gone of which its status may not know yet."""
         self.now = 0.0
         """The time of the picture (seconds since the epoch): that of the step that reads it, given by the shell."""
@@ -154,7 +155,10 @@ class ClusterState:
         if pod.row >= 0 and any(terms.respects_budgets for terms in self.classes.values()):
             for key, budget in self.budgets.items():
                 if budget.counts(pod):
-                    self._unsettled.setdefault(key, []).append(self.now)
+                    gone = self._unsettled.setdefault(key, deque())
+                    while gone and gone[0] + _SETTLED_AFTER <= self.now:
+                        gone.popleft()
+                    gone.append(self.now)
         if pod.row >= 0:
             row = pod.row
             self.displace(pod)
@@ -320,11 +324,6 @@ class ClusterState:
         if spec is None:
             return pod.terms.over(self._default_terms(pod.class_name))
         return pod.terms.over(spec.terms).over(self._default_terms(spec.class_name or pod.class_name))
-
-    def terms_of_group(self, group: GroupState) -> WorkTerms:
-        """What is said of the work of a group as a whole: on the group, else on its class."""
-        spec = group.spec
-        return spec.terms.over(self._default_terms(spec.class_name)) if spec is not None else NOTHING_SAID
 
     def class_terms_of(self, preemptor: PodRecord | GroupState) -> ClassTerms:
         """What the class of a preemptor says: of a pod of a group that of the group, if that names one."""

@@ -22,7 +22,6 @@ from reprieve.controlplane.schema.nodes import REPLACED, Node, Type
 Clean = Callable[[Any], Any]
 _INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _EMPTY: tuple[Any, ...] = ({}, [])
-_DEPTH = 200
 
 
 class UnknownField(NamedTuple):
