@@ -40,4 +40,9 @@ def readable_duration(seconds: float) -> str:
 
 def readable_time(seconds: float) -> str:
     """A point in time (seconds since the epoch), to the second, as the API writes it: `2026-01-31T12:00:00Z`."""
-    return f"{datetime.fromtimestamp(round(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    moment = datetime.fromtimestamp(min(round(seconds), _LAST_SECOND), UTC)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+_LAST_SECOND: Final = 253_402_300_799
+"""Of the year 9999: there are no later times."""
