@@ -245,6 +245,9 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
                 anew = Bundles(state, kind)
                 anew.refresh()
                 assert bundles.gains == {unit: anew.gain([unit]) for unit in bundles.gains}
+                # Whatever is older elsewhere: no way out is missed, and nobody is evicted twice.
+                assert [bool(those) for those in bundles.of] == [bool(those) for those in anew.of]
+                assert state.gone.isdisjoint(unit for those in bundles.of for bundle in those for unit in bundle[2])
                 for node_at, units in enumerate(numbers.on):
                     if all(len(numbers.takes[unit]) == 1 for unit in units):
                         # What several break together may be older: only what one does alone is followed.

@@ -614,7 +614,7 @@ def test_who_can_be_placed_is_not_kept_waiting_by_the_turn() -> None:
 
 
 def test_who_is_put_off_again_and_again_is_remembered_once() -> None:
-    """cost.md 5.7, 6: it is tried at the time that was said last; times of earlier attempts are not piled up."""
+    """cost.md 6.2: it is tried at the time that was said last; times of earlier attempts are not piled up."""
     world = World(*FULL, pod("p", cpu=1)).drain()
     queue, entity = world.engine.queue, world.entity("p")
     for turn in range(100):
