@@ -35,6 +35,8 @@ HARD = ("k", "v", "NoSchedule")
         (("k", "Gt", "10", ""), ("k", "10", "NoSchedule"), False),
         (("k", "Gt", "10", ""), ("k", "many", "NoSchedule"), False),
         (("k", "Gt", "ten", ""), ("k", "11", "NoSchedule"), False),
+        (("k", "Gt", "10", ""), ("k", "1_1", "NoSchedule"), False),
+        (("k", "Lt", "10", ""), ("k", "-9223372036854775809", "NoSchedule"), False),
         (("k", "Near", "v", ""), HARD, False),
     ],
 )

@@ -4,7 +4,6 @@ A requirement becomes one comparison of a label column (value numbers) with a sm
 the integers behind the values.  matchFields knows `metadata.name`.
 """
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,12 +11,11 @@ import numpy.typing as npt
 
 from reprieve.api import objects
 from reprieve.api.objects import NodeSelectorRequirement, NodeSelectorTerm
+from reprieve.api.selectors import parse_integer
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.signature import PodSpecSignature
 
 Mask = npt.NDArray[np.bool_]
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def requirement_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask:
@@ -50,22 +48,14 @@ def _compare(
     values: Sequence[str],
 ) -> Mask:
     holds = np.zeros(len(numbers) + 1, dtype=np.bool_)
-    bound = _integer(values[0]) if len(values) == 1 else None
+    bound = parse_integer(values[0]) if len(values) == 1 else None
     if bound is not None:
         for value, number in numbers.items():
-            integer = _integer(value)
+            integer = parse_integer(value)
             if integer is not None:
                 holds[number] = integer > bound if operator == "Gt" else integer < bound
     # ABSENT is -1 and so reads the last entry, which is False.
     return holds[column]
-
-
-def _integer(text: str) -> int | None:
-    """As Go parses an int64: unlike Python's `int`, no underscores, which label values may have."""
-    if not _INTEGER.fullmatch(text):
-        return None
-    found = int(text)
-    return found if -(1 << 63) <= found < 1 << 63 else None
 
 
 def field_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask:

@@ -1,6 +1,7 @@
 """Taints of nodes against tolerations of pods."""
 
 from reprieve.api.objects import Toleration
+from reprieve.api.selectors import parse_integer
 from reprieve.cluster.nodes import Taint
 from reprieve.cluster.signature import PodSpecSignature
 
@@ -26,9 +27,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     if operator == "Equal":
         return toleration.value == value
     if operator in ("Lt", "Gt"):
-        try:
-            wanted, found = int(toleration.value), int(value)
-        except ValueError:
+        wanted, found = parse_integer(toleration.value), parse_integer(value)
+        if wanted is None or found is None:
             return False
         return found < wanted if operator == "Lt" else found > wanted
     return False
