@@ -84,7 +84,7 @@ def differences(case: Case, answer: Plan) -> list[str]:
 
 
 def outcome(case: Case, folder: Path, *, compatible: bool = False) -> Plan:
-    """The plan of a case; `compatible`: groups make room where they are placed by score."""
+    """The plan of a case; `compatible`: groups make room where they are placed by score (cost.md 4.9)."""
     manifest = folder / "case.yaml"
     # As JSON: what PyYAML writes without quotes is to a reader of manifests not always a string (`app: y`).
     manifest.write_bytes(b"".join(b"---\n%s\n" % msgspec.json.encode(one) for one in documents(case)))

@@ -19,6 +19,7 @@ from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.scheduling.profiles import profiles_of
 from tests.building import World, gang, group, node, pod, profile_with, toleration
+from tests.properties.coverage import met, must_meet
 from tests.random_clusters import RandomCluster, random_clusters
 
 PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
@@ -60,7 +61,7 @@ def _roomy() -> list[Any]:
 @pytest.mark.parametrize("kind", ["pod", "gang"])
 @pytest.mark.parametrize(("depth", "victims"), [(0, ["big"]), (1, ["s0", "s1"]), (2, ["s0", "s1"]), (3, ["s0", "s1"])])
 def test_an_eviction_that_ends_in_more_is_avoided(placement: str, kind: str, depth: int, victims: list[str]) -> None:
-    """cost.md 3.1, 3.2: three priorities; the one pod that goes would come back and evict two, three in all."""
+    """cost.md 3.1, 3.2, 3.5: three priorities; the one pod that goes would come back and evict two, three in all."""
     asking: list[Any] = [group("crew", min_count=1, priority=100)] if kind == "gang" else []
     asking.append(
         pod("p", gpu=4, priority=100, group="crew" if asking else None, selector=None, labels={"who": "preemptor"})
@@ -121,7 +122,7 @@ def test_rounds_are_as_many_as_asked_for(depth: int, levels: list[int]) -> None:
 
 
 def test_a_longer_chain() -> None:
-    """cost.md 3.1: where each may go on one node only, the rounds go down one by one."""
+    """cost.md 3.1, 3.5: where each may go on one node only, the rounds go down one by one."""
     items: list[Any] = []
     for turn, priority in enumerate((40, 30, 20, 10)):
         where = {"kubernetes.io/hostname": f"n{turn}", f"step{turn}": "yes", f"step{turn - 1}": "yes"}
@@ -143,7 +144,7 @@ def test_a_longer_chain() -> None:
     ({"cost": ["cascade", "pods"]}, "cost[0]", "'cascade' needs a cascadeDepth of at least 1"),
 ])  # fmt: skip
 def test_what_is_configured_is_checked(args: dict[str, Any], where: str, why: str) -> None:
-    """cost.md 3.3."""
+    """cost.md 3.2, 3.3: no criterion without a depth, and no other depths."""
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -170,8 +171,9 @@ def test_the_criterion_counts_pods_in_turn() -> None:
     assert found.cost[0] == 0.0
 
 
+@must_meet(cascades=10, second_rounds=1)
 @settings(
-    max_examples=80,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -179,10 +181,11 @@ def test_the_criterion_counts_pods_in_turn() -> None:
 @given(data=st.data(), depth=st.integers(1, 3))
 def test_no_unit_is_evicted_twice_and_nothing_leaks(data: st.DataObject, depth: int) -> None:
     """cost.md 3.4: each evicts lower priorities alone, round by round, and the picture is as it was."""
-    cluster: RandomCluster = data.draw(random_clusters())
+    kind = data.draw(st.sampled_from(["pod", "group"]))
+    full = random_clusters(max_nodes=5, max_running=90, static=False, ports=False, terminating=False, preemptor=kind)
+    cluster: RandomCluster = data.draw(full)
     world = World(*cluster.everything, profiles=_with(depth))
     picture = world.engine.cluster
-    seen: list[int] = []
 
     def look(made: Any) -> bool:
         preemption = made.preemption
@@ -195,7 +198,8 @@ def test_no_unit_is_evicted_twice_and_nothing_leaks(data: st.DataObject, depth: 
             assert {pod.uid for pod in step.evictor.pods} <= set(gone)
             gone += [pod.uid for unit in step.evicted for pod in unit.pods]
         assert len(gone) == len(set(gone))
-        seen.append(len(preemption.cascade))
+        met("cascades", int(bool(preemption.cascade)))
+        met("second_rounds", int(level > 1))
         running = world.engine.running["default-scheduler"]
         options = Cascades(running, UPSTREAM, depth)
         before = picture.digest()

@@ -1,4 +1,7 @@
-"""cost.md 5: room that is held for a preemptor, for how long, and how it is given back."""
+"""cost.md 5: room that is held for a preemptor, for how long, and how it is given back.
+
+The number in the name of a test is that of the rule in section 5: cost.md 5.1, 5.2, 5.3, 5.4, 5.5.
+"""
 
 from __future__ import annotations
 
