@@ -9,7 +9,7 @@ from tests.controlplane.admission.plane import priority_class
 from tests.controlplane.controllers.world import Json, World, ended, job, template
 
 from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
-from reprieve.controlplane.controllers.jobs import TRACKING
+from reprieve.controlplane.controllers.jobs import TRACKING, Jobs
 
 CONTROLLERS = ("job", "garbage-collector", "podgroup-protection")
 
@@ -70,6 +70,18 @@ def test_failures_wait_longer_each_time_and_end_at_the_limit(world: World) -> No
     assert status(world)["failed"] == 3
     assert conditions(world)["FailureTarget"] == ("True", "BackoffLimitExceeded")
     assert conditions(world)["Failed"] == ("True", "BackoffLimitExceeded")
+
+
+def test_times_of_failures_go_with_the_job(world: World) -> None:
+    jobs = world.controllers.running["job"]
+    assert isinstance(jobs, Jobs)
+    for name, limit in (("ends", 0), ("goes", 9)):
+        world.create(job(name, backoffLimit=limit, pod=ended(1, code=3)))
+    run(world, 2)
+    assert set(jobs._failed_at) == {("default", "goes")}
+    world.delete("batch/v1", "Job", "goes")
+    world.forward(60)
+    assert not jobs._failed_at
 
 
 def test_indexed(world: World) -> None:

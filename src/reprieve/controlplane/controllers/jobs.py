@@ -80,11 +80,13 @@ class Jobs(PodOwner):
         job = self.read(key)
         self._free_strays(key, job)
         if job is None or job["spec"].get("managedBy") not in _OURS:
+            self._failed_at.pop(key, None)
             return
         look = _Look(job, self.context.now())
         pods = self.claimed(job)
         self._count(look, pods)
         if look.over:
+            self._failed_at.pop(key, None)
             self._expire(key, look)
         elif not job["metadata"].get("deletionTimestamp"):
             self._advance(key, look)
