@@ -1,7 +1,7 @@
 """A pod group as preemptor: its domain is the whole cluster, or one placement of several (preemption.md 4)."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from reprieve.api.work_annotations import ClassTerms
@@ -10,7 +10,7 @@ from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAtt
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, NOBODY, Cost, Criteria
-from reprieve.preemption.domain_bounds import bounds_of
+from reprieve.preemption.domain_bounds import FREE, bounds_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.options import EvictionOptions
 from reprieve.preemption.order import Ranking
@@ -38,7 +38,7 @@ from reprieve.preemption.protection import (
 from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
 from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
 from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
-from reprieve.preemption.victim_search.problem import numbers_of
+from reprieve.preemption.victim_search.problem import Numbers, numbers_of
 from reprieve.preemption.victim_search.search import cheapest_eviction
 
 _NO_COST = (0, 0, 0, 0, 0.0)
@@ -62,6 +62,8 @@ class _Candidate:
     """None: nobody has to go."""
     cascade: tuple[CascadeStep, ...] = ()
     """Whom the victims would evict in turn; their cost is counted."""
+    at_least: tuple[bool, Cost] = FREE
+    """What no eviction in its domain costs less than, as a price."""
 
     @property
     def price(self) -> tuple[bool, Cost]:
@@ -192,11 +194,17 @@ def _looked_for(request: _Request, units: Sequence[PreemptionUnit]) -> _Found:
             found, passed_over = search.cheapest(kept, find) if kept else ([], 0)
             if not found:
                 found, passed_over = search.cheapest(hopeful, find)
-        by_score = None
-        if found and options.placement == MINIMIZE_VICTIMS:
-            by_score = min(found, key=_price)
-            found = [search.cheaper_elsewhere(candidate) for candidate in found]
-        return _Found(found, passed_over, by_score, None if found else search.in_vain())
+        if not found:
+            return _Found([], passed_over, None, search.in_vain())
+        wide = None
+        if options.placement == MINIMIZE_VICTIMS and found[0].placement is None and found[0].cost is not None:
+            wide = search.numbers(found[0], ranking)
+    if options.placement != MINIMIZE_VICTIMS:
+        return _Found(found, passed_over)
+    # Here the victims of one eviction are displaced and nobody else: few of all that might have to go.
+    with cluster.trial():
+        cheaper = replace(search, stay=True).all_cheaper_elsewhere(found, wide)
+        return _Found(cheaper, passed_over, min(found, key=_price))
 
 
 def _with_cascades(request: _Request, found: _Found) -> tuple[_Found, CascadeAvoided | None]:
@@ -279,13 +287,14 @@ def _by_the_rules(request: _Request, found: _Found) -> _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One preemption in a view where all potential victims are displaced."""
+    """One preemption in a view where all potential victims are displaced, or all `stay`."""
 
     running: RunningProfile
     attempt: PodGroupAttempt
     ranking: Ranking
     priority: int
     options: EvictionOptions
+    stay: bool = False
 
     def candidate(self, placement: Placement | None) -> _Candidate | None:
         """What placing the group there costs; None if it does not fit or nothing is gained.
@@ -337,7 +346,7 @@ class _Search:
                     continue
             candidate = find(domains[index])
             if candidate is not None:
-                found[index] = candidate
+                found[index] = replace(candidate, at_least=price)
                 best = sorted([*best, (candidate.price, index)])[:2]
                 liked = None
         return [found[index] for index in sorted(found)], passed_over
@@ -373,13 +382,30 @@ class _Search:
         with self._only(lambda unit: unit.priority <= floors[low]) as search:
             return search.candidate(placement)
 
-    def cheaper_elsewhere(self, found: _Candidate) -> _Candidate:
+    def all_cheaper_elsewhere(self, found: Sequence[_Candidate], wide: Numbers | None) -> list[_Candidate]:
+        """`cheaper_elsewhere` for each candidate whose domain may still be one of the two cheapest."""
+        done: dict[int, _Candidate] = {}
+        best: list[tuple[bool, Cost]] = []
+        for index, candidate in sorted(enumerate(found), key=lambda item: item[1].at_least):
+            if len(best) < 2 or candidate.at_least <= best[1]:
+                candidate = self.cheaper_elsewhere(candidate, wide)
+                best = sorted([*best, candidate.price])[:2]
+            done[index] = candidate
+        return [done[index] for index in range(len(found))]
+
+    def numbers(self, found: _Candidate, within: Ranking) -> Numbers | None:
+        """What the search for victims is given, in a view where all of `within` are displaced."""
+        pods = [pod for pod, _ in found.assignment.placed]
+        return numbers_of(self.running, pods, self.priority, within, found.placement)
+
+    def cheaper_elsewhere(self, found: _Candidate, numbers: Numbers | None) -> _Candidate:
         """The cheapest eviction that makes room for as many members in the same placement; what was found, if none is.
 
         Where only resources are in play it is searched for by numbers (`reprieve.preemption.victim_search`), and the
         group is placed where it scores best with only those victims gone.  Otherwise what the numbers propose is tried
         by the group's algorithm with all its filters, and so are a few evictions of the least important; fewer are
-        looked at then, and none that does not work is taken.
+        looked at then, and none that does not work is taken.  `numbers`: those of the whole cluster, if that is the
+        candidate's domain.
         """
         if found.cost is None:
             return found
@@ -388,8 +414,9 @@ class _Search:
         # Only who is in the placement can make room there.
         there = everything if found.placement is None else sorted(ranking.on(found.placement.rows.tolist()))
         within = ranking if len(there) == len(everything) else ranking.only(there)
-        with nullcontext() if ranking is self.ranking else self._of(ranking, set(everything)):
-            numbers = numbers_of(self.running, pods, self.priority, within, found.placement)
+        if found.placement is not None:
+            with self._of(within, range(len(there))):
+                numbers = self.numbers(found, within)
         known = [turn for turn, index in enumerate(there) if index in found.reasons]
         cheaper = cheapest_eviction(numbers, known) if numbers is not None else None
         if numbers is not None and cheaper is not None:
@@ -454,16 +481,19 @@ class _Search:
             yield search
 
     @contextmanager
-    def _of(self, ranking: Ranking, gone: set[int]) -> Iterator["_Search"]:
+    def _of(self, ranking: Ranking, gone: Collection[int]) -> Iterator["_Search"]:
         """The search in a view where only these units of a ranking are displaced."""
-        every = self.ranking.ordered
         left = [ranking.ordered[index] for index in sorted(gone)]
-        names = {unit.pods[0].uid for unit in left}
-        back = [(pod, row) for unit in every if unit.pods[0].uid not in names for pod, row in _seats(unit)]
         cluster = self.running.cluster
         with cluster.trial():
-            cluster.place_all([pod for pod, _ in back], [row for _, row in back])
-            yield replace(self, ranking=ranking.only(gone))
+            if self.stay:
+                cluster.displace_all([pod for unit in left for pod in unit.pods])
+            else:
+                names = {unit.pods[0].uid for unit in left}
+                every = self.ranking.ordered
+                back = [(pod, row) for unit in every if unit.pods[0].uid not in names for pod, row in _seats(unit)]
+                cluster.place_all([pod for pod, _ in back], [row for _, row in back])
+            yield replace(self, ranking=ranking.only(gone), stay=False)
 
     def _helps(self, assignment: PodGroupAssignment) -> bool:
         return assignment.feasible and len(assignment.placed) > self.attempt.placed_without_help
