@@ -388,6 +388,35 @@ def test_events_during_a_cycle_are_replayed() -> None:
         check_queue(world.engine)
 
 
+@pytest.mark.parametrize(
+    ("plugin", "events", "most", "place"),
+    [
+        ("GangScheduling", 600, 600, QueueState.UNSCHEDULABLE),  # one member speaks for its group
+        ("NodeResourcesFit", 100, 64 * 100, QueueState.UNSCHEDULABLE),
+        ("NodeResourcesFit", 600, 1 << 14, QueueState.BACKOFF),  # rather one attempt too many
+    ],
+)
+def test_what_is_asked_about_missed_events_is_bounded(plugin: str, events: int, most: int, place: QueueState) -> None:
+    """scheduling.md 1: as many events as victims are replayed to a gang of unlike members, in bounded time."""
+    members = [pod(f"crew-{i}", group="crew", cpu=1, memory=f"{i + 1}Mi") for i in range(64)]
+    world = World(node("n", cpu=64), group("crew", min_count=64), *members)
+    queue, asked = world.engine.queue, 0
+
+    def hint(*_: object) -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    queue._hints[plugin] = {EventKind.POD_TERMINATING: hint}
+    entity = queue.pop(world.now)
+    assert entity is not None
+    for _ in range(events):
+        queue.on_event(ClusterEvent(EventKind.POD_TERMINATING, row=world.row("n")), world.now)
+    queue.requeue(entity, world.now, {plugin})
+    assert entity.state is place
+    assert asked == most if place is QueueState.UNSCHEDULABLE else asked <= most
+
+
 def test_events_before_the_cycle_are_not_replayed() -> None:
     """What was known when the cycle began has been taken into account."""
     world = World(*FULL, pod("p", cpu=1))

@@ -45,6 +45,8 @@ ALARM = "wait_over"
 
 FEW_PODS = 32
 """So many waiting pods are tried again without asking whether they are out of reach."""
+_MOST_ASKED = 1 << 14
+"""Questions to hints about the events that an entity missed, before it is woken without more of them."""
 OVERDUE_INTERVAL = 1.0
 """Seconds between two attempts at entities that are out of reach and have waited too long."""
 
@@ -317,7 +319,7 @@ class SchedulingQueue:
             for entity in concerned:
                 if entity.key == but or (asked and not _is_own(entity, event) and self._out_of_reach(entity)):
                     continue
-                if self._helps(entity, entity.ready.values(), (plugin,), event, cache):
+                if self._helps(entity, plugin, self._kinds(plugin, entity.ready.values()), event, cache):
                     self._reactivate(entity, now)
 
     def _concerned(self, plugin: str, event: ClusterEvent) -> list[Entity]:
@@ -430,45 +432,55 @@ class SchedulingQueue:
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _kinds(self, plugin: str, pods: Iterable[PodRecord]) -> Mapping[Hashable, PodRecord]:
+        """The pods that a hint of the plugin may tell apart: one of each kind, or one of each group."""
+        if plugin in self._of_groups:
+            return {pod.group: pod for pod in pods}
+        return {self._cluster.equivalence_key(pod): pod for pod in pods}
+
     def _helps(
         self,
         entity: Entity,
-        pods: Collection[PodRecord],
-        plugins: Iterable[str],
+        plugin: str,
+        kinds: Mapping[Hashable, PodRecord],
         event: ClusterEvent,
         cache: dict[Hashable, bool],
     ) -> bool:
-        """Whether a hint of the plugins says that the event may help one of the entity's pods."""
-        for plugin in plugins:
-            hint = self._hints.get(plugin, {}).get(event.kind)
-            if hint is None:
-                continue
-            seen: set[Hashable] = set()
-            for pod in pods:
-                kind = self._cluster.equivalence_key(pod)
-                if kind in seen:
-                    continue
-                seen.add(kind)
-                # A hint that looks at the group is asked per entity; the others give one answer per signature.
-                where = (plugin, kind, None if event.group is None else entity.key)
-                answer = cache.get(where)
-                if answer is None:
-                    answer = cache[where] = _ask(hint, self._cluster, pod, event)
-                if answer:
-                    return True
+        """Whether a hint of the plugin says that the event may help one of the entity's pods (`_kinds`)."""
+        hint = self._hints.get(plugin, {}).get(event.kind)
+        if hint is None:
+            return False
+        for kind, pod in kinds.items():
+            # A hint that looks at the group is asked per entity; the others give one answer per signature.
+            where = (plugin, kind, None if event.group is None else entity.key)
+            answer = cache.get(where)
+            if answer is None:
+                answer = cache[where] = _ask(hint, self._cluster, pod, event)
+            if answer:
+                return True
         return False
 
     def _replay(self, entity: Entity, now: float) -> None:
+        """Wake the entity if an event that it missed may help it.
+
+        There may be as many events as victims and as many kinds of pods: after `_MOST_ASKED` questions without a yes it
+        is woken, better one attempt too many than a pass over all of them.
+        """
         events, entity.events = entity.events, []
+        if not events:
+            return
         cache: dict[Hashable, bool] = {}
-        # One pod of each kind will do: there may be as many events as victims, and as many pods.
-        pods = {self._cluster.equivalence_key(pod): pod for pod in entity.ready.values()}.values() if events else ()
+        asked = {plugin: self._kinds(plugin, entity.ready.values()) for plugin in entity.rejected_by}
+        questions = 0
         for event in events:
-            if self._helps(entity, pods, entity.rejected_by, event, cache) and not (
-                not _is_own(entity, event) and self._asks(self._waiting.values()) and self._out_of_reach(entity)
-            ):
-                self._reactivate(entity, now)
-                return
+            for plugin, kinds in asked.items():
+                if event.kind in self._hints.get(plugin, {}):
+                    questions += len(kinds)
+                if questions <= _MOST_ASKED and not self._helps(entity, plugin, kinds, event, cache):
+                    continue
+                if _is_own(entity, event) or not self._asks(self._waiting.values()) or not self._out_of_reach(entity):
+                    self._reactivate(entity, now)
+                    return
             cache.clear()
 
     def _asks(self, entities: Iterable[Entity]) -> bool:
