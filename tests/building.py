@@ -164,8 +164,10 @@ def group(
     topology: str | None = None,
     uid: str | None = None,
     annotations: Mapping[str, str] | None = None,
+    parent: str = "",
+    workload: str = "workload",
 ) -> objects.PodGroup:
-    """A PodGroup: a gang if it has a `min_count`, else `basic`; `whole`: disruptionMode all."""
+    """A PodGroup: a gang if it has a `min_count`, else `basic`; `whole`: disruptionMode all; `parent`: a composite."""
     if min_count is None:
         chosen = objects.PodGroupSchedulingPolicy(basic=objects.EMPTY)
     else:
@@ -184,6 +186,43 @@ def group(
             disruption_mode=mode,
             priority=priority,
             priority_class_name=priority_class,
+            preemption_policy=policy,
+            parent_composite_pod_group_name=parent,
+            workload_ref=objects.WorkloadReference(workload_name=workload, template_name="t") if parent else None,
+        ),
+    )
+
+
+def composite(
+    name: str,
+    *,
+    min_groups: int | None = None,
+    parent: str = "",
+    priority: int | None = 0,
+    whole: bool = False,
+    policy: str | None = None,
+    topology: str | None = None,
+    namespace: str = "default",
+    workload: str = "workload",
+) -> objects.CompositePodGroup:
+    """A CompositePodGroup: a gang of groups if it has a `min_groups`, else `basic`; `whole`: disruptionMode all."""
+    if min_groups is None:
+        chosen = objects.CompositePodGroupSchedulingPolicy(basic=objects.EMPTY)
+    else:
+        gang_of = objects.CompositeGangSchedulingPolicy(min_group_count=min_groups)
+        chosen = objects.CompositePodGroupSchedulingPolicy(gang=gang_of)
+    mode = objects.DisruptionMode(all=objects.EMPTY) if whole else objects.DisruptionMode(single=objects.EMPTY)
+    return objects.CompositePodGroup(
+        metadata=objects.ObjectMeta(name=name, namespace=namespace, uid=f"uid-composite-{name}"),
+        spec=objects.CompositePodGroupSpec(
+            workload_ref=objects.WorkloadReference(workload_name=workload, template_name="t"),
+            parent_composite_pod_group_name=parent,
+            scheduling_policy=chosen,
+            scheduling_constraints=objects.PodGroupSchedulingConstraints(
+                topology=(objects.TopologyConstraint(key=topology),) if topology else ()
+            ),
+            disruption_mode=mode,
+            priority=priority,
             preemption_policy=policy,
         ),
     )
@@ -209,11 +248,19 @@ def gang(
     priority: int = 0,
     whole: bool = False,
     policy: str | None = None,
+    parent: str = "",
+    topology: str | None = None,
     **each: Any,
 ) -> list[objects.KubernetesObject]:
     """A gang and its `size` pods `NAME-0`...; `min_count` is all of them unless given, `each` goes to every pod."""
     spec = group(
-        name, min_count=size if min_count is None else min_count, priority=priority, whole=whole, policy=policy
+        name,
+        min_count=size if min_count is None else min_count,
+        priority=priority,
+        whole=whole,
+        policy=policy,
+        parent=parent,
+        topology=topology,
     )
     return [spec, *(pod(f"{name}-{i}", group=name, priority=priority, **each) for i in range(size))]
 

@@ -631,11 +631,15 @@ def test_what_is_no_duration(text: str) -> None:
         ("SchedulerAsyncPreemption=false", FeatureGates(scheduler_async_preemption=False)),
         (
             "AllAlpha=false",
-            FeatureGates(topology_aware_workload_scheduling=False, pod_group_preemption_policy=False),
+            FeatureGates(
+                topology_aware_workload_scheduling=False,
+                pod_group_preemption_policy=False,
+                composite_pod_group=False,
+            ),
         ),
         (
             "TopologyAwareWorkloadScheduling=true,AllAlpha=false",
-            FeatureGates(pod_group_preemption_policy=False),
+            FeatureGates(pod_group_preemption_policy=False, composite_pod_group=False),
         ),
         (
             "AllBeta=false",
@@ -677,7 +681,6 @@ def test_gates_of_kube_scheduler_are_accepted_with_a_note() -> None:
         ("GenericWorkload", "want NAME=true or NAME=false"),
         ("GenericWorkload=yes", "want NAME=true or NAME=false"),
         ("GenericWorkload=tRue", "want NAME=true or NAME=false"),
-        ("CompositePodGroup=true", "not supported yet"),
     ],
 )
 def test_gates_that_cannot_be(text: str, message: str) -> None:

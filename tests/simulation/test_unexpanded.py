@@ -209,14 +209,14 @@ def test_many_kinds_that_nobody_knows_cost_little() -> None:
     assert len(unexpanded(loaded(*documents))) == 3_000
 
 
+FROM_A_WORKLOAD = {
+    "schedulingPolicy": {"basic": {}},
+    "workloadRef": {"workloadName": "w", "templateName": "t"},
+}
 TREES = [
-    made("scheduling.k8s.io/v1alpha3", "CompositePodGroup"),
-    made("scheduling.reprieve.dev/v1beta1", "CompositePodGroup"),
-    made(
-        "scheduling.k8s.io/v1beta1",
-        "PodGroup",
-        {"schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "root"},
-    ),
+    made("scheduling.k8s.io/v1alpha3", "CompositePodGroup", FROM_A_WORKLOAD),
+    made("scheduling.reprieve.dev/v1beta1", "CompositePodGroup", FROM_A_WORKLOAD),
+    made("scheduling.k8s.io/v1beta1", "PodGroup", {**FROM_A_WORKLOAD, "parentCompositePodGroupName": "root"}),
 ]
 
 

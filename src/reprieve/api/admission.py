@@ -19,6 +19,9 @@ from reprieve.api.errors import FieldError
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import (
     NO_POLICY_FIELD,
+    CompositePodGroup,
+    CompositePodGroupSpec,
+    CompositePodGroupTemplate,
     Pod,
     PodGroup,
     PodGroupSpec,
@@ -40,7 +43,7 @@ PREEMPTION_PRIORITY: Final = "scheduling.reprieve.dev/preemption-priority"
 """Annotation of a PodGroup: that value, as admission resolved it."""
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
-_SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, PodGroupTemplate)
+_SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, CompositePodGroupSpec, PodGroupTemplate, CompositePodGroupTemplate)
 
 
 class _Resolved(NamedTuple):
@@ -83,13 +86,46 @@ class PriorityAdmission:
             if annotations is not found.metadata.annotations:
                 return replace(found, spec=group, metadata=replace(found.metadata, annotations=annotations))
             return found if group is found.spec else replace(found, spec=group)
+        if isinstance(found, CompositePodGroup):
+            composite = self._spec(found.spec, "spec", "composite pod group", stored)
+            return found if composite is found.spec else replace(found, spec=composite)
         if isinstance(found, Workload):
-            templates = tuple(
-                self._spec(template, f"spec.podGroupTemplates[{index}]", "pod group template", stored)
-                for index, template in enumerate(found.spec.pod_group_templates)
+            own = found.spec
+            return replace(
+                found,
+                spec=replace(
+                    own,
+                    pod_group_templates=self._templates(own.pod_group_templates, "spec", stored),
+                    composite_pod_group_templates=self._composites(own.composite_pod_group_templates, "spec", stored),
+                ),
             )
-            return replace(found, spec=replace(found.spec, pod_group_templates=templates))
         return found
+
+    def _templates(
+        self, templates: tuple[PodGroupTemplate, ...], path: str, stored: bool
+    ) -> tuple[PodGroupTemplate, ...]:
+        return tuple(
+            self._spec(template, f"{path}.podGroupTemplates[{index}]", "pod group template", stored)
+            for index, template in enumerate(templates)
+        )
+
+    def _composites(
+        self, templates: tuple[CompositePodGroupTemplate, ...], path: str, stored: bool
+    ) -> tuple[CompositePodGroupTemplate, ...]:
+        found = []
+        for index, template in enumerate(templates):
+            here = f"{path}.compositePodGroupTemplates[{index}]"
+            resolved = self._spec(template, here, "composite pod group template", stored)
+            found.append(
+                replace(
+                    resolved,
+                    pod_group_templates=self._templates(resolved.pod_group_templates, here, stored),
+                    composite_pod_group_templates=self._composites(
+                        resolved.composite_pod_group_templates, here, stored
+                    ),
+                )
+            )
+        return tuple(found)
 
     def _spec(self, spec: _SpecT, path: str, where: str, stored: bool) -> _SpecT:
         name = spec.priority_class_name

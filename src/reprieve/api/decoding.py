@@ -36,6 +36,7 @@ KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
         (o.PriorityClass, ()),
         (o.PodDisruptionBudget, ()),
         (o.PodGroup, ()),
+        (o.CompositePodGroup, ("scheduling.reprieve.dev/v1beta1", "scheduling.reprieve.dev/v1alpha3")),
         (o.Workload, ()),
         (o.PersistentVolume, ()),
         (o.PersistentVolumeClaim, ()),

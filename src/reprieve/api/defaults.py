@@ -14,11 +14,14 @@ from msgspec.structs import replace
 
 from reprieve.api.meta import EMPTY, KubernetesObject, ResourceList
 from reprieve.api.objects import (
+    CompositePodGroup,
+    CompositePodGroupTemplate,
     Container,
     DisruptionMode,
     Node,
     Pod,
     PodGroup,
+    PodGroupTemplate,
     ResourceRequirements,
     Workload,
 )
@@ -109,17 +112,49 @@ def _pod_group(group: PodGroup) -> PodGroup:
     return replace(group, spec=replace(group.spec, disruption_mode=SINGLE))
 
 
+def _composite_pod_group(group: CompositePodGroup) -> CompositePodGroup:
+    if group.spec.disruption_mode is not None:
+        return group
+    return replace(group, spec=replace(group.spec, disruption_mode=SINGLE))
+
+
 def _workload(workload: Workload) -> Workload:
-    templates = workload.spec.pod_group_templates
-    if all(template.disruption_mode is not None for template in templates):
+    spec = workload.spec
+    flat = _templates(spec.pod_group_templates)
+    tree = _composite_templates(spec.composite_pod_group_templates)
+    if flat is spec.pod_group_templates and tree is spec.composite_pod_group_templates:
         return workload
-    changed = tuple(t if t.disruption_mode is not None else replace(t, disruption_mode=SINGLE) for t in templates)
-    return replace(workload, spec=replace(workload.spec, pod_group_templates=changed))
+    return replace(workload, spec=replace(spec, pod_group_templates=flat, composite_pod_group_templates=tree))
+
+
+def _templates(templates: tuple[PodGroupTemplate, ...]) -> tuple[PodGroupTemplate, ...]:
+    if all(template.disruption_mode is not None for template in templates):
+        return templates
+    return tuple(t if t.disruption_mode is not None else replace(t, disruption_mode=SINGLE) for t in templates)
+
+
+def _composite_templates(templates: tuple[CompositePodGroupTemplate, ...]) -> tuple[CompositePodGroupTemplate, ...]:
+    completed = tuple(_composite_template(template) for template in templates)
+    return templates if all(map(operator.is_, completed, templates)) else completed
+
+
+def _composite_template(template: CompositePodGroupTemplate) -> CompositePodGroupTemplate:
+    flat = _templates(template.pod_group_templates)
+    tree = _composite_templates(template.composite_pod_group_templates)
+    mode = template.disruption_mode or SINGLE
+    if (
+        flat is template.pod_group_templates
+        and tree is template.composite_pod_group_templates
+        and mode is template.disruption_mode
+    ):
+        return template
+    return replace(template, disruption_mode=mode, pod_group_templates=flat, composite_pod_group_templates=tree)
 
 
 _RULES: Final[dict[type[KubernetesObject], Callable[[Any], Any]]] = {
     Pod: _pod,
     Node: _node,
     PodGroup: _pod_group,
+    CompositePodGroup: _composite_pod_group,
     Workload: _workload,
 }

@@ -37,7 +37,7 @@ from reprieve.api.decoding import (
 )
 from reprieve.api.errors import FieldError, InputError, Origin, excerpt
 from reprieve.api.meta import KubernetesObject, ObjectMeta
-from reprieve.api.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Workload
+from reprieve.api.objects import CompositePodGroup, Namespace, Node, Pod, PodGroup, PriorityClass, Workload
 from reprieve.api.references import check_groups, check_nodes, refuse_duplicates
 from reprieve.api.unknown_fields import MOST_FINDINGS, Manifest, Schemas, UnknownField, located
 from reprieve.api.unknown_fields import Path as FieldPath
@@ -51,7 +51,7 @@ FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
 SCENARIO_VERSION: Final = "reprieve.dev/v1alpha1"
 _STDIN: Final = "<stdin>"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
-_PRIORITIZED: Final = (Pod, PodGroup, Workload)
+_PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MAX_NESTED_LISTS: Final = 8
 _MOST_MEANINGS: Final = 200
 

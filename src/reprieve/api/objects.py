@@ -23,6 +23,28 @@ from reprieve.api.devices import DeviceClass as DeviceClass
 from reprieve.api.devices import ResourceClaim as ResourceClaim
 from reprieve.api.devices import ResourceClaimTemplate as ResourceClaimTemplate
 from reprieve.api.devices import ResourceSlice as ResourceSlice
+from reprieve.api.groups import NO_POLICY_FIELD as NO_POLICY_FIELD
+from reprieve.api.groups import CompositeGangSchedulingPolicy as CompositeGangSchedulingPolicy
+from reprieve.api.groups import CompositePodGroup as CompositePodGroup
+from reprieve.api.groups import CompositePodGroupSchedulingPolicy as CompositePodGroupSchedulingPolicy
+from reprieve.api.groups import CompositePodGroupSpec as CompositePodGroupSpec
+from reprieve.api.groups import CompositePodGroupStatus as CompositePodGroupStatus
+from reprieve.api.groups import CompositePodGroupTemplate as CompositePodGroupTemplate
+from reprieve.api.groups import DisruptionMode as DisruptionMode
+from reprieve.api.groups import GangSchedulingPolicy as GangSchedulingPolicy
+from reprieve.api.groups import PodGroup as PodGroup
+from reprieve.api.groups import PodGroupResourceClaim as PodGroupResourceClaim
+from reprieve.api.groups import PodGroupResourceClaimStatus as PodGroupResourceClaimStatus
+from reprieve.api.groups import PodGroupSchedulingConstraints as PodGroupSchedulingConstraints
+from reprieve.api.groups import PodGroupSchedulingPolicy as PodGroupSchedulingPolicy
+from reprieve.api.groups import PodGroupSpec as PodGroupSpec
+from reprieve.api.groups import PodGroupStatus as PodGroupStatus
+from reprieve.api.groups import PodGroupTemplate as PodGroupTemplate
+from reprieve.api.groups import TopologyConstraint as TopologyConstraint
+from reprieve.api.groups import TypedLocalObjectReference as TypedLocalObjectReference
+from reprieve.api.groups import Workload as Workload
+from reprieve.api.groups import WorkloadReference as WorkloadReference
+from reprieve.api.groups import WorkloadSpec as WorkloadSpec
 from reprieve.api.meta import EMPTY as EMPTY
 from reprieve.api.meta import EMPTY_MAP as EMPTY_MAP
 from reprieve.api.meta import EMPTY_META as EMPTY_META
@@ -54,9 +76,6 @@ from reprieve.api.storage import PersistentVolumeClaimSpec as PersistentVolumeCl
 from reprieve.api.storage import StorageClass as StorageClass
 
 DEFAULT_SCHEDULER = "default-scheduler"
-
-NO_POLICY_FIELD = ""
-"""`preemption_policy` of a PodGroup read in a version without that field: it never has one of its own."""
 
 
 # --- Pod ----------------------------------------------------------------------------------------------------
@@ -471,148 +490,3 @@ class Namespace(KubernetesObject, frozen=True, kw_only=True):
 
     KIND: ClassVar[str] = "Namespace"
     API_VERSION: ClassVar[str] = "v1"
-
-
-# --- Workload and PodGroup (internal form: v1beta1) --------------------------------------------------------
-
-
-class GangSchedulingPolicy(Struct, frozen=True, kw_only=True):
-    """schedulingPolicy.gang: all or nothing from `min_count` pods on."""
-
-    min_count: int = 0
-
-
-class PodGroupSchedulingPolicy(Struct, frozen=True, kw_only=True):
-    """Exactly one of `basic` and `gang`."""
-
-    basic: Empty | None = None
-    gang: GangSchedulingPolicy | None = None
-
-
-class TopologyConstraint(Struct, frozen=True, kw_only=True):
-    """schedulingConstraints.topology[]: all pods share one value of the node label `key`."""
-
-    key: str = ""
-
-
-class PodGroupSchedulingConstraints(Struct, frozen=True, kw_only=True):
-    """schedulingConstraints; at most one topology constraint."""
-
-    topology: tuple[TopologyConstraint, ...] = ()
-
-
-class DisruptionMode(Struct, frozen=True, kw_only=True):
-    """Exactly one of `single` (pods may go one by one) and `all` (they go together)."""
-
-    single: Empty | None = None
-    all: Empty | None = None
-
-
-class PodGroupResourceClaim(Struct, frozen=True, kw_only=True):
-    """resourceClaims[] of a PodGroup or template."""
-
-    name: str = ""
-    resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
-
-
-class PodGroupTemplate(Struct, frozen=True, kw_only=True):
-    """Workload.spec.podGroupTemplates[]."""
-
-    name: str = ""
-    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: DisruptionMode | None = None
-    priority_class_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
-    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
-
-
-class TypedLocalObjectReference(Struct, frozen=True, kw_only=True):
-    """Workload.spec.controllerRef."""
-
-    api_group: str = ""
-    kind: str = ""
-    name: str = ""
-
-
-class WorkloadSpec(Struct, frozen=True, kw_only=True):
-    """spec of a Workload."""
-
-    controller_ref: TypedLocalObjectReference | None = None
-    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
-
-
-class Workload(KubernetesObject, frozen=True, kw_only=True):
-    """scheduling.k8s.io Workload."""
-
-    KIND: ClassVar[str] = "Workload"
-    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1beta1"
-    NAMESPACED: ClassVar[bool] = True
-
-    spec: WorkloadSpec = WorkloadSpec()
-
-
-class WorkloadReference(Struct, frozen=True, kw_only=True):
-    """PodGroup.spec.workloadRef: the template a PodGroup was made from."""
-
-    workload_name: str = ""
-    template_name: str = ""
-
-
-class PodGroupSpec(Struct, frozen=True, kw_only=True):
-    """spec of a PodGroup."""
-
-    workload_ref: WorkloadReference | None = None
-    parent_composite_pod_group_name: str = ""
-    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: DisruptionMode | None = None
-    priority_class_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
-    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
-
-
-class PodGroupResourceClaimStatus(Struct, frozen=True, kw_only=True):
-    """status.resourceClaimStatuses[] of a PodGroup: the claim generated from a template (KEP-5729)."""
-
-    name: str = ""
-    resource_claim_name: str | None = None
-
-
-class PodGroupStatus(Struct, frozen=True, kw_only=True):
-    """status of a PodGroup; conditions PodGroupInitiallyScheduled and DisruptionTarget."""
-
-    conditions: tuple[Condition, ...] = ()
-    resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
-
-
-class PodGroup(KubernetesObject, frozen=True, kw_only=True):
-    """scheduling.k8s.io PodGroup."""
-
-    KIND: ClassVar[str] = "PodGroup"
-    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1beta1"
-    NAMESPACED: ClassVar[bool] = True
-
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()
-
-    @property
-    def min_count(self) -> int | None:
-        """Pods that must start together; None with the `basic` policy."""
-        gang = self.spec.scheduling_policy.gang
-        return None if gang is None else gang.min_count
-
-    @property
-    def disrupts_all(self) -> bool:
-        """Whether the pods of the group are preempted together (`disruptionMode: {all: {}}`)."""
-        mode = self.spec.disruption_mode
-        return mode is not None and mode.all is not None
-
-    @property
-    def topology_key(self) -> str | None:
-        """Node label whose value all pods share; None without a topology constraint."""
-        topology = self.spec.scheduling_constraints.topology
-        return topology[0].key if topology else None

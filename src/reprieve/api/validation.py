@@ -1,7 +1,8 @@
 """Rules an API server holds an object to, with its field paths and its words.
 
 One rule per function; `validate` finds the rules of a type in a table and raises the first that is broken.
-Rules between objects (duplicates, references) are in `references`; rules of pods in `validation_pods`.
+Rules between objects (duplicates, references) are in `references`; rules of pods in `validation_pods`, of groups in
+`validation_groups`.
 
 Invariant: what passes here can be scheduled without further checks: every quantity parses, every selector
 compiles, every group has exactly one policy (api.md, pkg/apis/core/validation,
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from reprieve.api.admission import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
-from reprieve.api.errors import FieldError, duplicate, forbidden, invalid, required, too_many, unsupported
+from reprieve.api.errors import FieldError, forbidden, invalid, required, unsupported
 from reprieve.api.labels import (
     dns_label_errors,
     dns_subdomain_errors,
@@ -23,23 +24,19 @@ from reprieve.api.labels import (
 )
 from reprieve.api.meta import KubernetesObject, ObjectMeta, ResourceList
 from reprieve.api.objects import (
-    DisruptionMode,
+    CompositePodGroup,
     Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
     PodGroup,
-    PodGroupSchedulingConstraints,
-    PodGroupSchedulingPolicy,
-    PodGroupTemplate,
     PriorityClass,
     Workload,
 )
 from reprieve.api.quantity import QuantityError, parse
+from reprieve.api.validation_groups import validate_composite_pod_group, validate_pod_group, validate_workload
 from reprieve.api.validation_pods import PREEMPTION_POLICIES, validate_label_selector, validate_pod
 
-MAX_TEMPLATES: Final = 8
-MAX_TOPOLOGY_CONSTRAINTS: Final = 1
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MAX_INT32: Final = 2**31 - 1
 
@@ -53,7 +50,7 @@ def validate(found: KubernetesObject, *, stored_groups: bool = False) -> None:
     """
     validate_metadata(found.metadata, found.NAMESPACED, type(found))
     if isinstance(found, PodGroup):
-        _pod_group(found, stored_groups)
+        validate_pod_group(found, stored_groups)
         return
     rule = _RULES.get(type(found))
     if rule is not None:
@@ -144,115 +141,11 @@ def _budget(budget: PodDisruptionBudget) -> None:
     validate_label_selector(spec.selector, "spec.selector")
 
 
-def _pod_group(group: PodGroup, stored: bool) -> None:
-    spec = group.spec
-    _policy(spec.scheduling_policy, "spec.schedulingPolicy")
-    _group_rules(spec.scheduling_policy, spec.disruption_mode, spec.scheduling_constraints, "spec", stored)
-    _priority(spec.priority, spec.preemption_policy or None, spec.priority_class_name, "spec")
-    reference = spec.workload_ref
-    if reference is not None:
-        for name, text in (
-            ("workloadName", reference.workload_name),
-            ("templateName", reference.template_name),
-        ):
-            if not text:
-                raise required(f"spec.workloadRef.{name}")
-        _refuse("spec.workloadRef.workloadName", reference.workload_name, dns_subdomain_errors(reference.workload_name))
-        _refuse("spec.workloadRef.templateName", reference.template_name, dns_label_errors(reference.template_name))
-
-
-def _workload(workload: Workload) -> None:
-    templates = workload.spec.pod_group_templates
-    path = "spec.podGroupTemplates"
-    if not templates:
-        raise required(path, "must have at least one value")
-    if len(templates) > MAX_TEMPLATES:
-        raise too_many(path, len(templates), MAX_TEMPLATES)
-    seen: set[str] = set()
-    for index, template in enumerate(templates):
-        _template(template, f"{path}[{index}]", seen)
-    reference = workload.spec.controller_ref
-    if reference is not None:
-        if reference.api_group:
-            _refuse("spec.controllerRef.apiGroup", reference.api_group, dns_subdomain_errors(reference.api_group))
-        if not reference.kind:
-            raise required("spec.controllerRef.kind")
-        if not reference.name:
-            raise required("spec.controllerRef.name")
-
-
-def _template(template: PodGroupTemplate, path: str, seen: set[str]) -> None:
-    if not template.name:
-        raise required(f"{path}.name")
-    _refuse(f"{path}.name", template.name, dns_label_errors(template.name))
-    if template.name in seen:
-        raise duplicate(f"{path}.name", template.name)
-    seen.add(template.name)
-    _policy(template.scheduling_policy, f"{path}.schedulingPolicy")
-    _group_rules(
-        template.scheduling_policy, template.disruption_mode, template.scheduling_constraints, path, stored=False
-    )
-    _priority(template.priority, template.preemption_policy, template.priority_class_name, path)
-
-
-def _policy(policy: PodGroupSchedulingPolicy, path: str) -> None:
-    if policy.basic is not None and policy.gang is not None:
-        raise invalid(path, "{basic, gang}", "must specify exactly one of: `basic`, `gang`")
-    if policy.basic is None and policy.gang is None:
-        raise invalid(path, "", "must specify one of: `basic`, `gang`")
-    if policy.gang is not None:
-        if policy.gang.min_count == 0:
-            raise required(f"{path}.gang.minCount", "must be greater than or equal to 1")
-        if policy.gang.min_count < 0:
-            raise invalid(f"{path}.gang.minCount", policy.gang.min_count, "must be greater than or equal to 1")
-        if policy.gang.min_count >= 1 << 31:
-            raise invalid(f"{path}.gang.minCount", policy.gang.min_count, "must fit into 32 bits")
-
-
-def _group_rules(
-    policy: PodGroupSchedulingPolicy,
-    mode: DisruptionMode | None,
-    constraints: PodGroupSchedulingConstraints,
-    path: str,
-    stored: bool,
-) -> None:
-    if mode is not None:
-        if mode.single is not None and mode.all is not None:
-            raise invalid(f"{path}.disruptionMode", "{single, all}", "must specify exactly one of: `single`, `all`")
-        if mode.single is None and mode.all is None:
-            raise invalid(f"{path}.disruptionMode", "", "must specify one of: `single`, `all`")
-        if mode.all is not None and policy.basic is not None and not stored:
-            raise forbidden(f"{path}.disruptionMode.all", ALL_WITH_BASIC)
-    topology = constraints.topology
-    if len(topology) > MAX_TOPOLOGY_CONSTRAINTS:
-        raise too_many(f"{path}.schedulingConstraints.topology", len(topology), MAX_TOPOLOGY_CONSTRAINTS)
-    for index, constraint in enumerate(topology):
-        at = f"{path}.schedulingConstraints.topology[{index}].key"
-        if not constraint.key:
-            raise required(at)
-        _refuse(at, constraint.key, qualified_name_errors(constraint.key))
-
-
-ALL_WITH_BASIC: Final = "may not be set together with the `basic` scheduling policy; use `single`, or the `gang` policy"
-
-
-def _priority(priority: int | None, policy: str | None, class_name: str, path: str) -> None:
-    if priority is not None:
-        allowed = SYSTEM_CLASSES.get(class_name, HIGHEST_USER_PRIORITY)
-        if priority > allowed:
-            raise invalid(f"{path}.priority", priority, f"must be less than or equal to {allowed}")
-        if priority < -_MAX_INT32 - 1:
-            raise invalid(f"{path}.priority", priority, "must fit into 32 bits")
-    if policy is not None and policy not in PREEMPTION_POLICIES:
-        raise unsupported(f"{path}.preemptionPolicy", policy, PREEMPTION_POLICIES)
-    if class_name:
-        _refuse(f"{path}.priorityClassName", class_name, dns_subdomain_errors(class_name))
-
-
 _RULES: Final[Mapping[type[KubernetesObject], Callable[[Any], None]]] = {
     Pod: validate_pod,
     Node: _node,
     PriorityClass: _priority_class,
     PodDisruptionBudget: _budget,
-    Workload: _workload,
+    Workload: validate_workload,
+    CompositePodGroup: validate_composite_pod_group,
 }

@@ -33,6 +33,7 @@ OPTIONAL: Final[tuple[type[KubernetesObject], ...]] = (
     o.Namespace,
     o.PriorityClass,
     o.PodGroup,
+    o.CompositePodGroup,
     o.Workload,
     o.PodDisruptionBudget,
     o.Service,
@@ -54,7 +55,7 @@ SIDE_BY_SIDE: Final = 4
 
 _REFUSED: Final = (401, 403, 404, 405)
 _ENDED: Final = ("Succeeded", "Failed")
-_PRIORITIZED: Final = (o.Pod, o.PodGroup, o.Workload)
+_PRIORITIZED: Final = (o.Pod, o.PodGroup, o.CompositePodGroup, o.Workload)
 T = TypeVar("T", bound=KubernetesObject)
 
 
@@ -186,7 +187,10 @@ def _without_void_class(found: T, admission: PriorityAdmission, warnings: list[s
     return found
 
 
-def _without_class(item: o.Pod | o.PodGroup | o.Workload) -> o.Pod | o.PodGroup | o.Workload:
+_Prioritized = o.Pod | o.PodGroup | o.CompositePodGroup | o.Workload
+
+
+def _without_class(item: _Prioritized) -> _Prioritized:
     if isinstance(item, o.Workload):
         return item
     changes = {"priority": DEFAULT_PRIORITY, "priority_class_name": "", "preemption_policy": PREEMPT_LOWER}

@@ -287,6 +287,7 @@ _POD_CONDITIONS: Final = _conditions(
     "PodResizeInProgress",
 )
 _POLICY: Final = {"basic": _keep, "gang": {"minCount": _keep}}
+_COMPOSITE_POLICY: Final = {"basic": _keep, "gang": {"minGroupCount": _keep}}
 _TEMPLATE: Final = {
     "name": named("template"),
     "schedulingPolicy": _POLICY,
@@ -297,6 +298,22 @@ _TEMPLATE: Final = {
     "preemptionPolicy": _keep,
     "resourceClaims": _CLAIMS,
 }
+_COMPOSITE: Final = {
+    **{name: shape for name, shape in _TEMPLATE.items() if name not in ("name", "resourceClaims")},
+    "schedulingPolicy": _COMPOSITE_POLICY,
+}
+
+
+def _composite_templates(value: Any, names: Names) -> list[Any]:
+    shape = {
+        **_COMPOSITE,
+        "name": named("template"),
+        "podGroupTemplates": _each(_TEMPLATE),
+        "compositePodGroupTemplates": _composite_templates,
+    }
+    return [shaped_by(shape, item, names) for item in value]
+
+
 _SELECTING: Final = {"replicas": _keep, "selector": _SELECTOR}
 
 SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
@@ -371,7 +388,17 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "resourceClaimStatuses": _each({"name": named(DEVICE_CLAIM), "resourceClaimName": named(DEVICE_CLAIM)}),
         },
     },
-    o.Workload: {"spec": {"podGroupTemplates": _each(_TEMPLATE)}},
+    o.CompositePodGroup: {
+        "spec": {
+            "workloadRef": {"workloadName": named("workload"), "templateName": named("template")},
+            "parentCompositePodGroupName": named(COMPOSITE),
+            **_COMPOSITE,
+        },
+        "status": {"conditions": _conditions("CompositePodGroupInitiallyScheduled", "DisruptionTarget")},
+    },
+    o.Workload: {
+        "spec": {"podGroupTemplates": _each(_TEMPLATE), "compositePodGroupTemplates": _composite_templates},
+    },
     o.PodDisruptionBudget: {
         "spec": {
             "selector": _SELECTOR,
@@ -465,6 +492,7 @@ _DOMAINS: Final[Mapping[str, str]] = {
     "Node": NODE,
     "Namespace": NAMESPACE,
     "PodGroup": GROUP,
+    "CompositePodGroup": COMPOSITE,
     "PriorityClass": PRIORITY,
     "PersistentVolumeClaim": CLAIM,
     "PersistentVolume": VOLUME,

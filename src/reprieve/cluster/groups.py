@@ -1,7 +1,10 @@
-"""Pod groups: what the object says and which pods name it.
+"""Pod groups and groups of groups: what the object says, which pods name it, and where it stands in its tree.
 
 A group state exists as soon as a pod names the group, with or without the object (api.md: the reference "may name a
-group that does not exist yet").
+group that does not exist yet").  A composite state exists while its object does.
+
+A group without a parent is a tree of one level: it is its own root, its own top, and its own unit if it is disrupted as
+a whole.  `reprieve.cluster.trees` keeps `root`, `fault`, `top` and `unit` of every group up to date.
 
 Invariant: `existing` counts the members that are not terminating, `scheduled` those of them that have a row.  A
 terminating member is on its way out and cannot make up a minimum (scheduling.md 7: no gang is partly bound below
@@ -9,8 +12,9 @@ minCount).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from reprieve.api import objects
 from reprieve.api.admission import PREEMPTION_PRIORITY
@@ -22,7 +26,9 @@ _LOWEST = -(1 << 31)
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """The part of a PodGroup's spec that scheduling reads (api.md). `min_count` is None for the `basic` policy.
+    """The part of a group's spec that scheduling reads (api.md, composite.md 1).
+
+    `min_count` is None for the `basic` policy; of a composite it counts child groups.
 
     A priority that is not set counts as 0 (preemption.md 1), but there is nothing for pods to be at odds with.
     """
@@ -39,6 +45,10 @@ class GroupSpec:
     """The priority that counts when the group's pods are potential victims; never below `priority`."""
     claims: frozenset[tuple[str, str | None, str | None]] = frozenset()
     """Device claims its pods share (KEP-5729): name, claim and template. A pod's own entry that is equal means it."""
+    parent: str | None = None
+    """`namespace/name` of the CompositePodGroup it is a child of."""
+    workload: str = ""
+    """The Workload it was made from."""
     terms: WorkTerms = field(default=NOTHING_SAID, compare=False)
     """What its annotations say of the work of its pods; it changes often, and never who is a unit."""
 
@@ -51,7 +61,24 @@ class GroupSpec:
 class GroupState:
     """One pod group. `members` are all pods that name it and have not ended, by UID."""
 
-    __slots__ = ("created", "existing", "key", "members", "name", "namespace", "owner", "scheduled", "spec", "uid")
+    __slots__ = (
+        "created",
+        "existing",
+        "fault",
+        "key",
+        "members",
+        "name",
+        "namespace",
+        "owner",
+        "root",
+        "scheduled",
+        "spec",
+        "top",
+        "uid",
+        "unit",
+    )
+
+    kind: ClassVar[str] = "PodGroup"
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -66,9 +93,34 @@ class GroupState:
         self.scheduled = 0
         self.existing = 0
         """Members that count towards minCount: all that are not on their way out."""
+        self.root: Group | None = self
+        """The root of its tree; None while that cannot be told, and `fault` says why."""
+        self.fault: Fault | None = None
+        self.top: Group = self
+        """The topmost group of its chain that exists."""
+        self.unit: Group | None = None
+        """The highest group of its chain that is disrupted as a whole; None: its pods go one by one."""
 
     def __repr__(self) -> str:
         return f"<podgroup {self.key} {self.spec} members={len(self.members)} scheduled={self.scheduled}>"
+
+    @property
+    def ref(self) -> str:
+        """`group/<namespace>/<name>`: as the queue calls it, and different for a composite of the same name."""
+        return f"group/{self.key}"
+
+    @property
+    def children(self) -> "Sequence[Group]":
+        """Groups below it: none."""
+        return ()
+
+    def leaves(self) -> "Iterator[GroupState]":
+        """The pod groups of the tree below it, itself."""
+        yield self
+
+    def below(self) -> "Iterator[Group]":
+        """All groups of the tree below it, itself first."""
+        yield self
 
     @property
     def min_count(self) -> int:
@@ -89,8 +141,133 @@ class GroupState:
         return [pod for pod in self.members.values() if pod.row >= 0]
 
 
-def spec_of(group: objects.PodGroup) -> GroupSpec:
-    """What scheduling reads of a PodGroup in its internal form (v1beta1)."""
+class CompositeState:
+    """One CompositePodGroup with its children, in the order in which they are tried (composite.md 2)."""
+
+    __slots__ = (
+        "children",
+        "created",
+        "fault",
+        "key",
+        "name",
+        "namespace",
+        "owner",
+        "root",
+        "spec",
+        "top",
+        "uid",
+        "unit",
+    )
+
+    kind: ClassVar[str] = "CompositePodGroup"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.namespace, self.name = key.split("/", 1)
+        self.spec: GroupSpec | None = None
+        self.uid = ""
+        self.created = 0.0
+        self.owner: Owner | None = None
+        self.children: tuple[Group, ...] = ()
+        self.root: Group | None = self
+        self.fault: Fault | None = None
+        self.top: Group = self
+        self.unit: Group | None = None
+
+    def __repr__(self) -> str:
+        return f"<compositepodgroup {self.key} {self.spec} children={len(self.children)}>"
+
+    @property
+    def ref(self) -> str:
+        """`composite/<namespace>/<name>`."""
+        return f"composite/{self.key}"
+
+    def leaves(self) -> "Iterator[GroupState]":
+        """The pod groups of the tree below it, in order, but those that have no root."""
+        for child in self.children:
+            if child.fault is None:
+                yield from child.leaves()
+
+    def below(self) -> "Iterator[Group]":
+        """All groups of the tree below it, parents before children, itself first; but those that have no root."""
+        yield self
+        for child in self.children:
+            if child.fault is None:
+                yield from child.below()
+
+    @property
+    def min_count(self) -> int:
+        """How many child groups a gang needs; 0 for `basic`."""
+        return self.spec.min_count or 0 if self.spec is not None else 0
+
+    @property
+    def is_gang(self) -> bool:
+        """It has the gang policy."""
+        return self.spec is not None and self.spec.min_count is not None
+
+    @property
+    def members(self) -> "Mapping[str, PodRecord]":
+        """The pods of all its leaves, by UID."""
+        return {uid: pod for leaf in self.leaves() for uid, pod in leaf.members.items()}
+
+    @property
+    def scheduled(self) -> int:
+        """Pods of its leaves that have a row and are not on their way out."""
+        return sum(leaf.scheduled for leaf in self.leaves())
+
+    @property
+    def existing(self) -> int:
+        """Pods of its leaves that are not on their way out."""
+        return sum(leaf.existing for leaf in self.leaves())
+
+    def pending(self) -> list[PodRecord]:
+        """Pods to schedule, in no particular order."""
+        return [pod for leaf in self.leaves() for pod in leaf.pending()]
+
+    def running(self) -> list[PodRecord]:
+        """Scheduled pods (bound or assumed), in no particular order."""
+        return [pod for leaf in self.leaves() for pod in leaf.running()]
+
+
+Group = GroupState | CompositeState
+"""A group of any level of a tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a group's root cannot be told: an ancestor that is `missing`, or what is wrong with the layout."""
+
+    message: str
+    missing: str = ""
+    """Name of the ancestor that does not exist (yet); empty: waiting for none will help."""
+
+
+def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
+    """What scheduling reads of a CompositePodGroup (v1alpha3)."""
+    spec = group.spec
+    gang = spec.scheduling_policy.gang
+    topology = spec.scheduling_constraints.topology
+    return GroupSpec(
+        min_count=gang.min_group_count if gang is not None else None,
+        disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
+        priority=spec.priority or 0,
+        preemption_policy=spec.preemption_policy or None,
+        topology_key=topology[0].key if topology else None,
+        has_priority=spec.priority is not None,
+        class_name=spec.priority_class_name or "",
+        victim_priority=spec.priority or 0,
+        parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name),
+        workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
+        terms=work_terms(group.metadata.annotations),
+    )
+
+
+def _parent(namespace: str, name: str) -> str | None:
+    return f"{namespace or 'default'}/{name}" if name else None
+
+
+def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
+    """What scheduling reads of a PodGroup in its internal form (v1beta1); without `trees` it has no parent."""
     spec = group.spec
     gang = spec.scheduling_policy.gang
     constraints = spec.scheduling_constraints
@@ -107,6 +284,8 @@ def spec_of(group: objects.PodGroup) -> GroupSpec:
         claims=frozenset(
             (one.name, one.resource_claim_name, one.resource_claim_template_name) for one in spec.resource_claims
         ),
+        parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name) if trees else None,
+        workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
         terms=work_terms(group.metadata.annotations),
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprieve.api import objects
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import CompositeState, GroupState
 from reprieve.cluster.pods import PodClaim, PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
@@ -118,9 +118,9 @@ class RecordedCluster(ClusterState):
         self._note(pod, "has other claims", pod.row)
         super().set_claims(pod, claims)
 
-    def set_group(self, group: objects.PodGroup, *, created: float = 0.0) -> GroupState:
+    def set_group(self, group: objects.PodGroup, *, created: float = 0.0, trees: bool = True) -> GroupState:
         """See `ClusterState.set_group`."""
-        state = super().set_group(group, created=created)
+        state = super().set_group(group, created=created, trees=trees)
         self.history.record(f"podgroup {state.key} is set", state.key)
         return state
 
@@ -128,6 +128,17 @@ class RecordedCluster(ClusterState):
         """See `ClusterState.remove_group`."""
         self.history.record(f"podgroup {key} is removed", key)
         return super().remove_group(key)
+
+    def set_composite(self, group: objects.CompositePodGroup, *, created: float = 0.0) -> CompositeState:
+        """See `ClusterState.set_composite`."""
+        state = super().set_composite(group, created=created)
+        self.history.record(f"compositepodgroup {state.key} is set", state.key)
+        return state
+
+    def remove_composite(self, key: str) -> CompositeState | None:
+        """See `ClusterState.remove_composite`."""
+        self.history.record(f"compositepodgroup {key} is removed", key)
+        return super().remove_composite(key)
 
     def nominate(self, pod: PodRecord, row: int) -> None:
         """See `ClusterState.nominate`."""

@@ -36,12 +36,13 @@ from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.controllers import Controllers
 from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.devices import DeviceBook
-from reprieve.cluster.groups import GroupState, spec_of
+from reprieve.cluster.groups import CompositeState, Group, GroupSpec, GroupState, composite_spec_of, spec_of
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pod_affinity_index import NAMESPACE_NAME, PodAffinityIndex
 from reprieve.cluster.pods import NO_ROW, PodClaim, PodRecord, controller_of
 from reprieve.cluster.resources import ResourceTable
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
+from reprieve.cluster.trees import GroupTrees
 from reprieve.cluster.undo import UndoLog
 from reprieve.cluster.volumes import VolumeObjects
 
@@ -61,6 +62,8 @@ class ClusterState:
         self.pods: dict[str, PodRecord] = {}
         """Every pod that has not ended, by UID."""
         self.groups: dict[str, GroupState] = {}
+        self.trees = GroupTrees(self.groups)
+        """Groups of groups, and where each group stands."""
         self.budgets: dict[str, Budget] = {}
         self.touched = TouchLog()
         self.budgets_version = 0
@@ -246,23 +249,37 @@ class ClusterState:
             found = self.groups[key] = GroupState(key)
         return found
 
-    def set_group(self, group: objects.PodGroup, *, created: float = 0.0) -> GroupState:
-        """Learn of a PodGroup object or its change."""
+    def set_group(self, group: objects.PodGroup, *, created: float = 0.0, trees: bool = True) -> GroupState:
+        """Learn of a PodGroup object or its change; without `trees` it stands alone, whatever parent it names."""
         self._outside_trials()
         state = self.group(f"{group.metadata.namespace or 'default'}/{group.metadata.name}")
-        spec = spec_of(group)
-        self._note_rules(f"group/{state.key}", spec.terms.decides)
-        if spec != state.spec:
+        self._set_group(state, spec_of(group, trees=trees), group.metadata, created)
+        return state
+
+    def set_composite(self, group: objects.CompositePodGroup, *, created: float = 0.0) -> CompositeState:
+        """Learn of a CompositePodGroup object or its change."""
+        self._outside_trials()
+        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
+        state = self.trees.composites.get(key) or CompositeState(key)
+        self._set_group(state, composite_spec_of(group), group.metadata, created)
+        return state
+
+    def _set_group(self, state: Group, spec: GroupSpec, meta: objects.ObjectMeta, created: float) -> None:
+        self._note_rules(state.ref, spec.terms.decides)
+        moved = state.created != created
+        state.uid = meta.uid or state.key
+        state.created = created
+        state.owner = controller_of(meta)
+        before = state.spec
+        if spec != before:
             state.spec = spec
             self.groups_version += 1
-            self._touch_members(state)
-        elif spec.terms != state.spec.terms:
+            self._stands_elsewhere(state)
+        elif spec.terms != before.terms:
             state.spec = spec
             self.terms_version += 1
-        state.uid = group.metadata.uid or state.key
-        state.created = created
-        state.owner = controller_of(group.metadata)
-        return state
+        elif moved:
+            self.trees.place(state)
 
     def remove_group(self, key: str) -> GroupState | None:
         """The PodGroup object is gone; its pods become units of their own (preemption.md 1)."""
@@ -270,12 +287,28 @@ class ClusterState:
         state = self.groups.get(key)
         if state is None or state.spec is None:
             return None
-        state.spec = None
-        self._note_rules(f"group/{key}", False)
-        self.groups_version += 1
-        self._touch_members(state)
+        self._remove_group(state)
         self._forget_group_if_unused(state)
         return state
+
+    def remove_composite(self, key: str) -> CompositeState | None:
+        """The CompositePodGroup object is gone; the groups below it wait for it to appear again."""
+        self._outside_trials()
+        state = self.trees.composites.get(key)
+        if state is not None:
+            self._remove_group(state)
+        return state
+
+    def _remove_group(self, state: Group) -> None:
+        state.spec = None
+        self._note_rules(state.ref, False)
+        self.groups_version += 1
+        self._stands_elsewhere(state)
+
+    def _stands_elsewhere(self, state: Group) -> None:
+        """The group, or all below it, may be disrupted otherwise than before."""
+        for leaf in self.trees.place(state):
+            self._touch_members(leaf)
 
     def set_class(self, found: objects.PriorityClass) -> bool:
         """Learn of a PriorityClass; returns whether what it says of work has changed."""
@@ -566,6 +599,8 @@ class ClusterState:
         for key in sorted(self.groups):
             group = self.groups[key]
             h.update(repr((key, group.spec, sorted(group.members), group.scheduled)).encode())
+        for key in sorted(self.trees.composites):
+            h.update(repr((key, self.trees.composites[key].spec)).encode())
         h.update(repr(self.devices.digest()).encode())
         h.update(repr(self.volumes.digest()).encode())
         return h.hexdigest()
@@ -594,6 +629,7 @@ class ClusterState:
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
             assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is said to be"
         assert self.departures.keys() | self.overdue <= self.pods.keys(), "somebody who is gone is said to be leaving"
+        self.trees.check(self.groups.values())
         self.pod_affinity.check()
         self.volumes.check(self.pods.values())
         self.devices.check()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 
 class GateError(ValueError):
-    """A gate that does not exist, cannot be turned on, or a value that is no boolean."""
+    """A gate that does not exist, or a value that is no boolean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class FeatureGates:
     topology_aware_workload_scheduling: bool = True
     pod_group_preemption_policy: bool = True
     """The PodGroup's own preemptionPolicy counts; off: any member with Never makes the group Never."""
-    composite_pod_group: bool = False
+    composite_pod_group: bool = True
+    """Trees of groups (composite.md); off: CompositePodGroups are ignored and a group with a parent is flat."""
     dra_workload_resource_claims: bool = True
     """Device claims of a PodGroup (KEP-5729); beta in Kubernetes 1.37. Off: they are refused."""
 
@@ -35,7 +36,7 @@ class FeatureGates:
 
     @classmethod
     def of(cls, values: Mapping[str, bool]) -> "FeatureGates":
-        """From Kubernetes' names. Raises GateError for an unknown one, or one that is not built yet."""
+        """From Kubernetes' names. Raises GateError for an unknown one."""
         return cls._settled(values)[0]
 
     @classmethod
@@ -45,13 +46,11 @@ class FeatureGates:
         notes = []
         for group, members in _GROUPS.items():
             if group in values:
-                chosen.update((_FIELD_OF[name], values[group]) for name in members if name not in _LATER)
+                chosen.update((_FIELD_OF[name], values[group]) for name in members)
         for name, value in values.items():
             if name in _GROUPS:
                 continue
             if name in _FIELD_OF:
-                if name in _LATER and value:
-                    raise GateError(f"feature gate {name} cannot be turned on: not supported yet")
                 chosen[_FIELD_OF[name]] = value
             elif name in UPSTREAM:
                 notes.append(f"feature gate {name} is kube-scheduler's; it changes nothing here")
@@ -65,7 +64,6 @@ _FIELD_OF = {
     "".join(part.upper() if part == "dra" else part.capitalize() for part in f.name.split("_")): f.name
     for f in fields(FeatureGates)
 }
-_LATER = frozenset({"CompositePodGroup"})
 _GROUPS = {
     "AllAlpha": ("CompositePodGroup", "PodGroupPreemptionPolicy", "TopologyAwareWorkloadScheduling"),
     "AllBeta": (

@@ -5,6 +5,7 @@ from typing import ClassVar
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.trees import waiting_for_object
 from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import PlacementFeasiblePlugin, PreEnqueuePlugin
 from reprieve.framework.status import SUCCESS, Code, Status
@@ -12,11 +13,6 @@ from reprieve.framework.status import SUCCESS, Code, Status
 GREEDY, RETRY = "Greedy", "Retry"
 """`treeSearch`: leave it at that, or try other orders of its pods."""
 WAITING_FOR_MEMBERS = "waiting for minCount pods from a gang to appear in scheduling queue"
-
-
-def waiting_for_object(name: str) -> str:
-    """The gate's message while the PodGroup object does not exist (observability.md)."""
-    return f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
 
 
 class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):

@@ -185,7 +185,7 @@ class Engine:
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         before = self.cluster.groups.get(key)
         old = before.spec if before is not None else None
-        state = self.cluster.set_group(group, created=created)
+        state = self.cluster.set_group(group, created=created, trees=self.gates.composite_pod_group)
         spec = state.spec
         assert spec is not None
         if old is None:

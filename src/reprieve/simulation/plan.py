@@ -15,9 +15,7 @@ from reprieve.api.decoding import name_of
 from reprieve.api.durations import readable_time
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
-from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
 from reprieve.api.work_annotations import annotation_problems
-from reprieve.api.workloads import group_of
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE, readable, shortages_text
 from reprieve.cluster.state import ClusterState
@@ -232,9 +230,8 @@ def left_aside(manifests: Manifests) -> list[str]:
 
 def refuse_trees(manifests: Manifests) -> None:
     """Raise InputError for a tree of groups: planned as if it were flat, the answer would be wrong (KEP-6012)."""
-    for found in manifests.unknown:
-        if found.kind == "CompositePodGroup" and group_of(found.api_version) in (SCHEDULING_GROUP, CRD_GROUP):
-            raise InputError(found.origin, _NO_TREES, path="kind", subject=found.subject)
+    for found in manifests.of(objects.CompositePodGroup):
+        raise InputError(found.origin, _NO_TREES, path="kind", subject=name_of(found.object))
 
 
 def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:

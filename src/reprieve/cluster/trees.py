@@ -1,0 +1,137 @@
+"""Trees of groups: who is whose child, and where every group stands (composite.md 2, 4).
+
+A group names its parent, which may not exist yet, or be part of a cycle.  Whatever comes or goes, the groups concerned
+are told anew what their root is, or why they have none; and for preemption what they are disrupted with, where a chain
+that does not reach a root ends at its last group that exists.
+
+Invariant: `refresh` of a group and all below it is what makes `root`, `fault`, `top` and `unit` true; every walk ends.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from reprieve.cluster.groups import CompositeState, Fault, Group, GroupState
+
+MAX_DEPTH: Final = 4
+"""Levels of a tree, the pod groups counted (composite.md 1)."""
+_LONGEST_CHAIN: Final = 64
+"""A chain that cannot be scheduled is followed no further, for what its pods are disrupted with."""
+
+
+def waiting_for_object(name: str) -> str:
+    """What is told while the object of a group does not exist (observability.md)."""
+    return f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
+
+
+class GroupTrees:
+    """See the module docstring. Holds the composites; the pod groups are the cluster's."""
+
+    def __init__(self, groups: Mapping[str, GroupState]) -> None:
+        self.composites: dict[str, CompositeState] = {}
+        """By `namespace/name`; only those whose object exists."""
+        self._groups = groups
+        self._children: dict[str, dict[str, Group]] = {}
+        """Groups by the key of the parent they name, whether or not that exists."""
+        self._parent_of: dict[str, str] = {}
+        """The same the other way round, by `ref`."""
+
+    def __bool__(self) -> bool:
+        return bool(self.composites or self._children)
+
+    def find(self, ref: str) -> Group | None:
+        """The group of `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
+        kind, _, key = ref.partition("/")
+        return self.composites.get(key) if kind == "composite" else self._groups.get(key) if kind == "group" else None
+
+    def place(self, group: Group) -> list[GroupState]:
+        """The group's object came, changed or went: returns the pod groups that stand elsewhere now, or may."""
+        parent = group.spec.parent if group.spec is not None else None
+        before = self._parent_of.get(group.ref)
+        if before is not None and before != parent:
+            siblings = self._children[before]
+            del siblings[group.ref]
+            if not siblings:
+                del self._children[before]
+            del self._parent_of[group.ref]
+            self._sort(before)
+        if parent is not None:
+            self._children.setdefault(parent, {})[group.ref] = group
+            self._parent_of[group.ref] = parent
+            self._sort(parent)
+        if isinstance(group, CompositeState):
+            if group.spec is None:
+                self.composites.pop(group.key, None)
+            else:
+                self.composites[group.key] = group
+                self._sort(group.key)
+        return self._refresh(group)
+
+    def _sort(self, key: str) -> None:
+        composite = self.composites.get(key)
+        if composite is not None:
+            composite.children = tuple(sorted(self._children.get(key, {}).values(), key=_turn))
+
+    def _refresh(self, group: Group) -> list[GroupState]:
+        """Tell the group and all below it where they stand."""
+        leaves: list[GroupState] = []
+        seen = {group.ref}
+        waiting = [group]
+        while waiting:
+            one = waiting.pop()
+            self._settle(one)
+            if isinstance(one, GroupState):
+                leaves.append(one)
+                continue
+            for ref, child in self._children.get(one.key, {}).items():
+                if ref not in seen:
+                    seen.add(ref)
+                    waiting.append(child)
+        return leaves
+
+    def _settle(self, group: Group) -> None:
+        chain, fault = self._chain(group)
+        group.top = chain[-1]
+        group.unit = next((one for one in reversed(chain) if one.spec is not None and one.spec.disrupt_all), None)
+        group.fault = fault
+        group.root = chain[-1] if fault is None else None
+
+    def _chain(self, group: Group) -> tuple[list[Group], Fault | None]:
+        """The group and its ancestors as far as they exist, and what is wrong with it."""
+        chain: list[Group] = [group]
+        refs = {group.ref}
+        while (spec := chain[-1].spec) is not None and spec.parent is not None:
+            above = self.composites.get(spec.parent)
+            if above is None:
+                name = spec.parent.split("/", 1)[1]
+                return chain, Fault(waiting_for_object(name), name)
+            if above.ref in refs:
+                around = " -> ".join(one.name for one in chain[_index(chain, above) :])
+                return chain, Fault(f"composite pod groups form a cycle: {around} -> {above.name}")
+            if len(chain) == _LONGEST_CHAIN:
+                break
+            chain.append(above)
+            refs.add(above.ref)
+        # A composite at the lowest level could only have children that are too deep.
+        if len(chain) + isinstance(group, CompositeState) > MAX_DEPTH:
+            names = " -> ".join(one.name for one in reversed(chain[-MAX_DEPTH - 1 :]))
+            return chain, Fault(f"maximum depth of composite pod groups is {MAX_DEPTH}: {names}")
+        return chain, None
+
+    def check(self, groups: Iterable[GroupState]) -> None:
+        """Compare what every group was told with what is so; raises AssertionError on a difference."""
+        every: list[Group] = [*groups, *self.composites.values()]
+        for group in every:
+            told = (group.root, group.fault, group.top, group.unit)
+            self._settle(group)
+            assert told == (group.root, group.fault, group.top, group.unit), f"{group} is not where it stands"
+        for key, composite in self.composites.items():
+            assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=_turn)), composite
+
+
+def _index(chain: list[Group], group: Group) -> int:
+    return next(index for index, one in enumerate(chain) if one is group)
+
+
+def _turn(group: Group) -> tuple[float, str, str]:
+    """Children are tried by creation; ties are settled by name."""
+    return (group.created, group.name, group.ref)

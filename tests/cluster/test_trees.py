@@ -1,0 +1,159 @@
+"""Where groups stand in their trees: root, faults, and what they are disrupted with (composite.md 2, 4)."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from reprieve.api import objects
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.state import ClusterState
+from tests.building import composite, group
+
+
+def state_of(*items: objects.KubernetesObject) -> ClusterState:
+    state = ClusterState()
+    for turn, item in enumerate(items):
+        if isinstance(item, objects.PodGroup):
+            state.set_group(item, created=float(turn))
+        elif isinstance(item, objects.CompositePodGroup):
+            state.set_composite(item, created=float(turn))
+        state.check()
+    return state
+
+
+def leaf(state: ClusterState, name: str = "leaf") -> GroupState:
+    return state.groups[f"default/{name}"]
+
+
+def test_a_flat_group_is_a_tree_of_one_level() -> None:
+    state = state_of(group("leaf", min_count=2, whole=True))
+    found = leaf(state)
+    assert (found.root, found.top, found.unit, found.fault) == (found, found, found, None)
+    assert list(found.below()) == list(found.leaves()) == [found]
+    state.remove_group("default/leaf")
+    assert found.unit is None
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_root_is_known_when_the_last_ancestor_is(order: tuple[int, ...]) -> None:
+    """composite.md 2.2, in whatever order they come."""
+    parts = (group("leaf", parent="mid"), composite("mid", parent="root"), composite("root", whole=True))
+    state = state_of(*(parts[index] for index in order))
+    found, root = leaf(state), state.trees.composites["default/root"]
+    assert found.root is found.top is found.unit is root
+    assert [one.name for one in root.below()] == ["root", "mid", "leaf"]
+    state.remove_composite("default/mid")
+    assert found.root is None
+    assert found.fault is not None
+    assert found.fault.missing == "mid"
+    assert found.fault.message == 'waiting for pods\'s pod group "mid" to appear in scheduling queue'
+    assert (found.top, found.unit) == (found, None)
+    assert [one.name for one in root.below()] == ["root"]
+    state.set_composite(composite("mid", parent="root"))
+    assert found.root is root
+    state.check()
+
+
+def test_children_come_by_creation_and_then_by_name() -> None:
+    """composite.md 2.3."""
+    state = ClusterState()
+    state.set_composite(composite("root"))
+    for name, created in (("c", 2.0), ("b", 1.0), ("a", 2.0)):
+        state.set_group(group(name, parent="root"), created=created)
+    root = state.trees.composites["default/root"]
+    assert [one.name for one in root.leaves()] == ["b", "a", "c"]
+    state.set_group(group("a", parent="root"), created=0.0)
+    assert [one.name for one in root.leaves()] == ["a", "b", "c"]
+    state.set_group(group("a"))
+    assert [one.name for one in root.leaves()] == ["b", "c"]
+    state.check()
+
+
+def test_a_composite_and_a_pod_group_may_have_one_name() -> None:
+    state = state_of(composite("x"), group("x", parent="x"))
+    found = leaf(state, "x")
+    assert found.root is state.trees.composites["default/x"]
+    assert state.trees.find("group/default/x") is found
+    assert state.trees.find("composite/default/x") is found.root
+    assert state.trees.find("composite/default/y") is None
+
+
+def test_parents_are_of_the_same_namespace() -> None:
+    state = state_of(composite("root", namespace="other"), group("leaf", parent="root"))
+    assert leaf(state).fault is not None
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_cycle_ends(length: int) -> None:
+    """composite.md 2.2, 4.3: nobody has a root, and each chain ends at the last group before it closes."""
+    names = [f"c{i}" for i in range(length)]
+    ring = [composite(name, parent=names[(i + 1) % length], whole=True) for i, name in enumerate(names)]
+    state = state_of(*ring, group("leaf", parent="c0"))
+    found = leaf(state)
+    assert found.root is None
+    assert found.fault is not None
+    assert "cycle: c0 -> " in found.fault.message
+    assert found.fault.missing == ""
+    assert found.top is found.unit is state.trees.composites[f"default/c{length - 1}"]
+    state.set_composite(composite(f"c{length - 1}"))
+    assert found.root is state.trees.composites[f"default/c{length - 1}"]
+    state.check()
+
+
+@pytest.mark.parametrize(("levels", "rooted"), [(2, True), (4, True), (5, False), (6, False), (200, False)])
+def test_more_than_four_levels_have_no_root(levels: int, rooted: bool) -> None:
+    """composite.md 1.2, 2.2; however many there are, the walk ends."""
+    chain = [composite(f"c{i}", parent=f"c{i - 1}" if i else "") for i in range(levels - 1)]
+    state = state_of(*chain, group("leaf", parent=f"c{levels - 2}"), group("shallow", parent="c0"))
+    found = leaf(state)
+    assert (found.root is not None) is rooted
+    assert (found.fault is None) is rooted
+    if not rooted:
+        assert found.fault is not None
+        assert "maximum depth of composite pod groups is 4" in found.fault.message
+    root = state.trees.composites["default/c0"]
+    assert leaf(state, "shallow").root is root
+    assert ("leaf" in {one.name for one in root.leaves()}) is rooted
+
+
+@pytest.mark.parametrize(
+    ("whole", "unit"),
+    [
+        ("", None),
+        ("leaf", "leaf"),
+        ("mid", "mid"),
+        ("leaf mid", "mid"),
+        ("root leaf", "root"),
+        ("root mid leaf", "root"),
+    ],
+)
+def test_the_highest_that_goes_as_a_whole_is_the_unit(whole: str, unit: str | None) -> None:
+    """composite.md 4.2: `all` above overrides `single` below."""
+    state = state_of(
+        composite("root", whole="root" in whole),
+        composite("mid", parent="root", whole="mid" in whole),
+        group("leaf", min_count=1, parent="mid", whole="leaf" in whole),
+    )
+    found = leaf(state)
+    assert (found.unit.name if found.unit is not None else None) == unit
+    assert found.top.name == "root"
+
+
+def test_without_trees_a_parent_is_not_looked_at() -> None:
+    """composite.md 5.3."""
+    state = ClusterState()
+    state.set_composite(composite("root"))
+    found = state.set_group(group("leaf", parent="root"), trees=False)
+    assert found.root is found
+    state.check()
+
+
+def test_objects_cannot_change_inside_a_trial() -> None:
+    state = state_of(composite("root"))
+    with state.trial():
+        with pytest.raises(RuntimeError, match="inside a trial"):
+            state.set_composite(composite("root"))
+        with pytest.raises(RuntimeError, match="inside a trial"):
+            state.remove_composite("default/root")
