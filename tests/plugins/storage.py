@@ -28,6 +28,9 @@ from reprieve.api.storage import (
     StorageClass,
     TopologySelectorLabelRequirement,
     TopologySelectorTerm,
+    VolumeAttachment,
+    VolumeAttachmentSource,
+    VolumeAttachmentSpec,
     VolumeNodeAffinity,
     VolumeNodeResources,
     VolumeResourceRequirements,
@@ -147,9 +150,20 @@ def csi_node(node: str, limits: Mapping[str, int | None], migrated: str = "", ke
     return CSINode(metadata=objects.ObjectMeta(name=node, annotations=notes), spec=CSINodeSpec(drivers=drivers))
 
 
-def driver(name: str) -> CSIDriver:
-    """A driver that publishes capacities."""
-    return CSIDriver(metadata=objects.ObjectMeta(name=name), spec=CSIDriverSpec(storage_capacity=True))
+def driver(name: str, *, capacities: bool = True, required: bool = False) -> CSIDriver:
+    """A driver, by default one that publishes capacities; `required`: pods wait until it is installed."""
+    spec = CSIDriverSpec(storage_capacity=capacities, prevent_pod_scheduling_if_missing=required)
+    return CSIDriver(metadata=objects.ObjectMeta(name=name), spec=spec)
+
+
+def attachment(volume: str | None, node: str, *, attacher: str = "disk.example.com") -> VolumeAttachment:
+    """A volume that the API has attached to a node; `volume` None: given inline."""
+    return VolumeAttachment(
+        metadata=objects.ObjectMeta(name=f"{volume}-on-{node}"),
+        spec=VolumeAttachmentSpec(
+            attacher=attacher, node_name=node, source=VolumeAttachmentSource(persistent_volume_name=volume)
+        ),
+    )
 
 
 def capacity(name: str, zone: str, left: str, *, of: str = "wait", largest: str | None = None) -> CSIStorageCapacity:

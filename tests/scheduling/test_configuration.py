@@ -648,6 +648,7 @@ def test_what_is_no_duration(text: str) -> None:
                 scheduler_async_preemption=False,
                 opportunistic_batching=False,
                 dra_workload_resource_claims=False,
+                volume_limit_scaling=False,
             ),
         ),
         (
@@ -656,6 +657,7 @@ def test_what_is_no_duration(text: str) -> None:
                 scheduler_async_preemption=False,
                 opportunistic_batching=False,
                 dra_workload_resource_claims=False,
+                volume_limit_scaling=False,
             ),
         ),
         ("AllAlpha=true,AllBeta=true", FeatureGates()),

@@ -43,6 +43,7 @@ KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
         (o.StorageClass, ()),
         (o.CSINode, ()),
         (o.CSIDriver, ()),
+        (o.VolumeAttachment, ()),
         (o.CSIStorageCapacity, ("storage.k8s.io/v1beta1",)),
         (o.ResourceClaim, ("resource.k8s.io/v1beta2",)),
         (o.ResourceClaimTemplate, ("resource.k8s.io/v1beta2",)),

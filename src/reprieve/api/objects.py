@@ -74,6 +74,7 @@ from reprieve.api.storage import PersistentVolume as PersistentVolume
 from reprieve.api.storage import PersistentVolumeClaim as PersistentVolumeClaim
 from reprieve.api.storage import PersistentVolumeClaimSpec as PersistentVolumeClaimSpec
 from reprieve.api.storage import StorageClass as StorageClass
+from reprieve.api.storage import VolumeAttachment as VolumeAttachment
 
 DEFAULT_SCHEDULER = "default-scheduler"
 

@@ -183,6 +183,29 @@ class CSINode(KubernetesObject, frozen=True, kw_only=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
+class VolumeAttachmentSource(Struct, frozen=True, kw_only=True):
+    """spec.source of a VolumeAttachment; None where the volume is given inline."""
+
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(Struct, frozen=True, kw_only=True):
+    """spec of a VolumeAttachment; `attacher` is the name of the CSI driver."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(KubernetesObject, frozen=True, kw_only=True):
+    """storage.k8s.io/v1 VolumeAttachment: a volume is, or is about to be, attached to a node."""
+
+    KIND: ClassVar[str] = "VolumeAttachment"
+    API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
+
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
 class CSIStorageCapacity(KubernetesObject, frozen=True, kw_only=True):
     """storage.k8s.io/v1 CSIStorageCapacity."""
 
@@ -197,9 +220,13 @@ class CSIStorageCapacity(KubernetesObject, frozen=True, kw_only=True):
 
 
 class CSIDriverSpec(Struct, frozen=True, kw_only=True):
-    """spec of a CSIDriver; `storage_capacity`: CSIStorageCapacity objects say what is left."""
+    """spec of a CSIDriver; `storage_capacity`: CSIStorageCapacity objects say what is left.
+
+    `prevent_pod_scheduling_if_missing`: no pod with its volumes goes to a node whose CSINode does not list the driver.
+    """
 
     storage_capacity: bool = False
+    prevent_pod_scheduling_if_missing: bool = False
 
 
 class CSIDriver(KubernetesObject, frozen=True, kw_only=True):

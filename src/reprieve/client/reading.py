@@ -45,6 +45,7 @@ OPTIONAL: Final[tuple[type[KubernetesObject], ...]] = (
     o.StorageClass,
     o.CSINode,
     o.CSIDriver,
+    o.VolumeAttachment,
     o.CSIStorageCapacity,
     o.ResourceClaim,
     o.ResourceSlice,

@@ -461,7 +461,10 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "drivers": _each({"name": _keep, "nodeID": named(DISK), "topologyKeys": _each(_key), "allocatable": _keep})
         }
     },
-    o.CSIDriver: {"spec": {"storageCapacity": _keep}},
+    o.CSIDriver: {"spec": {"storageCapacity": _keep, "preventPodSchedulingIfMissing": _keep}},
+    o.VolumeAttachment: {
+        "spec": {"attacher": _keep, "nodeName": named(NODE), "source": {"persistentVolumeName": named(VOLUME)}}
+    },
     o.CSIStorageCapacity: {
         "storageClassName": named(CLASS),
         "nodeTopology": _SELECTOR,

@@ -31,6 +31,7 @@ from reprieve.api.work_annotations import (
     WorkTerms,
     class_terms,
 )
+from reprieve.cluster.attachments import AttachedVolumes
 from reprieve.cluster.budgets import Budget, BudgetIndex, budget_of
 from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.controllers import Controllers
@@ -92,6 +93,7 @@ class ClusterState:
         self.overdue: set[str] = set()
         """UIDs of pods that were to make room and have not, long after they should have: nobody counts on theirs."""
         self.volumes = VolumeObjects()
+        self.attached = AttachedVolumes(self.volumes, self.nodes, self.changes(of_nodes=False))
         self._undo = UndoLog()
         self.devices = DeviceBook(self.nodes, self.groups, self._undo)
         self.pod_affinity = PodAffinityIndex(self.nodes, self.pods, self.namespace_labels)
@@ -449,7 +451,7 @@ class ClusterState:
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled -= 1
         if pod.volumes is not None:
-            self.volumes.displaced(pod)
+            self.volumes.displaced(pod, row)
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, -1)
         self.touched.rows.append(row)
@@ -558,6 +560,11 @@ class ClusterState:
             self._overlaid = before
             del self.touched.rows[position:]
 
+    @property
+    def overlaid(self) -> bool:
+        """Whether pods are pretended to run of which the touch log does not tell."""
+        return self._overlaid
+
     def equivalence_key(self, pod: PodRecord) -> Hashable:
         """Equal for pods that hints cannot tell apart: by signature, and by labels where anything selects on them."""
         if pod.claims:
@@ -650,7 +657,7 @@ class ClusterState:
                 if by > 0:
                     self.volumes.placed(pod, row, tentative=self.in_trial)
                 else:
-                    self.volumes.displaced(pod)
+                    self.volumes.displaced(pod, row)
         if self.pod_affinity.active:
             for pod, row in zip(pods, rows, strict=True):
                 self.pod_affinity.moved(pod, row, by)

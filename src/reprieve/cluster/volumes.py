@@ -29,13 +29,30 @@ from reprieve.api.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeAttachment,
 )
 
 if TYPE_CHECKING:
     from reprieve.cluster.pods import PodRecord
 
-VolumeObject = PersistentVolume | PersistentVolumeClaim | StorageClass | CSINode | CSIDriver | CSIStorageCapacity
-VOLUME_KINDS = (PersistentVolume, PersistentVolumeClaim, StorageClass, CSINode, CSIDriver, CSIStorageCapacity)
+VOLUME_KINDS = (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    CSINode,
+    CSIDriver,
+    CSIStorageCapacity,
+    VolumeAttachment,
+)
+VolumeObject = (
+    PersistentVolume
+    | PersistentVolumeClaim
+    | StorageClass
+    | CSINode
+    | CSIDriver
+    | CSIStorageCapacity
+    | VolumeAttachment
+)
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
@@ -84,6 +101,22 @@ class Reservation:
     volumes: dict[str, str] = field(default_factory=dict)
     provisioned: tuple[str, ...] = ()
     awaited: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class StaleAttachments:
+    """Where what is attached has to be looked at again, because of objects and not of pods."""
+
+    rows: set[int] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
+    """By name: what is said of a node may come before the node."""
+    everything: bool = True
+
+    def clear(self) -> None:
+        """Everything was looked at."""
+        self.rows.clear()
+        self.nodes.clear()
+        self.everything = False
 
 
 @dataclass(slots=True)
@@ -195,6 +228,16 @@ class VolumeObjects:
         self.csi_nodes: dict[str, CSINode] = {}
         self.drivers: dict[str, CSIDriver] = {}
         self.capacities: dict[str, CSIStorageCapacity] = {}
+        self.attachments: dict[str, VolumeAttachment] = {}
+        self.stale = StaleAttachments()
+        self._attached_to: dict[str, dict[str, VolumeAttachment]] = {}
+        """Node -> attachments by name."""
+        self._nodes_of: dict[str, dict[str, str]] = {}
+        """Volume -> name of an attachment -> node."""
+        self._named_by: dict[str, set[str]] = {}
+        """Volume -> claims that name it."""
+        self._rows_of: dict[str, dict[int, int]] = {}
+        """Claim -> row -> pods there that use it, counting every mention."""
         self.by_class: dict[str, dict[str, PersistentVolume]] = {}
         """Storage class -> volumes by name."""
         self.users: dict[str, int] = {}
@@ -218,6 +261,7 @@ class VolumeObjects:
             return before
         table[key] = item
         self.version += 1
+        self._note(key, before, item)
         if isinstance(before, PersistentVolume):
             self._unlist(before)
         if isinstance(item, PersistentVolume):
@@ -236,6 +280,7 @@ class VolumeObjects:
         if found is None:
             return None
         self.version += 1
+        self._note(key, found, None)
         if isinstance(found, PersistentVolume):
             self._unlist(found)
             self.kept.pop(key, None)
@@ -250,10 +295,12 @@ class VolumeObjects:
         assert pod.volumes is not None
         for claim in pod.volumes.claims:
             self.users[claim.key] = self.users.get(claim.key, 0) + 1
+            there = self._rows_of.setdefault(claim.key, {})
+            there[row] = there.get(row, 0) + 1
         if tentative and not pod.bound and pod.uid not in self.reservations:
             self.unsettled[pod.uid] = Unsettled(pod, row)
 
-    def displaced(self, pod: "PodRecord") -> None:
+    def displaced(self, pod: "PodRecord", row: int) -> None:
         """A pod with volumes left its row."""
         assert pod.volumes is not None
         for claim in pod.volumes.claims:
@@ -262,6 +309,12 @@ class VolumeObjects:
                 self.users[claim.key] = left
             else:
                 del self.users[claim.key]
+            there = self._rows_of[claim.key]
+            there[row] -= 1
+            if not there[row]:
+                del there[row]
+            if not there:
+                del self._rows_of[claim.key]
         self.unsettled.pop(pod.uid, None)
 
     # -- reservations ------------------------------------------------------------------------------------------------
@@ -323,6 +376,49 @@ class VolumeObjects:
         assert not self.unsettled, f"choices of a trial are left: {sorted(self.unsettled)}"
         assert len(kept) == len(set(kept)), f"a volume is reserved twice: {sorted(kept)}"
 
+    # -- attachments -------------------------------------------------------------------------------------------------
+
+    def attachments_on(self, node: str) -> Iterable[VolumeAttachment]:
+        """What the API says is attached to a node."""
+        return self._attached_to.get(node, {}).values()
+
+    def attachments_of(self, volume: str) -> list[VolumeAttachment]:
+        """Where a volume is attached, by name of the attachment."""
+        return [self.attachments[name] for name in sorted(self._nodes_of.get(volume, ()))]
+
+    def used_on(self, volume: str, row: int) -> bool:
+        """Whether a pod on the row has a claim that names the volume."""
+        return any(row in self._rows_of.get(claim, ()) for claim in self._named_by.get(volume, ()))
+
+    def _note(self, key: str, before: VolumeObject | None, item: VolumeObject | None) -> None:
+        """Keep the indexes of claims and attachments, and note where what is attached may be something else now."""
+        stale = self.stale
+        for found, new in ((before, False), (item, True)):
+            if isinstance(found, VolumeAttachment):
+                node, volume = found.spec.node_name, found.spec.source.persistent_volume_name or ""
+                stale.nodes.add(node)
+                _enlist(self._attached_to, node, key, found if new else None)
+                _enlist(self._nodes_of, volume, key, node if new else None)
+            elif isinstance(found, PersistentVolumeClaim):
+                named = self._named_by.setdefault(found.spec.volume_name, set())
+                if new:
+                    named.add(key)
+                else:
+                    named.discard(key)
+                if not named:
+                    del self._named_by[found.spec.volume_name]
+            elif isinstance(found, CSINode):
+                stale.nodes.add(key)
+        either = item or before
+        if isinstance(either, StorageClass):
+            stale.everything = True
+        elif isinstance(either, PersistentVolumeClaim) and _source(before) != _source(item):
+            stale.rows.update(self._rows_of.get(key, ()))
+        elif isinstance(either, PersistentVolume) and _source(before) != _source(item):
+            stale.nodes.update(self._nodes_of.get(key, {}).values())
+            for claim in self._named_by.get(key, ()):
+                stale.rows.update(self._rows_of.get(claim, ()))
+
     def _unlist(self, volume: PersistentVolume) -> None:
         name = volume_class(volume)
         there = self.by_class.get(name, {})
@@ -338,11 +434,40 @@ class VolumeObjects:
             "CSINode": self.csi_nodes,
             "CSIDriver": self.drivers,
             "CSIStorageCapacity": self.capacities,
+            "VolumeAttachment": self.attachments,
         }
         return tables[kind]
 
 
 _NAMESPACED = frozenset(kind.KIND for kind in VOLUME_KINDS if kind.NAMESPACED)
+
+
+def _enlist(table: dict[str, dict[str, Any]], first: str, second: str, value: Any) -> None:
+    """Set an entry of an index, or take it out with None."""
+    there = table.setdefault(first, {})
+    if value is None:
+        there.pop(second, None)
+    else:
+        there[second] = value
+    if not there:
+        del table[first]
+
+
+def _source(item: VolumeObject | None) -> object:
+    """What decides which CSI volume a claim or a volume is."""
+    if isinstance(item, PersistentVolumeClaim):
+        return item.spec.volume_name, class_of(item)
+    if not isinstance(item, PersistentVolume):
+        return None
+    spec = item.spec
+    return (
+        spec.csi,
+        spec.aws_elastic_block_store,
+        spec.gce_persistent_disk,
+        spec.azure_disk,
+        spec.cinder,
+        spec.portworx_volume,
+    )
 
 
 def _annotations(item: KubernetesObject) -> Mapping[str, str]:

@@ -46,6 +46,8 @@ class EventKind(Enum):
     CLAIM_CHANGED = auto()
     STORAGE_CLASS_CHANGED = auto()
     CSI_NODE_CHANGED = auto()
+    CSI_DRIVER_CHANGED = auto()
+    VOLUME_ATTACHMENT_CHANGED = auto()
     STORAGE_CAPACITY_CHANGED = auto()
     DEVICE_CLAIM_CHANGED = auto()
     DEVICE_SLICE_CHANGED = auto()

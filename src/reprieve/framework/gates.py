@@ -23,6 +23,8 @@ class FeatureGates:
     """Trees of groups (composite.md); off: CompositePodGroups are ignored and a group with a parent is flat."""
     dra_workload_resource_claims: bool = True
     """Device claims of a PodGroup (KEP-5729); beta in Kubernetes 1.37. Off: they are refused."""
+    volume_limit_scaling: bool = True
+    """A CSIDriver may ask that no pod with its volumes goes where it is not installed (KEP-5030)."""
 
     @classmethod
     def parse(cls, text: str) -> "FeatureGates":
@@ -71,6 +73,7 @@ _GROUPS = {
         "GenericWorkload",
         "OpportunisticBatching",
         "SchedulerAsyncPreemption",
+        "VolumeLimitScaling",
     ),
 }
 """Our gates by the stage they have in Kubernetes 1.37."""
@@ -112,7 +115,6 @@ UPSTREAM = frozenset(
         "StorageCapacityScoring",
         "TaintTolerationComparisonOperators",
         "VolumeAttributesClass",
-        "VolumeLimitScaling",
         "WorkloadAwarePreemption",
     }
 )

@@ -194,6 +194,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
             EventKind.VOLUME_CHANGED: lambda _, __, event: event.item is not None,
             EventKind.CSI_NODE_CHANGED: _migrated_otherwise,
             EventKind.STORAGE_CAPACITY_CHANGED: _more_capacity,
+            EventKind.CSI_DRIVER_CHANGED: _more_capacity,
             EventKind.POD_GONE: _gave_volumes_back,
         }
 

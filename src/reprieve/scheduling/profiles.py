@@ -50,13 +50,17 @@ from reprieve.scheduling.plugin_args import (
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
-def _plain(make: Callable[[], Plugin]) -> Factory:
-    def build(_gates: FeatureGates, args: Args) -> Plugin:
+def _gated(make: Callable[[FeatureGates], Plugin]) -> Factory:
+    def build(gates: FeatureGates, args: Args) -> Plugin:
         if set(args) - {"apiVersion", "kind"}:
             raise ConfigurationError("", "this plugin takes no args")
-        return make()
+        return make(gates)
 
     return build
+
+
+def _plain(make: Callable[[], Plugin]) -> Factory:
+    return _gated(lambda _gates: make())
 
 
 REGISTRY: dict[str, Factory] = {
@@ -69,7 +73,7 @@ REGISTRY: dict[str, Factory] = {
     "NodePorts": _plain(NodePorts),
     "NodeResourcesFit": node_resources_fit,
     "VolumeRestrictions": _plain(VolumeRestrictions),
-    "NodeVolumeLimits": _plain(NodeVolumeLimits),
+    "NodeVolumeLimits": _gated(lambda gates: NodeVolumeLimits(scaling=gates.volume_limit_scaling)),
     "VolumeBinding": volume_binding,
     "VolumeZone": _plain(VolumeZone),
     "PodTopologySpread": pod_topology_spread,

@@ -8,6 +8,8 @@
 - A claim without a class gets the default class.  A claim that was never created (it has no UID) and does not wait for
   a pod is bound or provisioned as soon as that is possible; one that a cluster has and has not bound stays as it is:
   why it is not bound is not the scheduler's to know.
+- A volume is detached from a node as soon as the last pod there that used it is gone. What is attached and used by
+  nobody when the world begins stays attached: why, is not known.
 - A claim that goes takes a volume with it whose reclaim policy is Delete; any other is Released.
 """
 
@@ -103,12 +105,24 @@ class Storage:
             )
             self.set(PersistentVolumeClaim(metadata=named, spec=template.spec), now)
 
-    def gone(self, pod: PodRecord, now: float) -> None:
-        """The pod has ended or is gone: so are the claims made for it."""
+    def gone(self, pod: PodRecord, node: str, now: float) -> None:
+        """The pod has ended or is gone from `node`: its volumes are detached, and the claims made for it are gone."""
+        if node:
+            self._detach(pod, node, now)
         for used in pod.volumes.claims if pod.volumes is not None else ():
             claim = self._store.claims.get(used.key)
             if used.ephemeral and claim is not None and any(o.uid == pod.uid for o in claim.metadata.owner_references):
                 self.remove("PersistentVolumeClaim", pod.namespace, used.name, now)
+
+    def _detach(self, pod: PodRecord, node: str, now: float) -> None:
+        """What nobody on the node uses any more."""
+        row = self._engine.cluster.nodes.row_of.get(node, -1)
+        claims = [self._store.claims.get(used.key) for used in pod.volumes.claims] if pod.volumes is not None else []
+        names = {claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name}
+        for name in sorted(names):
+            for attachment in self._store.attachments_of(name):
+                if attachment.spec.node_name == node and not self._store.used_on(name, row):
+                    self._engine.remove_resource("VolumeAttachment", "", attachment.metadata.name, now)
 
     def carry_out(self, instructions: Iterable[Instruction], now: float) -> Status:
         """Write and look; SUCCESS, or why the pod cannot be bound."""

@@ -355,11 +355,13 @@ class VirtualCluster:
         self._leaving.discard(uid)
         self.rejections.pop(uid, None)
         pod = self.engine.cluster.pods.get(uid)
+        nodes = self.engine.cluster.nodes
+        node = nodes.names[pod.row] if pod is not None and pod.row >= 0 else ""
         self.engine.pod_gone(uid, self.now)
         if pod is not None and pod.claims:
             self._claims.gone(pod, self.now)
         if pod is not None and pod.volumes is not None:
-            self._storage.gone(pod, self.now)
+            self._storage.gone(pod, node, self.now)
         self._budgets_stale = bool(self._budgets)
         if self._doomed_groups:
             self._finish_groups()
