@@ -110,6 +110,18 @@ class ContainerPort(Struct, frozen=True, kw_only=True):
     protocol: str = "TCP"
 
 
+class ContainerRestartRule(Struct, frozen=True, kw_only=True):
+    """containers[].restartPolicyRules[]: what is done when the container exits; when, is the kubelet's business."""
+
+    action: str = ""
+
+
+class VolumeMount(Struct, frozen=True, kw_only=True):
+    """containers[].volumeMounts[], as far as it needs something of the node."""
+
+    bind_mount_options: tuple[str, ...] = ()
+
+
 class Container(Struct, frozen=True, kw_only=True):
     """A container or an init container; `restart_policy == "Always"` makes an init container restartable."""
 
@@ -118,6 +130,14 @@ class Container(Struct, frozen=True, kw_only=True):
     resources: ResourceRequirements = EMPTY_RESOURCES
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+
+
+class EphemeralContainer(Struct, frozen=True, kw_only=True):
+    """spec.ephemeralContainers[]: nothing of it takes room, but it may need something of the node."""
+
+    volume_mounts: tuple[VolumeMount, ...] = ()
 
 
 class PreferredSchedulingTerm(Struct, frozen=True, kw_only=True):
@@ -313,6 +333,8 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
+    host_users: bool | None = None
+    ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     restart_policy: str = "Always"

@@ -230,6 +230,8 @@ _CONTAINER: Final = {
     "resources": _RESOURCES,
     "ports": _each({"containerPort": _keep, "hostPort": _keep, "hostIP": _address, "protocol": _keep}),
     "restartPolicy": _keep,
+    "restartPolicyRules": _each({"action": _keep}),
+    "volumeMounts": _each({"bindMountOptions": _keep}),
 }
 _AFFINITY_TERM: Final = {
     "labelSelector": _SELECTOR,
@@ -348,6 +350,8 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "volumes": _VOLUMES,
             "resourceClaims": _CLAIMS,
             "hostNetwork": _keep,
+            "hostUsers": _keep,
+            "ephemeralContainers": _each({"volumeMounts": _each({"bindMountOptions": _keep})}),
             "terminationGracePeriodSeconds": _keep,
             "activeDeadlineSeconds": _keep,
             "restartPolicy": _keep,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.api import objects
+from reprieve.api.node_features import decisive
 from reprieve.api.requests import resource_list
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import CPU, LIMIT, MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceTable
@@ -61,6 +62,10 @@ class NodeColumns:
         self._label_columns: dict[str, tuple[npt.NDArray[np.int32], dict[str, int]]] = {}
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
+        self.feature_set: npt.NDArray[np.int32] = np.zeros(_STEP, dtype=np.int32)
+        """`int32[rows]`: the declared features that decide something, by place in `feature_sets`."""
+        self.feature_sets: list[frozenset[str]] = [frozenset()]
+        """No more than there are subsets of `node_features.NEEDS`."""
         self.static_version = 0
         """Grows whenever anything but allocatable amounts and pods changes on any node."""
 
@@ -118,9 +123,10 @@ class NodeColumns:
             self.allocatable[:, row] = allocatable
             changed = True
         taints = tuple((t.key, t.value or "", t.effect) for t in node.spec.taints or ())
-        static = (bool(node.spec.unschedulable), self._intern_taints(taints))
-        if static != (bool(self.unschedulable[row]), int(self.taint_set[row])):
-            self.unschedulable[row], self.taint_set[row] = static
+        features = self._intern_features(decisive(node.status.declared_features))
+        static = (bool(node.spec.unschedulable), self._intern_taints(taints), features)
+        if static != (bool(self.unschedulable[row]), int(self.taint_set[row]), int(self.feature_set[row])):
+            self.unschedulable[row], self.taint_set[row], self.feature_set[row] = static
             self.static_version += 1
             changed = True
         labels = node.metadata.labels or {}
@@ -242,6 +248,7 @@ class NodeColumns:
             column[row] = ABSENT
         self.taint_set[row] = 0
         self.unschedulable[row] = False
+        self.feature_set[row] = 0
         self.row_of[name] = row
         self._rank = None
         self.static_version += 1
@@ -252,12 +259,18 @@ class NodeColumns:
         self.alive = np.concatenate([self.alive, np.zeros(more, dtype=np.bool_)])
         self.unschedulable = np.concatenate([self.unschedulable, np.zeros(more, dtype=np.bool_)])
         self.taint_set = np.concatenate([self.taint_set, np.zeros(more, dtype=np.int32)])
+        self.feature_set = np.concatenate([self.feature_set, np.zeros(more, dtype=np.int32)])
         block = np.zeros((self.used.shape[0], more), dtype=np.int64)
         self.used = np.hstack([self.used, block])
         self.allocatable = np.hstack([self.allocatable, block])
         for key, (column, numbers) in list(self._label_columns.items()):
             absent = np.full(more, ABSENT, dtype=np.int32)
             self._label_columns[key] = (np.concatenate([column, absent]), numbers)
+
+    def _intern_features(self, features: frozenset[str]) -> int:
+        if features not in self.feature_sets:
+            self.feature_sets.append(features)
+        return self.feature_sets.index(features)
 
     def _intern_taints(self, taints: tuple[Taint, ...]) -> int:
         found = self._taint_set_id.get(taints)

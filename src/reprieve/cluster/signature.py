@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from reprieve.api import objects
+from reprieve.api.node_features import needed_features
 from reprieve.api.requests import host_ports, pod_nonzero_requests, pod_requests
 from reprieve.cluster.resources import (
     FIRST_RESOURCE,
@@ -38,9 +39,10 @@ HostPort = tuple[str, str, int]
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class NodeConstraints:
-    """What a pod's spec says about nodes themselves: nodeSelector, node affinity, tolerations."""
+    """What a pod's spec says about nodes themselves: nodeSelector, node affinity, tolerations, features it needs."""
 
     id: int
+    features: tuple[str, ...]
     memo: dict[str, object] = field(default_factory=dict)
     """Where plugins keep what they compiled from it, by plugin name."""
 
@@ -132,7 +134,8 @@ class SignatureTable:
         nonzero = pod_nonzero_requests(pod)
         ports = host_ports(pod)
         spread = spec.topology_spread_constraints
-        stated = (spec.node_selector, spec.affinity, spec.tolerations, spread, ports)
+        features = needed_features(spec)
+        stated = (spec.node_selector, spec.affinity, spec.tolerations, spread, ports, features)
         constraining = _key(stated) if any(stated) else b""
         images = _images(spec)
         # A bound pod's nodeName is where it runs, not a wish; only a pod not yet seen by the scheduler can have one.
@@ -141,7 +144,7 @@ class SignatureTable:
         if found is None:
             constraints = self._constraints.get(constraining)
             if constraints is None:
-                constraints = self._constraints[constraining] = self._make_constraints(spec, ports)
+                constraints = self._constraints[constraining] = self._make_constraints(spec, ports, features)
             found = self._signatures[key] = self._make(constraints, amounts, nonzero, images)
         return found
 
@@ -156,12 +159,14 @@ class SignatureTable:
                 grown[: len(signature.delta)] = signature.delta
                 signature.delta = grown
 
-    def _make_constraints(self, spec: objects.PodSpec, ports: tuple[HostPort, ...]) -> PodConstraints:
+    def _make_constraints(
+        self, spec: objects.PodSpec, ports: tuple[HostPort, ...], features: tuple[str, ...]
+    ) -> PodConstraints:
         node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-        key = _key((spec.node_selector, node_affinity, spec.tolerations))
+        key = _key((spec.node_selector, node_affinity, spec.tolerations, features))
         nodes = self._node_constraints.get(key)
         if nodes is None:
-            nodes = self._node_constraints[key] = NodeConstraints(next(self._ids))
+            nodes = self._node_constraints[key] = NodeConstraints(next(self._ids), features)
         return PodConstraints(
             id=next(self._ids),
             nodes=nodes,

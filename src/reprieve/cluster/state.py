@@ -583,7 +583,7 @@ class ClusterState:
         nodes = self.nodes
         n = len(nodes)
         h = hashlib.sha256()
-        for array in (nodes.alive, nodes.unschedulable, nodes.taint_set):
+        for array in (nodes.alive, nodes.unschedulable, nodes.taint_set, nodes.feature_set):
             h.update(np.ascontiguousarray(array[:n]).tobytes())
         for table in (nodes.used, nodes.allocatable):
             h.update(np.ascontiguousarray(table[:, :n]).tobytes())

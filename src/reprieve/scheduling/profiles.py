@@ -20,6 +20,7 @@ from reprieve.framework.plugin_guard import CallPolicy
 from reprieve.framework.profile import Profile
 from reprieve.plugins.default_binder import DefaultBinder
 from reprieve.plugins.image_locality import ImageLocality
+from reprieve.plugins.node_declared_features import NodeDeclaredFeatures
 from reprieve.plugins.node_name import NodeName
 from reprieve.plugins.node_ports import NodePorts
 from reprieve.plugins.node_unschedulable import NodeUnschedulable
@@ -82,6 +83,7 @@ REGISTRY: dict[str, Factory] = {
     "TopologyPlacement": _plain(TopologyPlacement),
     "PodGroupPodsCount": _plain(PodGroupPodsCount),
     "DynamicResources": dynamic_resources,
+    "NodeDeclaredFeatures": _gated(lambda gates: NodeDeclaredFeatures(on=gates.node_declared_features)),
     "DefaultPreemption": default_preemption,
     "NodeResourcesBalancedAllocation": node_resources_balanced,
     "ImageLocality": _plain(ImageLocality),
@@ -89,11 +91,7 @@ REGISTRY: dict[str, Factory] = {
 }
 """In-tree plugins by name, in the order they run."""
 
-LATER = frozenset(
-    {
-        "NodeDeclaredFeatures",
-    }
-)
+LATER: frozenset[str] = frozenset()
 """Upstream's plugins that are not here yet: they may be disabled or given args, and pods that need them are refused."""
 
 _ALSO_CALLED = {"TopologyPlacementGenerator": "TopologyPlacement"}

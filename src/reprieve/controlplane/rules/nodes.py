@@ -4,6 +4,8 @@ does.
 
 from __future__ import annotations
 
+import re
+
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names, resources, selectors
 from reprieve.controlplane.rules import rows as r
@@ -41,10 +43,34 @@ def taints(obj: Json, _: str) -> r.Found:
     return _TAINTS(obj.get("spec", {}), "metadata")
 
 
+_FEATURE = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*")
+_LONGEST_FEATURE = 253
+
+
+def _features(status: Json, path: str) -> r.Found:
+    """Names of features (KEP-5328): well formed, sorted, each once (devices.md 2.1)."""
+    declared = status.get("declaredFeatures") or ()
+    for index, name in enumerate(declared):
+        at = f"{path}.declaredFeatures[{index}]"
+        if len(name) > _LONGEST_FEATURE:
+            yield fe.invalid(at, name, f"invalid feature name: must be no more than {_LONGEST_FEATURE} characters")
+        elif _FEATURE.fullmatch(name) is None:
+            said = (
+                "invalid feature name: must start with an UpperCamelCase segment, with subsequent segments separated "
+                "by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and "
+                "slashes"
+            )
+            yield fe.invalid(at, name, said)
+        if index and name == declared[index - 1]:
+            yield fe.duplicate(at, name)
+        elif index and name < declared[index - 1]:
+            yield fe.invalid(at, name, "list must be sorted alphabetically")
+
+
 node = r.all_of(
     taints,
     r.below("spec", _addresses),
-    r.below("status", r.given("capacity", resources.capacity), r.given("allocatable", resources.capacity)),
+    r.below("status", r.given("capacity", resources.capacity), r.given("allocatable", resources.capacity), _features),
 )
 """A node: taints, capacity, pod addresses."""
 node_changes: tuple[r.Change, ...] = (
