@@ -36,7 +36,7 @@ _KINDS: dict[str, str] = {
     "io.k8s.api.policy.v1": "Eviction PodDisruptionBudget",
     "io.k8s.api.scheduling.v1": "PriorityClass",
     "io.k8s.api.scheduling.v1beta1": "PodGroup Workload",
-    "io.k8s.api.scheduling.v1alpha3": "PodGroup Workload",
+    "io.k8s.api.scheduling.v1alpha3": "CompositePodGroup PodGroup Workload",
     "io.k8s.api.storage.v1": """CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment
         VolumeAttributesClass""",
     "io.k8s.api.resource.v1": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",

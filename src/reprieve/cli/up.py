@@ -82,6 +82,7 @@ def features_of(gates: "FeatureGates") -> "Features":
 
     return Features(
         generic_workload=gates.generic_workload,
+        composite_pod_group=gates.composite_pod_group,
         pod_group_preemption_policy=gates.pod_group_preemption_policy,
         dra_workload_resource_claims=gates.dra_workload_resource_claims,
     )

@@ -2,8 +2,10 @@
 
 Without `GenericWorkload` there are no Workloads and PodGroups: their kinds are not served (what is stored stays and
 comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (KEP-5710, upgrade and rollback). Without
-`PodGroupPreemptionPolicy` the field `preemptionPolicy` of new groups and templates is dropped, without
-`DRAWorkloadResourceClaims` their field `resourceClaims` (KEP-5729).
+`CompositePodGroup` the same holds for that kind, and what would make a tree is refused in new objects: a group's
+`parentCompositePodGroupName`, a Workload's `compositePodGroupTemplates` (KEP-6012). Without `PodGroupPreemptionPolicy`
+the field `preemptionPolicy` of new groups and templates is dropped, without `DRAWorkloadResourceClaims` their field
+`resourceClaims` (KEP-5729).
 """
 
 from __future__ import annotations
@@ -11,11 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
+from reprieve.controlplane.group_templates import COMPOSITES, templates
 from reprieve.controlplane.kinds import BUILTIN, Kind
+from reprieve.controlplane.schema import field_errors as fe
 
 _GROUP = "scheduling.k8s.io"
-_WORKLOAD_KINDS = frozenset(("PodGroup", "Workload"))
+_WORKLOAD_KINDS = frozenset(("PodGroup", "Workload", "CompositePodGroup"))
+_COMPOSITE = "CompositePodGroup"
 
 
 @dataclass(frozen=True)
@@ -23,20 +29,30 @@ class Features:
     """The gates, named as kube-apiserver names them; all are on."""
 
     generic_workload: bool = True
+    composite_pod_group: bool = True
+    """Counts only with `generic_workload`."""
     pod_group_preemption_policy: bool = True
     dra_workload_resource_claims: bool = True
 
     def kinds(self) -> Iterator[Kind]:
         """Yield the built-in kinds that are served."""
+        off = _WORKLOAD_KINDS if not self.generic_workload else () if self.composite_pod_group else (_COMPOSITE,)
         for kind in BUILTIN:
-            if self.generic_workload or kind.group != _GROUP or kind.kind not in _WORKLOAD_KINDS:
+            if kind.group != _GROUP or kind.kind not in off:
                 yield kind
 
 
 class DropDisabled(Step):
     """Takes fields of features that are off out of new objects; objects that have them keep them."""
 
-    kinds = frozenset(("pods", "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"))
+    kinds = frozenset(
+        (
+            "pods",
+            "podgroups.scheduling.k8s.io",
+            "compositepodgroups.scheduling.k8s.io",
+            "workloads.scheduling.k8s.io",
+        )
+    )
 
     def __init__(self, features: Features) -> None:
         self._features = features
@@ -56,9 +72,19 @@ class DropDisabled(Step):
             "preemptionPolicy": not self._features.pod_group_preemption_policy,
             "resourceClaims": not self._features.dra_workload_resource_claims,
         }
-        for holder in (spec, *(spec.get("podGroupTemplates") or ())):
+        for holder in (spec, *(one.holder for one in templates(spec))):
             for name in filter(off.__getitem__, off):
                 holder.pop(name, None)
+
+    def validate(self, request: Request) -> None:
+        """Refuse (422) new trees where there are none; what is stored may stay (composite.md 1)."""
+        if self._features.composite_pod_group or request.operation != "CREATE" or request.subresource:
+            return
+        spec = request.new.get("spec") or {}
+        for name in ("parentCompositePodGroupName", COMPOSITES):
+            if spec.get(name):
+                found = fe.forbidden(f"spec.{name}", "the feature gate CompositePodGroup is off")
+                raise errors.unfit(request.kind.kind, request.kind.group, request.name, found)
 
     def _claims_made(self, request: Request) -> None:
         """Which claims were made for a group cannot be said without the feature, unless it has been said already."""

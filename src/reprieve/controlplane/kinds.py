@@ -172,6 +172,9 @@ def _scheduling(version: str) -> tuple[Kind, ...]:
     return (row("PodGroup", sub="status", status_metadata="reset"), row("Workload"))
 
 
+_COMPOSITE = _row(_SCHEDULING, "v1alpha3", "CompositePodGroup", sub="status", status_metadata="reset")
+
+
 BUILTIN: tuple[Kind, ...] = (
     _core("Binding", verbs=_CREATE, stored=False),
     _core("ConfigMap", "cm"),
@@ -218,6 +221,7 @@ BUILTIN: tuple[Kind, ...] = (
     _cluster(_SCHEDULING, "v1", "PriorityClass", "pc", generation=True),
     *_scheduling("v1beta1"),
     *_scheduling("v1alpha3"),
+    _COMPOSITE,
     *_scheduling("v1alpha2"),
     _row("policy", "v1", "PodDisruptionBudget", "pdb", sub="status", generation=True, unconditional_update=False),
     _row("coordination.k8s.io", "v1", "Lease", unconditional_update=False, create_on_update=True),

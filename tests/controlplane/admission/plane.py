@@ -120,3 +120,17 @@ def pod_group(name: str, *, version: str = "v1beta1", minimum: int = 2, **spec: 
         "metadata": {"name": name},
         "spec": {"schedulingPolicy": {"gang": {"minCount": minimum}}, **spec},
     }
+
+
+def composite_pod_group(name: str, *, minimum: int = 1, **spec: Any) -> Json:
+    """Return the manifest of a CompositePodGroup, a root unless `spec` names its parent."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": name},
+        "spec": {
+            "workloadRef": {"workloadName": "w", "templateName": "t"},
+            "schedulingPolicy": {"gang": {"minGroupCount": minimum}},
+            **spec,
+        },
+    }

@@ -326,8 +326,49 @@ def test_job(kubectl: Kubectl) -> None:
     eventually(lambda: not kubectl("get", "podgroups,workloads", "-o", "name"), "the group to go with its Job")
 
 
+def test_a_tree_of_groups(kubectl: Kubectl) -> None:
+    """Created, shown, described, changed, refused and deleted as any other object (composite.md 1)."""
+    version = "scheduling.k8s.io/v1alpha3"
+    reference = {"workloadName": "serving", "templateName": "root"}
+    gang = {"gang": {"minGroupCount": 2}}
+    root = {
+        "apiVersion": version,
+        "kind": "CompositePodGroup",
+        "metadata": {"name": "root"},
+        "spec": {"workloadRef": reference, "schedulingPolicy": gang},
+    }
+    leaf = {
+        "apiVersion": version,
+        "kind": "PodGroup",
+        "metadata": {"name": "leaf"},
+        "spec": {
+            "workloadRef": {**reference, "templateName": "leaf"},
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "parentCompositePodGroupName": "root",
+        },
+    }
+    kubectl("create", "-f", "-", text=json.dumps(root))
+    kubectl.apply(leaf)
+    heading, row = (line.split() for line in kubectl("get", "compositepodgroups").splitlines())
+    assert heading == ["NAME", "POLICY", "WORKLOAD", "STATUS", "AGE"]
+    assert row[:4] == ["root", "Gang", "serving", "Pending"]
+    assert "Min Group Count" in kubectl("describe", "compositepodgroup", "root")
+    patch = ("patch", "compositepodgroup", "root", "--type=merge", "-p")
+    kubectl(*patch, '{"spec":{"schedulingPolicy":{"gang":{"minGroupCount":1}}}}')
+    assert '"minGroupCount": 1' in kubectl("get", "compositepodgroup", "root", "-o", "json")
+    refused = kubectl.fails(*patch, '{"spec":{"schedulingPolicy":{"basic":{},"gang":null}}}')
+    assert "field is immutable" in refused
+    kubectl("delete", "compositepodgroup", "root", "--wait=false")
+    late = {**leaf, "metadata": {"name": "late"}}
+    said = kubectl.fails("create", "-f", "-", text=json.dumps(late))
+    assert 'cannot create PodGroup referencing CompositePodGroup "root" because it is being deleted' in said
+    kubectl("delete", "podgroup", "leaf", PATIENCE)
+    kubectl("wait", "--for=delete", "compositepodgroup/root", PATIENCE)
+
+
 def test_explain(kubectl: Kubectl) -> None:
     assert "schedulingPolicy" in kubectl("explain", "podgroup.spec")
+    assert "minGroupCount" in kubectl("explain", "compositepodgroup.spec.schedulingPolicy.gang")
     assert "KIND:" in kubectl("explain", "pod.spec.containers.resources")
     assert "preemptionPolicy" in kubectl("explain", "priorityclass")
 

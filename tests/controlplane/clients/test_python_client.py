@@ -268,6 +268,51 @@ def test_priority_classes_and_pod_groups(cluster: Cluster) -> None:
     eventually(is_gone, "the finalizer to be taken off")
 
 
+def test_a_tree_of_groups(cluster: Cluster) -> None:
+    """A v1beta1 leaf under a v1alpha3 root (composite.md 1); the status is its own door."""
+    custom = client.CustomObjectsApi(cluster.api())
+    roots = ("scheduling.k8s.io", "v1alpha3", NAMESPACE, "compositepodgroups")
+    leaves = ("scheduling.k8s.io", "v1beta1", NAMESPACE, "podgroups")
+    root = {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": "root"},
+        "spec": {
+            "workloadRef": {"workloadName": "w", "templateName": "t"},
+            "schedulingPolicy": {"gang": {"minGroupCount": 1}},
+        },
+    }
+    leaf = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "leaf"},
+        "spec": {
+            "workloadRef": {"workloadName": "w", "templateName": "leaf"},
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "parentCompositePodGroupName": "root",
+        },
+    }
+    made = custom.create_namespaced_custom_object(*roots, root)
+    assert made["spec"]["disruptionMode"] == {"single": {}}
+    assert made["metadata"]["finalizers"] == ["scheduling.k8s.io/compositepodgroup-protection"]
+    custom.create_namespaced_custom_object(*leaves, leaf)
+    condition = {
+        "type": "CompositePodGroupInitiallyScheduled",
+        "status": "True",
+        "reason": "Scheduled",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    body = {"status": {"conditions": [condition]}, "spec": {"priority": 9}}
+    custom.patch_namespaced_custom_object_status(*roots, "root", body)
+    seen = custom.get_namespaced_custom_object(*roots, "root")
+    assert (seen["status"]["conditions"], seen["spec"]["priority"]) == ([condition], 0)
+    custom.delete_namespaced_custom_object(*roots, "root")
+    assert custom.get_namespaced_custom_object(*roots, "root")["metadata"]["deletionTimestamp"]
+    custom.delete_namespaced_custom_object(*leaves, "leaf")
+    eventually(lambda: not custom.list_namespaced_custom_object(*roots)["items"], "the root to go after its leaf")
+
+
 def test_dynamic_client(cluster: Cluster) -> None:
     found = DynamicClient(cluster.api())
     pods = found.resources.get(api_version="v1", kind="Pod")

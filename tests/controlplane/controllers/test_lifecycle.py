@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.controlplane.admission.plane import pod, pod_group
+from tests.controlplane.admission.plane import composite_pod_group, pod, pod_group
 from tests.controlplane.controllers.world import Json, World, job, owner
 
 from reprieve.controlplane.controllers import CONTROLLERS, Times, chosen
@@ -200,6 +200,89 @@ def test_group_without_pods_goes_at_once() -> None:
     world.create(pod_group("g", version="v1alpha2"))
     world.delete("scheduling.k8s.io/v1alpha2", "PodGroup", "g")
     assert not world.settle().has("scheduling.k8s.io/v1beta1", "PodGroup", "g")
+
+
+# -- trees of groups (composite.md 1, protection)
+
+_BOTH = ("podgroup-protection", "compositepodgroup-protection")
+_COMPOSITE = ("scheduling.k8s.io/v1alpha3", "CompositePodGroup")
+_GROUP = ("scheduling.k8s.io/v1beta1", "PodGroup")
+
+
+def leaf(name: str, parent: str) -> Json:
+    reference = {"workloadName": "w", "templateName": "t"}
+    return pod_group(name, parentCompositePodGroupName=parent, workloadRef=reference)
+
+
+def test_a_tree_that_is_deleted_goes_from_its_leaves_up() -> None:
+    world = World(_BOTH)
+    for obj in (
+        composite_pod_group("root"),
+        composite_pod_group("mid", parentCompositePodGroupName="root"),
+        leaf("leaf", "mid"),
+        pod("p", schedulingGroup={"podGroupName": "leaf"}),
+    ):
+        world.create(obj)
+    world.delete(*_COMPOSITE, "root")
+    world.delete(*_COMPOSITE, "mid")
+    world.settle()
+    assert [one["metadata"]["name"] for one in world.all(*_COMPOSITE)] == ["mid", "root"]
+    world.delete(*_GROUP, "leaf")
+    assert len(world.settle().all(*_COMPOSITE)) == 2  # the pod keeps the leaf, the leaf the rest
+    world.delete("v1", "Pod", "p")
+    world.settle()
+    assert not world.all(*_GROUP)
+    assert not world.all(*_COMPOSITE)
+
+
+def test_a_composite_without_children_goes_at_once_and_its_parent_stays() -> None:
+    world = World(_BOTH)
+    world.create(composite_pod_group("root"))
+    world.create(composite_pod_group("mid", parentCompositePodGroupName="root"))
+    world.delete(*_COMPOSITE, "mid")
+    world.settle()
+    assert [one["metadata"]["name"] for one in world.all(*_COMPOSITE)] == ["root"]
+
+
+def test_what_was_deleted_while_nobody_looked_goes_after_a_restart() -> None:
+    world = World(())
+    world.create(composite_pod_group("root"))
+    world.create(leaf("leaf", "root"))
+    world.delete(*_COMPOSITE, "root")
+    world.delete(*_GROUP, "leaf")
+    after = world.restarted(_BOTH)
+    assert not after.all(*_COMPOSITE)
+    assert not after.all(*_GROUP)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_composites_that_are_each_others_parents_go_once_all_are_deleted(length: int) -> None:
+    """Else they, and their namespace, would stay for ever; what else is below one of them still keeps it."""
+    world = World(_BOTH)
+    names = [f"c{number}" for number in range(length)]
+    for number, name in enumerate(names):
+        world.create(composite_pod_group(name, parentCompositePodGroupName=names[number - 1]))
+    world.create(leaf("leaf", names[0]))
+    for name in names[:-1]:
+        world.delete(*_COMPOSITE, name)
+    assert len(world.settle().all(*_COMPOSITE)) == length
+    world.delete(*_COMPOSITE, names[-1])
+    assert names[0] in [one["metadata"]["name"] for one in world.settle().all(*_COMPOSITE)]
+    world.delete(*_GROUP, "leaf")
+    assert not world.settle().all(*_COMPOSITE)
+
+
+def test_a_chain_that_leads_into_a_cycle_waits_for_its_own_children_only() -> None:
+    world = World(_BOTH)
+    world.create(composite_pod_group("a", parentCompositePodGroupName="b"))
+    world.create(composite_pod_group("b", parentCompositePodGroupName="a"))
+    world.create(composite_pod_group("tail", parentCompositePodGroupName="b"))
+    for name in ("a", "b"):
+        world.delete(*_COMPOSITE, name)
+    world.settle()
+    assert world.has(*_COMPOSITE, "b")  # the tail is its child and no part of the cycle
+    world.delete(*_COMPOSITE, "tail")
+    assert not world.settle().all(*_COMPOSITE)
 
 
 # -- pod collection

@@ -80,3 +80,56 @@ def test_without_their_gate_the_claims_of_a_group_are_dropped() -> None:
             body = {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [{"name": "t", **spec}]}}
             [template] = plane.request("POST", workloads, body)[1]["spec"]["podGroupTemplates"]
             assert template.get("resourceClaims") == (claims if on else None)
+
+
+COMPOSITES = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups"
+_REFERENCE = {"workloadName": "w", "templateName": "t"}
+_TOP = {"name": "t", "schedulingPolicy": {"basic": {}}, "podGroupTemplates": [{"name": "leaf", **GROUP["spec"]}]}
+
+
+def test_without_their_gate_trees_are_refused_and_what_is_stored_comes_back(tmp_path: Path) -> None:
+    """composite.md 1 and 5; KEP-6012, upgrade and rollback."""
+
+    def options(on: bool) -> ServeOptions:
+        return ServeOptions(data_dir=tmp_path / "data", features=Features(composite_pod_group=on), controllers="*")
+
+    root = {"metadata": {"name": "root"}, "spec": {"workloadRef": _REFERENCE, "schedulingPolicy": {"basic": {}}}}
+
+    def leaf(name: str) -> dict[str, Any]:
+        tree = {"workloadRef": _REFERENCE, "parentCompositePodGroupName": "root"}
+        return {"metadata": {"name": name}, "spec": {**GROUP["spec"], **tree}}
+
+    workload = {"metadata": {"name": "tree"}, "spec": {"compositePodGroupTemplates": [_TOP]}}
+    workloads = GROUPS.replace("podgroups", "workloads")
+    with live(options(True)) as plane:
+        assert plane.request("POST", COMPOSITES, root)[0] == 201
+        assert plane.request("POST", GROUPS, leaf("stored"))[0] == 201
+        assert plane.request("POST", workloads, workload)[0] == 201
+    with live(options(False)) as plane:
+        assert plane.request("GET", COMPOSITES)[0] == 404
+        resources = plane.request("GET", "/apis/scheduling.k8s.io/v1alpha3")[1]["resources"]
+        assert {one["name"] for one in resources} == {"podgroups", "podgroups/status", "workloads"}
+        status, said, _ = plane.request("POST", GROUPS, leaf("refused"))
+        assert (status, said["reason"]) == (422, "Invalid")
+        assert said["details"]["causes"] == [
+            {
+                "reason": "FieldValueForbidden",
+                "message": "Forbidden: the feature gate CompositePodGroup is off",
+                "field": "spec.parentCompositePodGroupName",
+            }
+        ]
+        status, said, _ = plane.request("POST", workloads, {**workload, "metadata": {"name": "refused"}})
+        assert (status, said["details"]["causes"][0]["field"]) == (422, "spec.compositePodGroupTemplates")
+        there = plane.request("GET", f"{GROUPS}/stored")[1]
+        assert there["spec"]["parentCompositePodGroupName"] == "root"
+        there["metadata"]["labels"] = {"a": "b"}
+        assert plane.request("PUT", f"{GROUPS}/stored", there)[0] == 200
+    with live(options(True)) as plane:
+        assert plane.request("GET", f"{COMPOSITES}/root")[1]["spec"]["schedulingPolicy"] == {"basic": {}}
+        assert plane.request("GET", f"{GROUPS}/stored")[1]["spec"]["parentCompositePodGroupName"] == "root"
+        assert plane.request("POST", GROUPS, leaf("again"))[0] == 201
+
+
+def test_without_the_workload_api_there_are_no_trees_either() -> None:
+    with live(ServeOptions(features=Features(generic_workload=False))) as plane:
+        assert plane.request("GET", COMPOSITES)[0] == 404

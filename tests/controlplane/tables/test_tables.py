@@ -167,6 +167,10 @@ def test_ready_and_restarted_containers_are_counted_sidecars_included() -> None:
             "workloadName": "w"}}, "status": {"conditions": [{"type": "PodGroupInitiallyScheduled",
                  "status": "True"}]}},
          {"Policy": "Gang", "Workload": "w", "Status": "Scheduled"}),
+        ("scheduling.k8s.io/v1alpha3", "CompositePodGroup", {"spec": {"schedulingPolicy": {"gang": {}}, "workloadRef": {
+            "workloadName": "w"}, "parentCompositePodGroupName": "root"}, "status": {"conditions": [
+                {"type": "CompositePodGroupInitiallyScheduled", "status": "False", "reason": "Invalid"}]}},
+         {"Policy": "Gang", "Workload": "w", "Status": "Invalid", "Parent": "root"}),
         ("v1", "LimitRange", {"metadata": {"name": "l", "creationTimestamp": "2026-01-01T00:00:00Z"}},
          {"Name": "l", "Created At": "2026-01-01T00:00:00Z"}),
     ],

@@ -2,8 +2,8 @@
 
 Rules: preemption.md 8; kube-apiserver's Priority plugin; recorded answers 097, 107, 151 to 158, 439 to 460.
 Terms: the *default class* is the one marked ``globalDefault`` (the lowest value if there are several).
-Invariant: a stored Pod or PodGroup has ``spec.priority``, and it is the value its class had when the object
-was created; later changes of classes change nothing that exists. The same holds for the preemption priority of a
+Invariant: a stored Pod, PodGroup or CompositePodGroup has ``spec.priority``, and it is the value its class had when the
+object was created; later changes of classes change nothing that exists. The same holds for the preemption priority of a
 PodGroup: its annotation is the value of the class it names, resolved when that was named (preemption.md 4, "Options").
 """
 
@@ -22,9 +22,11 @@ from reprieve.api.admission import (
 )
 from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import Objects, Request, Step
+from reprieve.controlplane.group_templates import templates
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 GROUPS = "podgroups.scheduling.k8s.io"
+COMPOSITES = "compositepodgroups.scheduling.k8s.io"
 WORKLOADS = "workloads.scheduling.k8s.io"
 _STORED_CLASSES = "scheduling.k8s.io/priorityclasses"
 _TEMPLATES_AS_THEY_COME = "scheduling.k8s.io/v1alpha2"
@@ -75,10 +77,17 @@ _GROUP = _Words(
     "preemption policy set in the pod group ({found}) must match the policy computed ({computed}) based on the "
     "priority class set in the spec",
 )
-_TEMPLATE = _Words(
-    _GROUP.priority.replace("pod group", "pod group template").replace("the spec", "the template"),
-    _GROUP.policy.replace("pod group", "pod group template").replace("the spec", "the template"),
-)
+
+
+def _worded(kind: str, place: str) -> _Words:
+    return _Words(
+        *(text.replace("pod group", kind).replace("the spec", place) for text in (_GROUP.priority, _GROUP.policy))
+    )
+
+
+_COMPOSITE = _worded("composite pod group", "the spec")
+_TEMPLATE = _worded("pod group template", "the template")
+_COMPOSITE_TEMPLATE = _worded("composite pod group template", "the template")
 
 
 def default_class(registry: Objects) -> Resolved | None:
@@ -94,9 +103,9 @@ def default_class(registry: Objects) -> Resolved | None:
 
 
 class Priority(Step):
-    """Resolves priority classes of new pods, pod groups and workload templates; guards the default class."""
+    """Resolves priority classes of new pods, groups of both kinds and templates; guards the default class."""
 
-    kinds = frozenset(("pods", GROUPS, WORKLOADS, CLASSES))
+    kinds = frozenset(("pods", GROUPS, COMPOSITES, WORKLOADS, CLASSES))
 
     def mutate(self, request: Request) -> None:
         """Fill in class name, value and preemption policy; refuse (403) what contradicts them."""
@@ -112,9 +121,11 @@ class Priority(Step):
                 self._resolve(request, spec, _POD)
             case resource if resource == GROUPS:
                 self._resolve(request, spec, _GROUP)
+            case resource if resource == COMPOSITES:
+                self._resolve(request, spec, _COMPOSITE)
             case resource if resource == WORKLOADS and request.version != _TEMPLATES_AS_THEY_COME:
-                for template in spec.get("podGroupTemplates") or ():
-                    self._resolve(request, template, _TEMPLATE)
+                for template in templates(spec):
+                    self._resolve(request, template.holder, _COMPOSITE_TEMPLATE if template.composite else _TEMPLATE)
 
     def validate(self, request: Request) -> None:
         """Refuse a second default class."""

@@ -18,7 +18,7 @@ from reprieve.controlplane.controllers.daemonsets import DaemonSets
 from reprieve.controlplane.controllers.deployments import Deployments
 from reprieve.controlplane.controllers.disruption import Disruption
 from reprieve.controlplane.controllers.garbage import GarbageCollector
-from reprieve.controlplane.controllers.groups import PodGroups
+from reprieve.controlplane.controllers.groups import CompositePodGroups, PodGroups
 from reprieve.controlplane.controllers.jobs import Jobs
 from reprieve.controlplane.controllers.namespaces import Namespaces
 from reprieve.controlplane.controllers.nodes import NodeLifecycle
@@ -47,6 +47,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         GarbageCollector,
         PodCollector,
         PodGroups,
+        CompositePodGroups,
         ResourceClaims,
         Disruption,
         NodeLifecycle,

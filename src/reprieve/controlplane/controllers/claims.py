@@ -20,7 +20,7 @@ from typing import Literal
 
 from reprieve.api.json import Json
 from reprieve.controlplane.controllers.reconciling import Controller
-from reprieve.controlplane.controllers.views import ClaimSeen, Key, PodSeen, Seen
+from reprieve.controlplane.controllers.views import ClaimSeen, GroupSeen, Key, PodSeen, Seen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
@@ -52,7 +52,7 @@ class ResourceClaims(Controller):
         self._claims.index("pod", lambda claim: (owner.uid,) if (owner := claim.owning_pod) is not None else ())
         self._claims.index("group", lambda claim: (owner.uid,) if (owner := claim.owning_group) is not None else ())
         self._pods.index("claims in group", _group_with_claims)
-        self._groups = sources.of(f"{_SCHEDULING}/podgroups", Seen)
+        self._groups = sources.of(f"{_SCHEDULING}/podgroups", GroupSeen)
         self._claims.tell(self._claim_changed)
         self._pods.tell(self._pod_changed)
         self._groups.tell(self._group_changed)
@@ -67,7 +67,7 @@ class ResourceClaims(Controller):
             for key in self._claims.keys_by("consumer", uid) | self._claims.keys_by("pod", uid):
                 self.queue(("claim", *key))
 
-    def _group_changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _group_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
         if new is not None:
             self.queue(("group", *new.metadata.key))
             if old is None:

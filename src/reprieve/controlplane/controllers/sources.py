@@ -17,6 +17,7 @@ import msgspec
 
 from reprieve.controlplane.controllers.views import (
     ClaimSeen,
+    GroupSeen,
     Key,
     LeaseSeen,
     Meta,
@@ -49,11 +50,14 @@ def _reader(view: type[msgspec.Struct]) -> _Read:
 
 _SELECTING = (SelectingSeen, _reader(SelectingSeen))
 _STORAGE = (StorageSeen, read_storage)
+_GROUP = (GroupSeen, _reader(GroupSeen))
 VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "pods": (PodSeen, read_pod),
     "nodes": (NodeSeen, _reader(NodeSeen)),
     "coordination.k8s.io/leases": (LeaseSeen, _reader(LeaseSeen)),
     "resource.k8s.io/resourceclaims": (ClaimSeen, _reader(ClaimSeen)),
+    "scheduling.k8s.io/podgroups": _GROUP,
+    "scheduling.k8s.io/compositepodgroups": _GROUP,
     "policy/poddisruptionbudgets": _SELECTING,
     "apps/replicasets": _SELECTING,
     "apps/deployments": _SELECTING,

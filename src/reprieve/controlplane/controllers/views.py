@@ -61,6 +61,22 @@ class Seen(msgspec.Struct, rename="camel", gc=False):
     metadata: Meta
 
 
+class _GroupSpec(msgspec.Struct, rename="camel", gc=False):
+    parent_composite_pod_group_name: str | None = None
+
+
+class GroupSeen(msgspec.Struct, rename="camel", gc=False):
+    """A PodGroup or CompositePodGroup: its metadata and the composite it is in."""
+
+    metadata: Meta
+    spec: _GroupSpec = msgspec.field(default_factory=_GroupSpec)
+
+    @property
+    def parent(self) -> str:
+        """Name of the composite above; empty for a root."""
+        return self.spec.parent_composite_pod_group_name or ""
+
+
 class Condition(msgspec.Struct, rename="camel", gc=False):
     """One condition of a status."""
 

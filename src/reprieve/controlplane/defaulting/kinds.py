@@ -74,7 +74,7 @@ def _limits(obj: Json) -> None:
 
 
 def _disruption_mode(obj: Json) -> None:
-    """A group is disrupted pod by pod unless it says otherwise (api.md, table of versions)."""
+    """A group is disrupted one by one unless it says otherwise (api.md, table of versions; composite.md 1)."""
     old = obj.get("apiVersion") == "scheduling.k8s.io/v1alpha2"
     obj["spec"].setdefault("disruptionMode", "Pod" if old else {"single": {}})
 
@@ -209,6 +209,7 @@ DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ),
     ("scheduling.k8s.io", "PriorityClass"): fill(preemptionPolicy="PreemptLowerPriority", value=0),
     ("scheduling.k8s.io", "PodGroup"): all_of(_SPEC, _disruption_mode),
+    ("scheduling.k8s.io", "CompositePodGroup"): all_of(_SPEC, _disruption_mode),
     ("scheduling.k8s.io", "Workload"): _SPEC,
     ("policy", "PodDisruptionBudget"): _SPEC,
     ("storage.k8s.io", "StorageClass"): fill(reclaimPolicy="Delete", volumeBindingMode="Immediate"),
@@ -273,6 +274,7 @@ FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ),
     ("resource.k8s.io", "ResourceClaim"): {},
     ("scheduling.k8s.io", "PodGroup"): {},
+    ("scheduling.k8s.io", "CompositePodGroup"): {},
 }
 """What a new object shows as its status, whatever a client sent."""
 NEW: Mapping[tuple[str, str], Fill] = {

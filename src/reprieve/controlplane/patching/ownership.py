@@ -50,6 +50,7 @@ _RESET: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
     ("Deployment", "status"): (("f:spec",), ("f:metadata", "f:labels")),
     ("PodDisruptionBudget", "status"): (("f:spec",), ("f:metadata",)),
     ("PodGroup", "status"): (("f:spec",), ("f:metadata",)),
+    ("CompositePodGroup", "status"): (("f:spec",), ("f:metadata",)),
     ("ResourceClaim", "status"): (("f:spec",), ("f:metadata",)),
     ("CustomResourceDefinition", "status"): (("f:spec",), ("f:metadata",)),
 }

@@ -95,6 +95,11 @@ RULES: dict[tuple[str, str], Rules] = {
         (scheduling.same_policy, fixed("spec", *scheduling.GROUP_FIELDS, shown=False)),
         (of_new(below("status", conditions.conditions)), devices.group_claim_statuses),
     ),
+    ("scheduling.k8s.io", "CompositePodGroup"): Rules(
+        scheduling.composite_pod_group,
+        (scheduling.same_policy, fixed("spec", *scheduling.COMPOSITE_FIELDS, shown=False)),
+        (of_new(below("status", conditions.conditions)),),
+    ),
     ("policy", "PodDisruptionBudget"): Rules(policies.disruption_budget, (ANEW,), (of_new(policies.budget_status),)),
     ("coordination.k8s.io", "Lease"): Rules(events.lease, (ANEW,)),
     ("storage.k8s.io", "StorageClass"): Rules(storage.storage_class, storage.class_changes),

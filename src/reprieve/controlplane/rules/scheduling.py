@@ -1,12 +1,16 @@
-"""Rules of priority classes, workloads and pod groups (api.md; transcripts 093 to 107 and 418 to 487).
+"""Rules of priority classes, workloads, pod groups and composites (api.md, composite.md 1; transcripts 093 to 107 and
+418 to 487).
 
 Versions differ: v1alpha2 fixes the scheduling policy altogether and writes `disruptionMode` as a word;
-v1beta1 and v1alpha3 let `minCount` change and write it as an object, where `all` goes with `gang` only.
+v1beta1 and v1alpha3 let `minCount` change and write it as an object, where `all` goes with `gang` only. They also know
+trees: composite templates of a Workload, which all of a kind are checked alike wherever they stand, and the parent of
+a group.
 """
 
 from __future__ import annotations
 
 from reprieve.api.json import Json
+from reprieve.controlplane.group_templates import COMPOSITES, GROUPS, templates
 from reprieve.controlplane.rules import devices, names
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.rules.pods import PREEMPTION
@@ -15,6 +19,8 @@ from reprieve.controlplane.schema import field_errors as fe
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _MAX_TEMPLATES = 8
+_MAX_DEPTH = 4
+"""Levels of a tree: three of composites and the pod groups."""
 _OLD_VERSION = "scheduling.k8s.io/v1alpha2"
 
 
@@ -52,17 +58,17 @@ def _union(holder: Json, members: tuple[str, ...], path: str) -> r.Found:
         yield fe.invalid(path, "{" + ", ".join(given) + "}", f"must specify exactly one of: {listed}")
 
 
-def _policy(holder: Json, path: str) -> r.Found:
+def _policy(holder: Json, path: str, count: str = "minCount") -> r.Found:
     policy = holder.get("schedulingPolicy", {})
     yield from _union(policy, ("basic", "gang"), f"{path}.schedulingPolicy")
     gang = policy.get("gang")
     if gang is not None and "basic" not in policy:
-        count = gang.get("minCount", 0)
-        place = f"{path}.schedulingPolicy.gang.minCount"
-        if count == 0:
+        least = gang.get(count, 0)
+        place = f"{path}.schedulingPolicy.gang.{count}"
+        if least == 0:
             yield fe.required(place)
-        elif count < 0:
-            yield fe.invalid(place, count, "must be greater than or equal to 1")
+        elif least < 0:
+            yield fe.invalid(place, least, "must be greater than or equal to 1")
 
 
 _CONSTRAINTS = r.below("schedulingConstraints", r.listed("topology", r.wanted("key", names.qualified), most=1))
@@ -91,7 +97,8 @@ def _priority(holder: Json, path: str) -> r.Found:
 
 
 _CLASS = r.formed("priorityClassName", names.subdomain, "set")
-_MEMBERS = r.all_of(_CLASS, _priority, _POLICY, devices.group_claims)
+_COMPOSITE_MEMBERS = r.all_of(_CLASS, _priority, _POLICY)
+_MEMBERS = r.all_of(_COMPOSITE_MEMBERS, devices.group_claims)
 
 
 def _members(holder: Json, path: str, version: str) -> r.Found:
@@ -100,6 +107,16 @@ def _members(holder: Json, path: str, version: str) -> r.Found:
     yield from _CONSTRAINTS(holder, path)
     yield from _disruption(holder, path, version)
     yield from _MEMBERS(holder, path)
+
+
+def _composite_members(holder: Json, path: str) -> r.Found:
+    """What a composite and a template for one have alike; `all` goes with either policy."""
+    yield from _policy(holder, path, "minGroupCount")
+    yield from _CONSTRAINTS(holder, path)
+    mode = holder.get("disruptionMode")
+    if mode is not None:
+        yield from _union(mode, ("all", "single"), f"{path}.disruptionMode")
+    yield from _COMPOSITE_MEMBERS(holder, path)
 
 
 _CONTROLLER = r.given(
@@ -116,45 +133,116 @@ def _template_name(text: str) -> tuple[str, ...]:
 
 def workload(obj: Json, _: str) -> r.Found:
     """A workload: its templates and the object that controls it."""
-    spec = obj.get("spec", {})
+    spec, version = obj.get("spec", {}), obj.get("apiVersion", "")
+    if version != _OLD_VERSION:
+        yield from _tree(spec)
     yield from _CONTROLLER(spec, "spec")
-    templates = spec.get("podGroupTemplates", ())
-    if not templates:
-        yield fe.required("spec.podGroupTemplates")
-    elif len(templates) > _MAX_TEMPLATES:
-        yield fe.too_many("spec.podGroupTemplates", len(templates), _MAX_TEMPLATES)
-        return
-    seen: set[str] = set()
-    for index, template in enumerate(templates):
-        place, name = f"spec.podGroupTemplates[{index}]", template.get("name", "")
-        if name in seen:
-            shown = {"schedulingConstraints": None, **template}
-            ordered = {key: shown[key] for key in ("name", "schedulingPolicy", "schedulingConstraints") if key in shown}
-            yield fe.duplicate(place, {**ordered, **shown})
+    if version == _OLD_VERSION:
+        if not spec.get(GROUPS):
+            yield fe.required(f"spec.{GROUPS}")
+    else:
+        yield from _union(
+            {key: spec[key] for key in (GROUPS, COMPOSITES) if spec.get(key)}, (GROUPS, COMPOSITES), "spec"
+        )
+    yield from _template_lists(spec, "spec", version)
+
+
+def _template_lists(holder: Json, path: str, version: str) -> r.Found:
+    """The templates of a workload or of a composite template: at most eight in a list, no two of one name."""
+    for name in (GROUPS, COMPOSITES):
+        entries, place = holder.get(name) or (), f"{path}.{name}"
+        if len(entries) > _MAX_TEMPLATES:
+            yield fe.too_many(place, len(entries), _MAX_TEMPLATES)
             continue
-        seen.add(name)
-        yield from fe.wanted(f"{place}.name", name, _template_name)
-        yield from _members(template, place, obj.get("apiVersion", ""))
+        seen: set[str] = set()
+        for index, template in enumerate(entries):
+            yield from _template(template, f"{place}[{index}]", version, name == COMPOSITES, seen)
+
+
+def _template(template: Json, place: str, version: str, composite: bool, seen: set[str]) -> r.Found:
+    """One entry of a list; `seen`: names of those before it."""
+    name = template.get("name", "")
+    if name in seen:
+        shown = {"schedulingConstraints": None, **template}
+        ordered = {key: shown[key] for key in ("name", "schedulingPolicy", "schedulingConstraints") if key in shown}
+        yield fe.duplicate(place, {**ordered, **shown})
+        return
+    seen.add(name)
+    yield from fe.wanted(f"{place}.name", name, _template_name)
+    if not composite:
+        yield from _members(template, place, version)
+        return
+    yield from _composite_members(template, place)
+    if place.count(COMPOSITES) < _MAX_DEPTH:  # deeper ones are refused as a whole
+        yield from _template_lists(template, place, version)
+
+
+def _tree(spec: Json) -> r.Found:
+    """What all templates of a workload together have to be (composite.md 1).
+
+    Names that two templates of one list share are told by `_template`.
+    """
+    tops = spec.get(COMPOSITES) or ()
+    named: dict[str, str] = {}
+    deep: set[str] = set()
+    childless, priorities = [], set()
+    for one in templates(spec):
+        top = ".".join(one.place.split(".", 2)[:2])
+        if one.composite and one.level == _MAX_DEPTH:
+            deep.add(top)
+        if one.level > _MAX_DEPTH:
+            continue
+        name = one.holder.get("name", "")
+        if named.setdefault(name, one.listed) != one.listed:
+            yield fe.duplicate(f"{one.place}.name", name)
+        if one.composite and not one.holder.get(GROUPS) and not one.holder.get(COMPOSITES):
+            childless.append(fe.invalid(one.place, name, _NO_CHILD))
+        priorities.add((one.holder.get("priorityClassName", ""), one.holder.get("priority")))
+    for index, top in enumerate(tops):
+        place = f"spec.{COMPOSITES}[{index}]"
+        if place in deep:
+            yield fe.invalid(place, top.get(COMPOSITES), f"maximum template hierarchy depth is {_MAX_DEPTH}")
+    if len(priorities) > 1:
+        yield fe.invalid("spec", None, _PRIORITIES if tops else "detected multiple priority configurations")
+    yield from childless
+
+
+_NO_CHILD = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate"
+_PRIORITIES = "all priority and priorityClassName values must be identical, detected multiple values"
 
 
 def same_templates(new: Json, old: Json) -> r.Found:
-    """Templates stay as they are but for minCount (v1beta1, v1alpha3)."""
-    now, was = (r.reach(obj, "spec").get("podGroupTemplates", ()) for obj in (new, old))
-    if now == was:
-        return
-    free = new.get("apiVersion") != _OLD_VERSION
-    if free and [_without_count(template) for template in now] == [_without_count(template) for template in was]:
+    """Templates stay as they are but for their counts (v1beta1, v1alpha3), and a tree stays one."""
+    changed = False
+    for name in (GROUPS, COMPOSITES):
+        now, was = (r.reach(obj, "spec").get(name) or [] for obj in (new, old))
+        if now == was:
+            continue
+        if new.get("apiVersion") == _OLD_VERSION or _without_counts(now) != _without_counts(was):
+            yield fe.invalid(f"spec.{name}", None, r.IMMUTABLE)
+        else:
+            changed = True
+    if changed:
         yield from workload(new, "")
-        return
-    yield fe.invalid("spec.podGroupTemplates", None, r.IMMUTABLE)
+
+
+def _without_counts(entries: list[Json]) -> list[Json]:
+    """Templates with all their counts left out, those below them too."""
+    return [
+        {
+            **_without_count(one),
+            **{name: _without_counts(one[name]) for name in (GROUPS, COMPOSITES) if one.get(name)},
+        }
+        for one in entries
+    ]
 
 
 def _without_count(holder: Json) -> Json:
-    """A template or spec with its gang size left out."""
+    """A template or spec with the count of its gang left out."""
     policy = holder.get("schedulingPolicy", {})
     if "gang" not in policy:
         return holder
-    gang = {key: value for key, value in policy["gang"].items() if key != "minCount"}
+    gang = {key: value for key, value in policy["gang"].items() if key not in ("minCount", "minGroupCount")}
     return {**holder, "schedulingPolicy": {**policy, "gang": gang}}
 
 
@@ -162,7 +250,10 @@ def pod_group(obj: Json, _: str) -> r.Found:
     """A pod group."""
     spec, version = obj.get("spec", {}), obj.get("apiVersion", "")
     if version != _OLD_VERSION:
+        yield from _PARENT(spec, "spec")
         yield from _REFERENCE(spec, "spec")
+        if spec.get("parentCompositePodGroupName") and "workloadRef" not in spec:
+            yield fe.required("spec.workloadRef", "must be specified when `parentCompositePodGroupName` is set")
     elif "podGroupTemplateRef" in spec and "workload" not in spec["podGroupTemplateRef"]:
         yield fe.invalid("spec.podGroupTemplateRef", "", "must specify one of: `workload`")
     else:
@@ -170,7 +261,18 @@ def pod_group(obj: Json, _: str) -> r.Found:
     yield from _members(spec, "spec", version)
 
 
+def composite_pod_group(obj: Json, _: str) -> r.Found:
+    """A composite: always made of a template of a workload (composite.md 1)."""
+    spec = obj.get("spec", {})
+    yield from _PARENT(spec, "spec")
+    if "workloadRef" not in spec:
+        yield fe.required("spec.workloadRef")
+    yield from _REFERENCE(spec, "spec")
+    yield from _composite_members(spec, "spec")
+
+
 _WORKLOAD = r.wanted("workloadName", names.subdomain)
+_PARENT = r.formed("parentCompositePodGroupName", names.subdomain, "set")
 _REFERENCE = r.given("workloadRef", _WORKLOAD, r.wanted("templateName", names.dns_label))
 _OLD_REFERENCE = r.given(
     "podGroupTemplateRef", r.given("workload", _WORKLOAD, r.wanted("podGroupTemplateName", names.dns_label))
@@ -178,13 +280,13 @@ _OLD_REFERENCE = r.given(
 
 
 def same_policy(new: Json, old: Json) -> r.Found:
-    """The policy stays but for minCount (v1beta1, v1alpha3)."""
+    """The policy stays but for its count (v1beta1, v1alpha3)."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if after.get("schedulingPolicy") == before.get("schedulingPolicy"):
         return
     free = new.get("apiVersion") != _OLD_VERSION
     if free and _without_count(after).get("schedulingPolicy") == _without_count(before).get("schedulingPolicy"):
-        yield from _policy(after, "spec")
+        yield from _policy(after, "spec", "minGroupCount" if new.get("kind") == "CompositePodGroup" else "minCount")
     else:
         yield fe.invalid("spec.schedulingPolicy", None, r.IMMUTABLE)
 
@@ -194,3 +296,5 @@ GROUP_FIELDS = (
     "resourceClaims", "disruptionMode", "priorityClassName", "priority", "preemptionPolicy",
 )  # fmt: skip
 """What else stays in the spec of a group."""
+COMPOSITE_FIELDS = tuple(name for name in GROUP_FIELDS if name not in ("podGroupTemplateRef", "resourceClaims"))
+"""The same for a composite."""

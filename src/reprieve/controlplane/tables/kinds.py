@@ -316,6 +316,9 @@ _PRIORITY_CLASS = (
 )
 
 
+_SCHEDULED = ("PodGroupScheduled", "PodGroupInitiallyScheduled", "CompositePodGroupInitiallyScheduled")
+
+
 def _group_policy(obj: Json) -> str:
     policy = obj.get("spec", {}).get("schedulingPolicy", {})
     return next((word for word in ("Gang", "Basic") if word.lower() in policy), NONE)
@@ -329,7 +332,7 @@ def _group_workload(obj: Json) -> str:
 
 def _group_status(obj: Json) -> str:
     for condition in obj.get("status", {}).get("conditions", ()):
-        if condition.get("type") in ("PodGroupScheduled", "PodGroupInitiallyScheduled"):
+        if condition.get("type") in _SCHEDULED:
             return (
                 "Scheduled"
                 if condition.get("status") == "True" and not condition.get("reason")
@@ -344,6 +347,19 @@ _POD_GROUP = (
     Column("Workload", "Name of the referenced Workload object", of(_group_workload)),
     Column("Status", "Status of the PodGroup", of(_group_status)),
     AGE,
+)
+_COMPOSITE = (
+    NAME,
+    Column("Policy", "scheduling.v1alpha3.CompositePodGroupSpec#schedulingPolicy", of(_group_policy)),
+    Column("Workload", "Name of the referenced Workload object", of(_group_workload)),
+    Column("Status", "Status of the CompositePodGroup", of(_group_status)),
+    AGE,
+    Column(
+        "Parent",
+        "scheduling.v1alpha3.CompositePodGroupSpec#parentCompositePodGroupName",
+        text("spec.parentCompositePodGroupName"),
+        wide=True,
+    ),
 )
 
 
@@ -475,6 +491,7 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("batch", "CronJob"): _CRON_JOB,
     ("scheduling.k8s.io", "PriorityClass"): _PRIORITY_CLASS,
     ("scheduling.k8s.io", "PodGroup"): _POD_GROUP,
+    ("scheduling.k8s.io", "CompositePodGroup"): _COMPOSITE,
     ("scheduling.k8s.io", "Workload"): _SIMPLE,
     ("policy", "PodDisruptionBudget"): _BUDGET,
     ("coordination.k8s.io", "Lease"): (
