@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 
 from reprieve.controlplane.patching import PatchError, json_patch, merge_patch
+from reprieve.controlplane.schema.strict_json import MAX_DEPTH
 
 Json = dict[str, Any]
 
@@ -31,6 +32,13 @@ Json = dict[str, Any]
         ({"a/b": 1, "m~n": 2}, [{"op": "remove", "path": "/a~1b"}, {"op": "remove", "path": "/m~0n"}], {}),
         ({"a": 1}, [{"op": "test", "path": "/a", "value": 1}], {"a": 1}),
         ({"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}),
+        ({"a": {"b": [1, {}]}}, [{"op": "test", "path": "/a", "value": {"b": [1, {}]}}], {"a": {"b": [1, {}]}}),
+        ({"l": [1, 2]}, [{"op": "add", "path": "/l/2", "value": 3}], {"l": [1, 2, 3]}),
+        ({"l": [1, 2]}, [{"op": "remove", "path": "/l/-1"}], {"l": [1]}),
+        ({"l": [1, 2]}, [{"op": "replace", "path": "/l/1", "value": 3}], {"l": [1, 3]}),
+        ({"l": [0] * 11}, [{"op": "remove", "path": "/l/10"}], {"l": [0] * 10}),
+        ({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}], {"b": 2}),
+        ({"a": {"b": 1}}, [{"op": "move", "from": "/a/b", "path": "/a/c"}], {"a": {"c": 1}}),
         ({"a": 1}, [{"op": "add", "path": "", "value": {"b": 2}}], {"b": 2}),
         ({"a": 1}, [], {"a": 1}),
     ],
@@ -61,6 +69,31 @@ def test_operations_of_rfc_6902(obj: Json, ops: list[Json], result: Json) -> Non
         [{"op": "add", "path": "a", "value": 1}],
         [{"op": "add", "path": "", "value": 1}],
         [{"path": "/a"}],
+        *(
+            [{"op": "test", "path": path, "value": value}]
+            for path in ("/a", "/l", "/o")
+            for value in ("x", [2], {"x": 1})
+        ),
+        *([{"op": "test", "path": path, "value": None}] for path in ("/a", "/l", "/o")),
+        [{"op": "test", "path": "/l", "value": {}}],
+        [{"op": "test", "path": "/o", "value": []}],
+        [{"op": "test", "path": "/l", "value": [1, 1]}],
+        [{"op": "test", "path": "/l", "value": [True]}],
+        [{"op": "test", "path": "/x/y", "value": None}],
+        [{"op": "test", "path": "/a/b", "value": None}],
+        [{"op": "replace", "path": "/a"}],
+        [{"op": "test", "path": "/a"}],
+        [{"op": "remove", "path": ""}],
+        [{"op": "add", "path": "/l/2", "value": 1}],
+        [{"op": "replace", "path": "/l/1", "value": 1}],
+        [{"op": "replace", "path": "/l/-", "value": 1}],
+        [{"op": "remove", "path": "/l/-2"}],
+        [{"op": "remove", "path": "/l/1000000000"}],
+        [{"op": "remove", "path": "/a/b"}],
+        [{"op": "add", "path": "/a/b", "value": 1}],
+        [{"op": "copy", "from": 5, "path": "/b"}],
+        [{"op": "copy", "path": "/b"}],
+        [{"op": "remove", "path": 5}],
     ],
 )
 def test_a_failed_operation_is_422_and_leaves_the_object_alone(ops: list[Json]) -> None:
@@ -85,8 +118,30 @@ def test_copies_are_bounded() -> None:
     with pytest.raises(PatchError) as caught:
         json_patch({}, ops)
     assert caught.value.code == 413
+    assert json_patch({}, [{"op": "test", "path": "", "value": {}}] * 10_000) == {}
     with pytest.raises(PatchError) as caught:
         json_patch({}, [{"op": "test", "path": "", "value": {}}] * 10_001)
+    assert caught.value.code == 413
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 100_000, ["x" * 100_000], {"k": "x" * 100_000}, {"x" * 100_000: 1}, [{"k": [{"l": "x" * 100_000}]}]],
+    ids=["text", "list", "object", "key", "nested"],
+)
+@pytest.mark.parametrize("kind", ["copy", "test"])
+def test_what_is_copied_or_compared_is_weighed_with_all_that_is_in_it(kind: str, value: Any) -> None:
+    """3 MiB in one patch, whatever the parts consist of: copies can double a document time and again."""
+
+    def times(count: int) -> list[Json]:
+        one = {"copy": {"op": "copy", "from": "/a", "path": "/b"}, "test": {"op": "test", "path": "/a", "value": value}}
+        return [one[kind]] * count
+
+    # A comparison also brings a value of its own, which weighs as much again.
+    fits = 30 if kind == "copy" else 15
+    assert json_patch({"a": value}, times(fits))["a"] == value
+    with pytest.raises(PatchError) as caught:
+        json_patch({"a": value}, times(fits + 2))
     assert caught.value.code == 413
 
 
@@ -99,6 +154,23 @@ def test_failures_read_like_the_recorded_ones(number: int) -> None:
         json_patch(live, one.body)
     assert (caught.value.code, caught.value.reason) == (one.status, one.answer["reason"])
     assert caught.value.message == one.answer["message"]
+
+
+@pytest.mark.parametrize("ops", [{}, "x", 1, None, [1], [{"op": "remove", "path": "/a"}, []]])
+def test_a_body_that_is_no_list_of_operations_is_400(ops: Any) -> None:
+    with pytest.raises(PatchError) as caught:
+        json_patch({"a": 1}, ops)
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
+
+
+def test_a_result_may_be_no_deeper_than_a_body() -> None:
+    """An object that is patched again and again could grow deeper than anything that reads it."""
+    steps = MAX_DEPTH - 1
+    ops = [{"op": "add", "path": "/a" * (n + 1), "value": {}} for n in range(steps)]
+    assert json_patch({}, ops)
+    with pytest.raises(PatchError, match="nested deeper") as caught:
+        json_patch({}, [*ops, {"op": "add", "path": "/a" * (steps + 1), "value": {}}])
+    assert caught.value.code == 422
 
 
 @needs_transcripts

@@ -131,8 +131,10 @@ def test_several_conflicts_are_listed_by_manager() -> None:
     live = updated(live, "u", merge_patch(live, {"data": {"b": "2"}}), now="t2")
     with pytest.raises(ApplyConflict) as caught:
         applied(live, "n", config(a="3", b="3"))
-    assert caught.value.message == (
-        'Apply failed with 2 conflicts: conflicts with "m":\n- .data.a\nconflicts with "u" using v1:\n- .data.b'
+    assert (
+        caught.value.message
+        == str(caught.value)
+        == ('Apply failed with 2 conflicts: conflicts with "m":\n- .data.a\nconflicts with "u" using v1:\n- .data.b')
     )
 
 
@@ -299,6 +301,21 @@ def test_set_algebra(left: Json, right: Json) -> None:
     assert (left, right) == before
 
 
+_PATH = st.lists(st.sampled_from(["f:a", "f:b", 'k:{"n":"x"}', 'v:"y"']), min_size=1, max_size=3).map(tuple)
+
+
+@given(_TOP, _PATH)
+def test_without_a_place(top: Json, path: tuple[str, ...]) -> None:
+    """A place goes with everything below it; nothing else does, and the set that is left has no empty branch."""
+    before = copy.deepcopy(top)
+    gone = "".join(map(f.readable, path))
+    left = f.without(top, path)
+    assert members(left) == {place for place in members(top) if not place.startswith(gone)}
+    assert top == before
+    assert f.union(left, {}) == f.difference(left, {}) == left
+    assert f.intersection(left, left) == left
+
+
 @given(_TOP)
 def test_what_is_stored_is_read_again(top: Json) -> None:
     assert f.decoded(top) == top
@@ -382,6 +399,35 @@ def test_a_change_within_a_keyed_item_owns_that_field_alone() -> None:
     live = updated(live, "two", again, schema=POD, now="t2")
     item: Json = {'k:{"name":"B"}': {"f:value": {}}}
     assert owners(live)["two"] == {"f:spec": {"f:containers": {'k:{"name":"c"}': {"f:env": item}}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ({"securityContext": {"runAsUser": 1}}, {}, {}),
+        ({"securityContext": {"runAsUser": 1}}, {"securityContext": {}}, {"securityContext": {}}),
+        ({"resources": {"limits": {"cpu": "1"}}}, {}, {}),
+        ({"resources": {"limits": {"cpu": "1"}}}, {"resources": {}}, {"resources": {}}),
+    ],
+)
+@pytest.mark.parametrize("other", [{}, {"workingDir": "/w"}, {"securityContext": {"runAsGroup": 2}}])
+def test_what_its_applier_leaves_out_of_a_keyed_item_goes_without_a_shell(
+    before: Json, after: Json, left: Json, other: Json
+) -> None:
+    """Structs around a field that goes, go with it, in items of lists too; what others put there stays."""
+
+    def of(more: Json) -> Json:
+        return pod(containers=[{"name": "c", "image": "i", **copy.deepcopy(more)}])
+
+    live = applied(None, "m", of(before), schema=POD)
+    theirs = copy.deepcopy(live)
+    for name, value in other.items():
+        held = theirs["spec"]["containers"][0]
+        held[name] = {**held.get(name, {}), **value} if isinstance(value, dict) else value
+    if other:
+        live = updated(live, "u", theirs, schema=POD, now="t2")
+    [found] = applied(live, "m", of(after), schema=POD, now="t3")["spec"]["containers"]
+    assert found == {"name": "c", "image": "i", **left, **other}
 
 
 def test_a_create_owns_what_it_states_and_marks_what_might_not_be_there() -> None:

@@ -40,6 +40,12 @@ def containers(*names: str) -> Json:
          {"spec": {"containers": [{"name": "b", "image": "i"}, {"name": "a", "image": "j"}]}}),
         (containers("a", "b"), {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}},
          {"spec": {"containers": [{"name": "b", "image": "i"}, {"name": "a", "image": "i"}]}}),
+        # What it lists that is in no list stands nowhere, whatever it is.
+        (containers("a", "b"), {"spec": {"$setElementOrder/containers": [["x"], {"name": {}}, {"name": "b"}, 5],
+                                         "containers": [{"name": "b"}]}}, containers("a", "b")),
+        ({"metadata": {"finalizers": ["a", "b", "c"]}},
+         {"metadata": {"$setElementOrder/finalizers": [["a"], "c", {"b": 1}, "b"], "finalizers": ["c"]}},
+         {"metadata": {"finalizers": ["a", "c", "b"]}}),
         # Deletion by key, replacement of the whole list.
         (containers("a", "b"), {"spec": {"containers": [{"$patch": "delete", "name": "a"}]}}, containers("b")),
         (containers("a", "b"), {"spec": {"containers": [{"$patch": "replace"}, {"name": "c", "image": "i"}]}},
@@ -127,6 +133,11 @@ def test_finalizers_as_recorded() -> None:
         ({"spec": {"containers": ["a"]}}, "not identical"),
         ({"spec": {"volumes": [{"name": "v", "hostPath": {}, "$retainKeys": ["name"]}]}}, "retainKeys"),
         ({"metadata": {"$deleteFromPrimitiveList/finalizers": "a"}}, "invalid list type"),
+        ({"metadata": {"finalizers": ["b", ["a"]]}}, "lists of lists are not supported"),
+        ({"spec": {"containers": [["a"]]}}, "lists of lists are not supported"),
+        ({"spec": {"containers": [{"name": {"a": 1}}]}}, "merge key name is no plain value"),
+        ({"spec": {"containers": [{"name": ["a"]}]}}, "merge key name is no plain value"),
+        ({"spec": {"containers": [{"name": ["a"], "$patch": "delete"}]}}, "merge key name is no plain value"),
     ],
 )
 def test_wrong_directives_are_refused(patch: Json, said: str) -> None:

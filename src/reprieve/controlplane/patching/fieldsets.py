@@ -61,7 +61,7 @@ def _children(node: Trie) -> Trie:
 
 def difference(left: Trie, right: Trie) -> Trie:
     """Places of `left` that are not in `right`; both arguments are tops."""
-    if not right or not left:
+    if not right:
         return left
     out: Trie = {}
     for element, mine in left.items():

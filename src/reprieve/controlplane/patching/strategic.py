@@ -28,8 +28,8 @@ def strategic_merge(schema: Schema, obj: Json, patch: Any) -> Json:
     """The object after a strategic merge patch; the input stays as it is.
 
     Raises:
-        PatchError: 400 if the patch is no object, 500 (as upstream) for a wrong directive or a missing
-        merge key.
+        PatchError: 400 if the patch is no object, 422 for a list in a list that merges, 500 (as upstream) for a
+        wrong directive or a merge key that is missing or no plain value.
     """
     if not isinstance(patch, dict):
         raise not_unmarshalled(go_type(patch), MAP)
@@ -136,6 +136,8 @@ def _identity(merge_key: str) -> Callable[[Any], Any]:
 def _merge_list(live: list[Any], patch: list[Any], node: Node, order: Any) -> list[Any]:
     if order is not None and not isinstance(order, list):
         raise _broken(f"invalid list type for {_ORDER}")
+    if any(isinstance(item, list) for item in patch):
+        raise PatchError(422, "Invalid", "lists of lists are not supported")
     maps = [isinstance(item, dict) for item in [*live, *patch]]
     if any(maps) and not all(maps):
         raise _broken("list element types are not identical")
@@ -153,6 +155,8 @@ def _merge_list(live: list[Any], patch: list[Any], node: Node, order: Any) -> li
     wanted: list[Json] = []
     for item in patch:
         directive = item.get(_PATCH)
+        if isinstance(item.get(key), _KINDS):
+            raise _broken(f"map: {go_map(item)}: its merge key {key} is no plain value")
         if directive == "delete":
             if key not in item:
                 raise _broken("delete patch type with no merge key defined")
