@@ -5,12 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import msgspec
 import pytest
 
 from reprieve.api.errors import FieldError
-from reprieve.api.objects import Pod
-from reprieve.api.versions import SERVED_VERSIONS, from_internal, pod_group_name, to_internal
+from reprieve.api.versions import SERVED_VERSIONS, from_internal, to_internal
 
 V1BETA1, V1ALPHA3, V1ALPHA2 = SERVED_VERSIONS
 
@@ -77,24 +75,6 @@ def test_older_versions_cannot_say_preemption_policy() -> None:
         assert from_internal(workload, version)["spec"] == {"podGroupTemplates": [TEMPLATE]}
 
 
-def test_coscheduling_min_member_is_min_count() -> None:
-    found = to_internal(
-        {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-            "kind": "PodGroup",
-            "metadata": {"name": "g"},
-            "spec": {"minMember": 3, "scheduleTimeoutSeconds": 10},
-            "status": {"phase": "Running"},
-        }
-    )
-    assert found == {
-        "apiVersion": V1BETA1,
-        "kind": "PodGroup",
-        "metadata": {"name": "g"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
-    }
-
-
 @pytest.mark.parametrize("kind", ["Workload", "PodGroup"])
 def test_v1alpha1_is_refused_and_the_replacement_named(kind: str) -> None:
     manifest = {"apiVersion": "scheduling.k8s.io/v1alpha1", "kind": kind}
@@ -116,18 +96,3 @@ def test_values_without_an_internal_form(spec: dict[str, Any], path: str) -> Non
     with pytest.raises(FieldError) as caught:
         to_internal({"apiVersion": V1ALPHA2, "kind": "PodGroup", "spec": spec})
     assert caught.value.path == path
-
-
-@pytest.mark.parametrize(
-    ("labels", "native", "expected"),
-    [
-        ({}, None, None),
-        ({"scheduling.reprieve.dev/pod-group": "a"}, None, "a"),
-        ({"scheduling.x-k8s.io/pod-group": "b"}, None, "b"),
-        ({"scheduling.x-k8s.io/pod-group": "b", "scheduling.reprieve.dev/pod-group": "a"}, None, "a"),
-        ({"scheduling.reprieve.dev/pod-group": "a"}, "n", "n"),  # the native field wins
-    ],
-)
-def test_the_group_of_a_pod(labels: dict[str, str], native: str | None, expected: str | None) -> None:
-    spec = {"schedulingGroup": {"podGroupName": native}} if native else {}
-    assert pod_group_name(msgspec.convert({"metadata": {"labels": labels}, "spec": spec}, Pod)) == expected

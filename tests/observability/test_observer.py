@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.api.group_sources import DEFAULT_SOURCES
 from reprieve.api.meta import KubernetesObject
 from reprieve.live.remarks import AnnotationRemarks
 from reprieve.observability.logs import Log
@@ -131,7 +132,7 @@ def test_an_annotation_that_cannot_be_read_is_a_warning_on_its_object(
 ) -> None:
     """observability.md 2.4, cost.md 2.2."""
     seen = Observed()
-    remarks = AnnotationRemarks(lambda found, why: seen.observer.ignored(found, why, now=START))
+    remarks = AnnotationRemarks(lambda found, why: seen.observer.ignored(found, why, now=START), DEFAULT_SOURCES)
     remarks.look_at(item)
     remarks.look_at(item)
     [(severity, name, note)] = seen.events("InvalidAnnotation")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reprieve.api.group_sources import DEFAULT_SOURCES
 from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration, configuration_of, duration
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.gates import FeatureGates, GateError
@@ -696,3 +697,39 @@ def test_without_generic_workload_groups_are_not_looked_at() -> None:
     assert World(*items).settle().where == {}
     off = FeatureGates(generic_workload=False)
     assert len(World(*items, gates=off).settle().where) == 1
+
+
+SOURCE_ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "no such source": ({"groupSources": {"vulcano": True}}, "groupSources"),
+    "no such source in a list": ({"groupSources": ["native", "jobs"]}, "groupSources"),
+    "neither on nor off": ({"groupSources": {"volcano": "yes"}}, "groupSources"),
+    "a name of two profiles": (
+        {"profiles": [{"schedulerName": "a", "alsoKnownAs": ["b"]}, {"schedulerName": "b"}]},
+        "profiles[1].schedulerName",
+    ),
+    "a further name of two profiles": (
+        {"profiles": [{"schedulerName": "a", "alsoKnownAs": ["c"]}, {"schedulerName": "b", "alsoKnownAs": ["c"]}]},
+        "profiles[1].alsoKnownAs[0]",
+    ),
+    "its own name": ({"profiles": [{"schedulerName": "a", "alsoKnownAs": ["a"]}]}, "profiles[0].alsoKnownAs[0]"),
+    "an empty name": ({"profiles": [{"schedulerName": "a", "alsoKnownAs": [""]}]}, "profiles[0].alsoKnownAs[0]"),
+}
+
+
+@pytest.mark.parametrize("name", SOURCE_ERRORS)
+def test_names_and_sources_that_cannot_be_are_refused_with_their_place(name: str) -> None:
+    """workloads.md 1.2 and 3.1."""
+    fields, path = SOURCE_ERRORS[name]
+    with pytest.raises(ConfigurationError) as caught:
+        configuration_of(
+            {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **fields}
+        )
+    assert caught.value.path.startswith(path)
+
+
+def test_sources_of_a_configuration() -> None:
+    """workloads.md 1.2: a map changes the defaults, a list names all."""
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    assert configuration_of(head).sources == DEFAULT_SOURCES
+    assert "kueue" not in configuration_of({**head, "groupSources": {"kueue": False}}).sources
+    assert configuration_of({**head, "groupSources": ["native"]}).sources.names == {"native"}

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
+from reprieve.api.foreign_groups import FOREIGN, ForeignGroup
 from reprieve.api.meta import Condition, Empty, KubernetesObject, Struct
 
 NO_POLICY_FIELD = ""
@@ -164,6 +167,8 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
 
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
+    foreign: ForeignGroup | None = msgspec.field(default=None, name=FOREIGN)
+    """What it says beyond that, if it was read from the API of another scheduler (workloads.md 2)."""
 
     @property
     def min_count(self) -> int | None:

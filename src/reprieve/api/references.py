@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from reprieve.api.decoding import name_of
 from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.group_sources import pod_group_name
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Pod, PodGroup
 from reprieve.api.validation import validate
-from reprieve.api.versions import pod_group_name
 
 if TYPE_CHECKING:
     from reprieve.api.loading import Loaded
@@ -23,10 +23,12 @@ _FINISHED = ("Succeeded", "Failed")
 
 def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
     """Raise `InputError` at the second object of one kind, namespace and name."""
-    seen: dict[tuple[str, str, str], Origin] = {}
+    seen: dict[tuple[str, str, str, str], Origin] = {}
     for loaded in objects:
         found = loaded.object
-        key = (found.KIND, found.metadata.namespace, found.metadata.name)
+        foreign = found.foreign if isinstance(found, PodGroup) else None
+        version = foreign.api_version if foreign is not None else ""  # other APIs have names of their own
+        key = (found.KIND, version, found.metadata.namespace, found.metadata.name)
         first = seen.setdefault(key, loaded.origin)
         if first is not loaded.origin:
             raise InputError(

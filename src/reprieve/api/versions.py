@@ -1,9 +1,9 @@
-"""Versions of Workload and PodGroup: plain manifests to and from the internal form (v1beta1), and who is in a group.
+"""Versions of Workload and PodGroup: plain manifests to and from the internal form (v1beta1).
 
 Terms: the internal form is `scheduling.k8s.io/v1beta1`. The same shape is read from `v1alpha3` and from the
 CRD group `scheduling.reprieve.dev/v1beta1`; `v1alpha2` names things otherwise;
-`scheduling.x-k8s.io/v1alpha1` is the PodGroup of the coscheduling plugin. All rules: api.md "Workload and
-PodGroup, three served versions".
+`scheduling.x-k8s.io/v1alpha1` is the PodGroup of the coscheduling plugin, `scheduling.volcano.sh/v1beta1` that of
+Volcano. All rules: api.md "Workload and PodGroup, three served versions", workloads.md 2 for the last two.
 
 Invariant: functions take and give plain data, never change what they are given, and share what they do not
 change. Down and up again gives the same object, but for what the older version cannot say (preemptionPolicy).
@@ -15,13 +15,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from reprieve.api.errors import FieldError, unsupported
-from reprieve.api.objects import Pod
+from reprieve.api.foreign_groups import (
+    COSCHEDULING_VERSION,
+    FOREIGN,
+    FOREIGN_VERSIONS,
+    VOLCANO_VERSION,
+    coscheduling_up,
+    volcano_up,
+)
 
 Manifest = dict[str, Any]
 
 SCHEDULING_GROUP: Final = "scheduling.k8s.io"
 CRD_GROUP: Final = "scheduling.reprieve.dev"
-COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io"
 
 INTERNAL_VERSION: Final = f"{SCHEDULING_GROUP}/v1beta1"
 SERVED_VERSIONS: Final = (INTERNAL_VERSION, f"{SCHEDULING_GROUP}/v1alpha3", f"{SCHEDULING_GROUP}/v1alpha2")
@@ -29,12 +35,9 @@ SERVED_VERSIONS: Final = (INTERNAL_VERSION, f"{SCHEDULING_GROUP}/v1alpha3", f"{S
 
 READABLE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Workload": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"),
-    "PodGroup": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1", f"{COSCHEDULING_GROUP}/v1alpha1"),
+    "PodGroup": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1", *FOREIGN_VERSIONS),
 }
 """Kind to the apiVersions that can be read."""
-
-GROUP_LABELS: Final = (f"{CRD_GROUP}/pod-group", f"{COSCHEDULING_GROUP}/pod-group")
-"""Labels that name a pod's group where the native field is absent, the stronger first."""
 
 _MODES: Final = {"Pod": "single", "PodGroup": "all"}
 _MODE_NAMES: Final = {mode: name for name, mode in _MODES.items()}
@@ -42,31 +45,13 @@ _CONDITIONS: Final = {"PodGroupScheduled": "PodGroupInitiallyScheduled"}
 _CONDITION_NAMES: Final = {internal: name for name, internal in _CONDITIONS.items()}
 
 
-def pod_group_name(pod: Pod) -> str | None:
-    """Name of the PodGroup a pod belongs to (in its namespace); the native field wins over labels."""
-    group = pod.spec.scheduling_group
-    if group is not None and group.pod_group_name:
-        return group.pod_group_name
-    labels = pod.metadata.labels
-    if labels:
-        for label in GROUP_LABELS:
-            name = labels.get(label)
-            if name:
-                return name
-    return None
-
-
 def is_converted_kind(kind: str, api_version: str) -> bool:
     """Whether the kind is a Workload or PodGroup of a group read here (readable version or not)."""
     group = api_version.partition("/")[0]
-    groups = (SCHEDULING_GROUP, CRD_GROUP, COSCHEDULING_GROUP)[: 3 if kind == "PodGroup" else 2]
-    return kind in READABLE_VERSIONS and group in groups
+    return any(group == version.partition("/")[0] for version in READABLE_VERSIONS.get(kind, ()))
 
 
-VERSIONS_WITHOUT_POLICY: Final = (
-    f"{SCHEDULING_GROUP}/v1alpha2",
-    f"{COSCHEDULING_GROUP}/v1alpha1",
-)
+VERSIONS_WITHOUT_POLICY: Final = (f"{SCHEDULING_GROUP}/v1alpha2", *FOREIGN_VERSIONS)
 """Versions whose PodGroup has no preemptionPolicy (api.md, the table)."""
 
 
@@ -80,6 +65,7 @@ def to_internal(manifest: Mapping[str, Any]) -> Manifest:
     if version not in READABLE_VERSIONS.get(kind, ()):
         raise _not_served(kind, version)
     converted = {**manifest, "apiVersion": INTERNAL_VERSION}
+    converted.pop(FOREIGN, None)
     convert = _UP.get((kind, version))
     return converted if convert is None else convert(converted)
 
@@ -212,15 +198,6 @@ def _group_down(manifest: Manifest) -> Manifest:
     return _changed_manifest(manifest, spec=spec_down, status=_renamed_conditions(_CONDITION_NAMES))
 
 
-def _coscheduling_up(manifest: Manifest) -> Manifest:
-    """`minMember` is the gang's size; what the plugin keeps in its status means nothing here."""
-    spec = manifest.get("spec")
-    gang = {"minCount": spec["minMember"]} if isinstance(spec, Mapping) and "minMember" in spec else {}
-    priority = spec.get("priorityClassName") if isinstance(spec, Mapping) else None
-    converted = {"schedulingPolicy": {"gang": gang}, **({"priorityClassName": priority} if priority else {})}
-    return {**_without(manifest, "status"), "spec": converted}
-
-
 def _changed_manifest(manifest: Manifest, **changes: Callable[[Any], Any]) -> Manifest:
     return {key: changes[key](found) if key in changes else found for key, found in manifest.items()}
 
@@ -230,7 +207,8 @@ _ALPHA3: Final = f"{SCHEDULING_GROUP}/v1alpha3"
 _UP: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
     ("Workload", _ALPHA2): _workload_up,
     ("PodGroup", _ALPHA2): _group_up,
-    ("PodGroup", f"{COSCHEDULING_GROUP}/v1alpha1"): _coscheduling_up,
+    ("PodGroup", COSCHEDULING_VERSION): coscheduling_up,
+    ("PodGroup", VOLCANO_VERSION): volcano_up,
 }
 _DOWN: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
     ("Workload", _ALPHA3): _workload_to_alpha3,

@@ -23,9 +23,9 @@ from yarl import URL
 
 from reprieve.api import objects
 from reprieve.api.errors import InputError
+from reprieve.api.group_sources import pod_group_name
 from reprieve.api.json import Json
 from reprieve.api.loading import Manifests
-from reprieve.api.versions import pod_group_name
 from reprieve.cli.whatif import Answered, ask
 from reprieve.client.connection import Connection, Identity, TlsSettings
 from reprieve.client.decoding import stored

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from reprieve.api import objects
-from reprieve.api.versions import pod_group_name
+from reprieve.api.group_sources import pod_group_name
 from reprieve.cli.evidence import Evidence, Occurrence
 from reprieve.cli.helping import helps_of
 from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence

@@ -80,6 +80,7 @@ def read_options(
         profiles=profiles,
         timing=timing,
         seed=seed,
+        sources=chosen.sources,
         any_scheduler=config is None,
         tell=extenders.bodies.seen if extenders is not None else None,
         warnings=warnings,

@@ -47,6 +47,10 @@ def command(
             help="The schedulerName of the pods to schedule (default: reprieve-scheduler, or --config).",
         ),
     ] = None,
+    also_known_as: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further schedulerName of pods to schedule, such as volcano. Repeatable."),
+    ] = None,
     leader_elect: Annotated[
         bool | None,
         typer.Option("--leader-elect/--no-leader-elect", help="Act only while holding the lease (default: yes)."),
@@ -111,7 +115,9 @@ def command(
         chosen = read_configuration(config) if config is not None else None
         if chosen is not None and chosen.profiles and scheduler_name is not None:
             refuse(f"--scheduler-name: the profiles of {config} have names already")
-        wanted = named(chosen, scheduler_name or SCHEDULER_NAME)
+        if chosen is not None and chosen.profiles and also_known_as:
+            refuse(f"--also-known-as: say it as alsoKnownAs of a profile of {config}")
+        wanted = named(chosen, scheduler_name or SCHEDULER_NAME, also_known_as or ())
         profiles, extenders = read_profiles(wanted, gates, config, plugin or (), plugin_timeout, compatible=compatible)
         election = election_of(
             chosen.leader_election if chosen is not None else None,
@@ -134,6 +140,7 @@ def command(
         gates=gates,
         timing=timing_of(chosen),
         seed=seed,
+        sources=wanted.sources,
         extenders=extenders,
         kubeconfig=kubeconfig if kubeconfig is not None else configured or None,
         context=context,

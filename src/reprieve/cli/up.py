@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from reprieve.live.local import LocalOptions
 
 
+_NAMES_OF_OTHERS = ("volcano", "scheduler-plugins-scheduler")
+"""Operators write these into pods; nobody else schedules here (workloads.md 3.3)."""
+
+
 def command(
     data_dir: apiserver.DataDir = None,
     host: apiserver.Host = "127.0.0.1",
@@ -60,6 +64,7 @@ def command(
         arguments.append("--compatible")
     if config is None or not read_configuration(config).profiles:
         arguments.append("--scheduler-name=default-scheduler")
+        arguments += [f"--also-known-as={name}" for name in _NAMES_OF_OTHERS]
     serve = ServeOptions(
         data_dir=data_dir if data_dir is not None else apiserver.default_data_dir("up"),
         host=host,

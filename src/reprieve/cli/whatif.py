@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Manifests
-from reprieve.api.versions import pod_group_name
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
 from reprieve.observability.store import Name

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from reprieve.api.versions import GROUP_LABELS
+from reprieve.api.group_sources import GROUP_LABELS
 
 NODE: Final = "node"
 NAMESPACE: Final = "namespace"

@@ -49,6 +49,8 @@ class GroupSpec:
     """`namespace/name` of the CompositePodGroup it is a child of."""
     workload: str = ""
     """The Workload it was made from."""
+    foreign: str | None = None
+    """Of another API than scheduling.k8s.io: its apiVersion, empty where there is no object (workloads.md 2)."""
     terms: WorkTerms = field(default=NOTHING_SAID, compare=False)
     """What its annotations say of the work of its pods; it changes often, and never who is a unit."""
 
@@ -286,6 +288,7 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
         ),
         parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name) if trees else None,
         workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
+        foreign=group.foreign.api_version if group.foreign is not None else None,
         terms=work_terms(group.metadata.annotations),
     )
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from reprieve.api import objects
 from reprieve.api.meta import ObjectMeta
-from reprieve.api.versions import pod_group_name
 from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms_of
 from reprieve.cluster.label_classes import LabelClass
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
@@ -165,16 +164,20 @@ def queue_order(pod: PodRecord) -> tuple[int, float, str, str]:
 
 
 def record_of(
-    pod: objects.Pod, signatures: SignatureTable, *, created: float, groups_enabled: bool = True
+    pod: objects.Pod,
+    signatures: SignatureTable,
+    *,
+    created: float,
+    group: str | None = None,
+    scheduler_name: str | None = None,
 ) -> PodRecord:
     """The record of an API object.
 
-    `created` (seconds) stands in for `metadata.creationTimestamp`.  With `groups_enabled` False (gate GenericWorkload
-    off, scheduling.md 6) the group reference is ignored.
+    `created` (seconds) stands in for `metadata.creationTimestamp`.  `group` is the name of its group, in its namespace;
+    `scheduler_name` of the profile that its own name stands for, where that is another.
     """
     meta, spec, status = pod.metadata, pod.spec, pod.status
     namespace = meta.namespace or "default"
-    group = pod_group_name(pod) if groups_enabled else None
     return PodRecord(
         namespace=namespace,
         name=meta.name,
@@ -185,7 +188,7 @@ def record_of(
         created=created,
         start=status.start_time.timestamp() if status.start_time is not None else None,
         labels=meta.labels or _EMPTY,
-        scheduler_name=spec.scheduler_name or "default-scheduler",
+        scheduler_name=scheduler_name or spec.scheduler_name or "default-scheduler",
         never_preempts=spec.preemption_policy == "Never",
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         grace=float(spec.termination_grace_period_seconds)

@@ -14,8 +14,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from reprieve.api.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
 from reprieve.api.unknown_fields import Manifest, Misnamed, Path, nearest
-from reprieve.api.versions import COSCHEDULING_GROUP, CRD_GROUP, INTERNAL_VERSION
+from reprieve.api.versions import CRD_GROUP, INTERNAL_VERSION
 from reprieve.controlplane.schema import nodes
 from reprieve.controlplane.schema.definitions import OBJECT_META, definition_names
 from reprieve.controlplane.schema.nodes import Node, Type
@@ -91,8 +92,8 @@ class PackedSchemas:
 
 
 def _made(api_version: str, kind: str) -> Node | None:
-    if (api_version, kind) == (f"{COSCHEDULING_GROUP}/v1alpha1", "PodGroup"):
-        return _coscheduling_group()
+    if kind == "PodGroup" and api_version in _FOREIGN_FIELDS:
+        return _foreign_group(api_version)
     if kind == "List" and api_version == "v1":
         return _object({"items": _ANY})
     if kind == "Scenario":
@@ -107,11 +108,29 @@ def _object(fields: Mapping[str, Node]) -> Node:
     return Node(Type.STRUCT, "Object", fields={"apiVersion": text, "kind": text, "metadata": meta, **fields})
 
 
-def _coscheduling_group() -> Node:
-    """PodGroup of scheduling.x-k8s.io/v1alpha1, as its custom resource definition has it."""
-    spec = dict.fromkeys(("minMember", "minResources", "scheduleTimeoutSeconds"), _ANY)
-    counts = ("phase", "occupiedBy", "scheduled", "running", "succeeded", "failed", "scheduleStartTime")
-    status = dict.fromkeys(counts, _ANY)
+_FOREIGN_FIELDS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    COSCHEDULING_VERSION: (
+        ("minMember", "minResources", "scheduleTimeoutSeconds"),
+        ("phase", "occupiedBy", "scheduled", "running", "succeeded", "failed", "scheduleStartTime"),
+    ),
+    VOLCANO_VERSION: (
+        (
+            "minMember",
+            "minTaskMember",
+            "queue",
+            "priorityClassName",
+            "minResources",
+            "networkTopology",
+            "subGroupPolicy",
+        ),
+        ("phase", "conditions", "running", "succeeded", "failed"),
+    ),
+}
+"""PodGroups of other schedulers, as their custom resource definitions have them: fields of `spec` and of `status`."""
+
+
+def _foreign_group(api_version: str) -> Node:
+    spec, status = (dict.fromkeys(fields, _ANY) for fields in _FOREIGN_FIELDS[api_version])
     return _object(
         {"spec": Node(Type.STRUCT, "PodGroupSpec", spec), "status": Node(Type.STRUCT, "PodGroupStatus", status)}
     )

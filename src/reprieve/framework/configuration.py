@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from reprieve.api.durations import duration as duration
+from reprieve.api.group_sources import GroupSources
 from reprieve.api.unknown_fields import misnamed_in, path_text
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
@@ -97,6 +98,8 @@ class ProfileConfiguration(_Part, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     """Filled in by `configuration_of`: a file with one profile may leave it out."""
     percentage_of_nodes_to_score: Int32 | None = None
+    also_known_as: tuple[str, ...] = ()
+    """Ours: further names by which pods ask for this profile (workloads.md 3)."""
     percentage_of_placements_to_score: Int32 | None = None
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
@@ -192,6 +195,17 @@ class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
     profiles: tuple[ProfileConfiguration, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
+    group_sources: dict[str, bool] | tuple[str, ...] = {}
+    """Ours: by what pods say that they belong together (workloads.md 1.2)."""
+
+    @property
+    def sources(self) -> GroupSources:
+        """The sources of groups that are on. Raises ConfigurationError."""
+        chosen = self.group_sources
+        try:
+            return GroupSources.switched(chosen) if isinstance(chosen, Mapping) else GroupSources(chosen)
+        except ValueError as error:
+            raise ConfigurationError("groupSources", str(error)) from None
 
 
 def configuration_of(document: object) -> SchedulerConfiguration:

@@ -45,8 +45,16 @@ def check(found: SchedulerConfiguration) -> None:
             other = f"profiles[{names[name]}]"
             raise ConfigurationError(f"{path}.schedulerName", f"{name!r} is used twice: it is that of {other}, too")
         names[name] = index
+        for number, other in enumerate(profile.also_known_as):
+            at = f"{path}.alsoKnownAs[{number}]"
+            if not other:
+                raise ConfigurationError(at, "must not be empty")
+            known = names.setdefault(other, index)
+            if known != index or other == name:
+                raise ConfigurationError(at, f"{other!r} is used twice: it is that of profiles[{known}], too")
         _check_profile(profile, path)
     _check_extenders(found.extenders)
+    _ = found.sources
 
 
 def _check_percentage(path: str, value: int | None) -> None:

@@ -58,6 +58,8 @@ class Profile:
     score_weights: dict[str, int] = field(default_factory=dict)
     disabled: frozenset[tuple[str, str]] = frozenset()
     placement_weights: dict[str, int] = field(default_factory=dict)
+    also_known_as: tuple[str, ...] = ()
+    """Further names by which pods ask for it."""
     order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By extension point class name: the plugins of that point in their order, where it is not that of `plugins`."""
     watch: CallPolicy = field(default_factory=CallPolicy)

@@ -186,7 +186,9 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
     log = Log(settings.verbosity, form=settings.log_format)
     metrics = Metrics()
     limits = Limits(qps=settings.qps, burst=settings.burst)
-    engine = Engine(settings.profiles, gates=settings.gates, timing=settings.timing, seed=settings.seed)
+    engine = Engine(
+        settings.profiles, gates=settings.gates, timing=settings.timing, seed=settings.seed, sources=settings.sources
+    )
     environment = environment_of(settings)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(ApiClient(connection, limits=limits, environment=environment))

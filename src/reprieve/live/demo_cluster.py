@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Final
 
 from reprieve.api import objects as o
+from reprieve.api.group_sources import pod_group_name
 from reprieve.api.json import Json
-from reprieve.api.versions import pod_group_name
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.informer import Change, ChangeKind, Informer
 from reprieve.client.transport import ApiClient

@@ -3,9 +3,9 @@
 Informers run all the time and only append to the queue; `apply` empties it into the engine. Whoever runs the engine
 calls it between cycles, so that a cycle sees one consistent picture.
 
-Terms: a *source* is one resource that a kind is read from. PodGroup may have three: native ones, our custom resources
-and those of the coscheduling plugin; of two groups of one name the native one counts, then ours (api.md). *Synced*
-means that every source has delivered what was there at the start.
+Terms: a *source* is one resource that a kind is read from. PodGroup may have several: native ones, our custom
+resources and those of other schedulers (workloads.md 1); of two groups of one name the native one counts, then ours.
+*Synced* means that every source has delivered what was there at the start.
 
 Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
 highest of its members, which are pods and so have theirs resolved; members that differ from it are told so as ever.
@@ -31,8 +31,8 @@ from typing import Any, Final
 import msgspec
 
 from reprieve.api import objects as o
+from reprieve.api.group_sources import SOURCES
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.versions import COSCHEDULING_GROUP, CRD_GROUP, SCHEDULING_GROUP
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError
@@ -55,8 +55,10 @@ KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
 NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is told as deleted."""
 _REFUSED: Final = (401, 403)
-_STRONGER_FIRST: Final = (SCHEDULING_GROUP, CRD_GROUP, COSCHEDULING_GROUP)
+_STRONGER_FIRST: Final = tuple(row.api_group for row in SOURCES if row.api_group is not None)
 """API groups that have PodGroups."""
+_ALWAYS: Final = _STRONGER_FIRST[:2]
+"""Those whose PodGroups are read whatever sources are on: gates turn them off."""
 WATCH: Final = "watch"
 DISCOVERY: Final = "discovery"
 """Where trouble was, in the observer's words."""
@@ -135,6 +137,7 @@ class ClusterFeed:
         self._note = note
         self._outages = outages or Outages(client.clock, _Telling(trouble))
         self._options = options
+        self._group_apis = (*_ALWAYS, *engine.sources.api_groups)
         self._sources: dict[tuple[str, str], _Source] = {}
         """By kind and API group."""
         self._changes: deque[tuple[Change[Any], Resource]] = deque()
@@ -144,7 +147,7 @@ class ClusterFeed:
         """PodGroups without a priority of their own, and the one they were given."""
         self._refused = refused
         self._victims = VictimClasses(self._refuse)
-        self._remarks = AnnotationRemarks(ignored)
+        self._remarks = AnnotationRemarks(ignored, engine.sources)
         self._said: set[str] = set()
         self._absent: list[str] = []
         """Kinds that are not served."""
@@ -238,7 +241,8 @@ class ClusterFeed:
             if not resources:
                 absent.append(kind.KIND)
             for resource in resources:
-                wanted[kind.KIND, resource.group] = (kind, resource)
+                if kind is not o.PodGroup or resource.group in self._group_apis:
+                    wanted[kind.KIND, resource.group] = (kind, resource)
         down = " ".join(served.unavailable)
         for where, source in list(self._sources.items()):
             found = wanted.get(where)

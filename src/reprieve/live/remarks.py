@@ -1,9 +1,12 @@
-"""What is wrong with annotations that users wrote about their work: said once for every object (cost.md 2)."""
+"""What is wrong with what users wrote about their work and its groups: said once for every object (cost.md 2,
+workloads.md 1.5 and 2).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from reprieve.api.group_sources import GroupSources, group_problems
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.work_annotations import annotation_problems
 
@@ -14,14 +17,15 @@ class AnnotationRemarks:
     Kept: the problems of objects that have some.
     """
 
-    def __init__(self, tell: Callable[[KubernetesObject, str], None]) -> None:
+    def __init__(self, tell: Callable[[KubernetesObject, str], None], sources: GroupSources) -> None:
         self._tell = tell
+        self._sources = sources
         self._said: dict[tuple[str, str], list[str]] = {}
 
     def look_at(self, item: KubernetesObject) -> None:
         """An object appeared or changed."""
         key = (item.KIND, item.key)
-        problems = annotation_problems(item)
+        problems = [*annotation_problems(item), *group_problems(item, self._sources)]
         said = self._said.get(key, [])
         if problems == said:
             return

@@ -12,13 +12,14 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources
 from reprieve.client.leading import LeaseOptions
 from reprieve.framework.configuration import (
     ConfigurationError,
@@ -48,6 +49,8 @@ class Settings:
     gates: FeatureGates = field(default_factory=FeatureGates)
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
+    sources: GroupSources = DEFAULT_SOURCES
+    """By what pods say that they belong together."""
     extenders: ExtenderCalls | None = None
     """The way to HTTP extenders, where there are any."""
     kubeconfig: str | None = None
@@ -72,12 +75,16 @@ class Settings:
         return next(iter(self.profiles))
 
 
-def named(configuration: SchedulerConfiguration | None, scheduler_name: str) -> SchedulerConfiguration:
-    """The configuration with a profile of that name, where it has none of its own."""
+def named(
+    configuration: SchedulerConfiguration | None, scheduler_name: str, also_known_as: Sequence[str] = ()
+) -> SchedulerConfiguration:
+    """The configuration with a profile of that name, and of those besides, where it has none of its own."""
     found = configuration or SchedulerConfiguration()
     if found.profiles:
         return found
-    return msgspec.structs.replace(found, profiles=(ProfileConfiguration(scheduler_name=scheduler_name),))
+    further = tuple(dict.fromkeys(name for name in also_known_as if name != scheduler_name))
+    only = ProfileConfiguration(scheduler_name=scheduler_name, also_known_as=further)
+    return msgspec.structs.replace(found, profiles=(only,))
 
 
 def seconds(text: str) -> float:

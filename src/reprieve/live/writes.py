@@ -22,7 +22,8 @@ from urllib.parse import quote
 import msgspec
 
 from reprieve.api.decoding import KINDS
-from reprieve.api.versions import COSCHEDULING_GROUP, SCHEDULING_GROUP, from_internal
+from reprieve.api.foreign_groups import COSCHEDULING_GROUP, VOLCANO_GROUP
+from reprieve.api.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
@@ -166,7 +167,7 @@ class Writes:
         if where is None:
             return _failed(UnservedError("PodGroup is not served"))
         key = f"PodGroup.{where.group} {namespace}/{name}"
-        if where.group == COSCHEDULING_GROUP:
+        if where.group in (COSCHEDULING_GROUP, VOLCANO_GROUP):
             return self._pool.submit(key, _nothing)
         path = where.path(namespace, name, "status")
         status = {"conditions": [dict(condition) for condition in conditions]}

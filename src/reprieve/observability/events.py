@@ -67,8 +67,9 @@ def pod_reference(pod: PodRecord) -> Reference:
 
 
 def group_reference(group: GroupState, api_version: str) -> Reference:
-    """A pod group as the object of an event; `api_version` is the one it is served under."""
-    return Reference(api_version, "PodGroup", group.namespace, group.name, group.uid)
+    """A pod group as the object of an event; `api_version` is the one that native groups are served under."""
+    own = group.spec.foreign if group.spec is not None else None
+    return Reference(own or api_version, "PodGroup", group.namespace, group.name, group.uid)
 
 
 @dataclass(slots=True)

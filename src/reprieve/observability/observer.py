@@ -217,7 +217,7 @@ class Observer:
             note = f"Room held on {node} is released: {room.message}"
             self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
         nodes = room.nodes
-        if room.group is not None and room.group.spec is not None:
+        if room.group is not None and room.group.spec is not None and room.group.spec.foreign != "":
             more = f" and {len(nodes) - _MOST_NODES} more nodes" if len(nodes) > _MOST_NODES else ""
             note = f"Room held on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
             about = group_reference(room.group, self.group_version)
@@ -240,18 +240,23 @@ class Observer:
 
     def refused(self, group: PodGroup, why: str, *, now: float) -> None:
         """Something that is written on a PodGroup does not count: its owner reads it among its events."""
-        about = Reference(self.group_version, group.KIND, group.metadata.namespace, group.name, group.metadata.uid)
+        about = self._about(group)
         self._events.record(
             about, None, kind=WARNING, reason="InvalidPreemptionPriority", action="Scheduling", note=why, now=now
         )
 
     def ignored(self, item: KubernetesObject, why: str, *, now: float) -> None:
-        """An annotation cannot be read and counts as not there: its owner reads it among the object's events."""
-        version = self.group_version if item.KIND == PodGroup.KIND else item.API_VERSION
-        about = Reference(version, item.KIND, item.metadata.namespace, item.name, item.metadata.uid)
+        """Something of an object is not read, or cannot be: its owner reads it among the object's events."""
+        reason = "InvalidAnnotation" if why.startswith("metadata.") else "NotRead"
         self._events.record(
-            about, None, kind=WARNING, reason="InvalidAnnotation", action="Scheduling", note=why, now=now
+            self._about(item), None, kind=WARNING, reason=reason, action="Scheduling", note=why, now=now
         )
+
+    def _about(self, item: KubernetesObject) -> Reference:
+        version = item.API_VERSION
+        if isinstance(item, PodGroup):
+            version = item.foreign.api_version if item.foreign is not None else self.group_version
+        return Reference(version, item.KIND, item.metadata.namespace, item.name, item.metadata.uid)
 
     # -- the rest ----------------------------------------------------------------------------------
 

@@ -168,6 +168,7 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
         placement_weights=_weights(
             multi, plugins.placement_score, built, PlacementScorePlugin, f"{path}.plugins.placementScore"
         ),
+        also_known_as=configuration.also_known_as,
         order=order,
         watch=registry.watch,
     )

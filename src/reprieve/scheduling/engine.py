@@ -9,11 +9,12 @@
 whoever acts reports back.  The same engine runs under the real clock, in virtual time and in benchmarks.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
+from reprieve.api.group_sources import DEFAULT_SOURCES, NO_SOURCES, GroupSources
 from reprieve.api.work_annotations import work_terms_of
 from reprieve.cluster.default_selectors import SelectorOwner
 from reprieve.cluster.history import RecordedCluster
@@ -38,6 +39,7 @@ from reprieve.scheduling.decision import (
     stamped,
 )
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
+from reprieve.scheduling.group_objects import GroupChange, GroupObjects
 from reprieve.scheduling.held_room import Released, ReleasedRoom, hold_seconds
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
@@ -73,11 +75,17 @@ class Engine:
         share: bool = True,
         validate: bool = False,
         any_scheduler: bool = False,
+        sources: GroupSources = DEFAULT_SOURCES,
     ) -> None:
         self.gates = gates or FeatureGates()
+        self.sources = sources if self.gates.generic_workload else NO_SOURCES
+        """By what pods say that they belong together (workloads.md 1)."""
         self.cluster = RecordedCluster() if validate else ClusterState()
         chosen = dict(profiles) if profiles else {p.name: p for p in (default_profile(self.gates),)}
         self.running = RunningProfiles(self.cluster, chosen, self.gates, seed=seed, share=share)
+        self._stands_for = {other: p.name for p in chosen.values() for other in p.also_known_as}
+        """Further names of profiles."""
+        self._group_objects = GroupObjects(self.cluster, self.sources)
         self.reach = RoomBound(self.cluster, self.running) if share else None
         self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach)
         self._preemptions = PreemptionsInFlight()
@@ -175,13 +183,27 @@ class Engine:
             if nominated >= 0:
                 self._nominations.freed(pod, nominated, now)
             self._member_gone(pod, now)
+        self._make(self._group_objects.left(pod), now)
         self._give_up_if_gated(pod.group, now)
         self._check()
 
     def set_group(self, group: objects.PodGroup, now: float, *, created: float = 0.0) -> None:
-        """A PodGroup appeared or changed."""
-        if not self.gates.generic_workload:
-            return
+        """A PodGroup of the API appeared or changed."""
+        if self.gates.generic_workload:
+            self._make(self._group_objects.set(group, created), now)
+
+    def remove_group(self, key: str, now: float) -> None:
+        """A PodGroup object is gone: pending members wait for it to appear again."""
+        self._make(self._group_objects.remove(key), now)
+
+    def _make(self, changes: Iterable[GroupChange], now: float) -> None:
+        for key, group, created in changes:
+            if group is None:
+                self._remove_group(key, now)
+            else:
+                self._set_group(group, now, created)
+
+    def _set_group(self, group: objects.PodGroup, now: float, created: float) -> None:
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         before = self.cluster.groups.get(key)
         old = before.spec if before is not None else None
@@ -212,8 +234,7 @@ class Engine:
         if self.cluster.remove_class(name):
             self.queue.retry_above(_LOWEST_PRIORITY, now)
 
-    def remove_group(self, key: str, now: float) -> None:
-        """A PodGroup object is gone: pending members wait for it to appear again."""
+    def _remove_group(self, key: str, now: float) -> None:
         state = self.cluster.remove_group(key)
         if state is not None:
             self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
@@ -539,8 +560,17 @@ class Engine:
     def _new_pod(self, pod: objects.Pod, now: float, created: float | None) -> PodRecord:
         stamp = pod.metadata.creation_timestamp
         when = created if created is not None else stamp.timestamp() if stamp is not None else now
-        record = record_of(pod, self.cluster.signatures, created=when, groups_enabled=self.gates.generic_workload)
+        membership = self.sources.membership(pod)
+        record = record_of(
+            pod,
+            self.cluster.signatures,
+            created=when,
+            group=membership.name if membership is not None else None,
+            scheduler_name=self._stands_for.get(pod.spec.scheduler_name),
+        )
         self.cluster.add_pod(record, pod.spec.node_name or None, due=gone_by(pod))
+        if membership is not None:
+            self._make(self._group_objects.joined(record, membership), now)
         if record.row >= 0:
             event = ClusterEvent(EventKind.POD_PLACED, row=record.row, pod=record, group=record.group)
             self.queue.on_event(event, now)

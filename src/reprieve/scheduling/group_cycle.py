@@ -99,7 +99,8 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
     Every member counts that is not on its way out, scheduled ones and those of other schedulers too, and a lone one as
     well as several: what it asks for itself must not be had by way of its group.  A group without a priority has
     nothing to compare.  A lone member is let through where neither it nor its group names a priority class: admission
-    leaves no such objects, and kube-scheduler 1.36 places them by the group's number.
+    leaves no such objects, and kube-scheduler 1.36 places them by the group's number.  In a group of another API pods
+    that name no class are of the group's priority (workloads.md 2.6).
 
     With `group_policy` (the gate PodGroupPreemptionPolicy) members must have the group's own preemptionPolicy; a group
     that has none, as in versions without the field, follows its members, who must agree.  Without the gate they may
@@ -119,7 +120,7 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
     classless = spec is not None and len(members) == 1 and not spec.names_class and not first.names_class
     if spec is not None and spec.has_priority and not classless:
         for pod in members:
-            if pod.priority != spec.priority:
+            if pod.priority != spec.priority and (pod.names_class or spec.foreign is None):
                 return (
                     "all pods in a single pod group should match the priority of the pod group, "
                     f"got: {pod.priority} and {spec.priority}"

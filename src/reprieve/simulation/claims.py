@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.devices import AllocationResult, ResourceClaimConsumerReference, ResourceClaimStatus
-from reprieve.api.versions import pod_group_name
+from reprieve.api.group_sources import pod_group_name
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction, PatchObject
 from reprieve.scheduling.engine import Engine

@@ -14,6 +14,8 @@ from reprieve.api import objects
 from reprieve.api.decoding import name_of
 from reprieve.api.durations import readable_time
 from reprieve.api.errors import InputError, Origin
+from reprieve.api.foreign_groups import FOREIGN_VERSIONS
+from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.work_annotations import annotation_problems
 from reprieve.cluster.pods import PodRecord
@@ -82,6 +84,8 @@ class PlanOptions:
     """Stop at the first decision to preempt, victims still there; else run until nothing changes."""
     gates: FeatureGates = field(default_factory=FeatureGates)
     profiles: tuple[Profile, ...] = ()
+    sources: GroupSources = DEFAULT_SOURCES
+    """By what pods say that they belong together."""
     any_scheduler: bool = False
     """Pods that no profile is named for are scheduled by the first one."""
     tell: Callable[[objects.KubernetesObject], None] | None = None
@@ -104,14 +108,6 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     began = time.perf_counter()
     scenarios = read_scenarios(manifests)
     refuse_trees(manifests)
-    everything = manifests.all()
-    for loaded in everything:
-        refuse_unsupported(loaded.object, loaded.origin, options.gates)
-        if options.tell is not None:
-            options.tell(loaded.object)
-    for item in (item for scenario in scenarios for step in scenario.steps for item in step.create):
-        if options.tell is not None:
-            options.tell(item)
     engine = Engine(
         {profile.name: profile for profile in options.profiles},
         gates=options.gates,
@@ -119,7 +115,17 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         seed=options.seed,
         share=options.share,
         any_scheduler=options.any_scheduler or not options.profiles,
+        sources=options.sources,
     )
+    everything = manifests.all()
+    for loaded in everything:
+        refuse_unsupported(loaded.object, loaded.origin, options.gates)
+        refuse_unsized(loaded.object, loaded.origin, engine.sources)
+        if options.tell is not None:
+            options.tell(loaded.object)
+    for item in (item for scenario in scenarios for step in scenario.steps for item in step.create):
+        if options.tell is not None:
+            options.tell(item)
     start = starts_at(everything) if options.now is None else not_before(options.now, everything)
     world = VirtualCluster(engine, start)
     world.first_preemption = lambda _: options.first_decision
@@ -138,7 +144,8 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             _play(scenario, world, asked)
     else:
         world.settle()
-    warnings = [*left_aside(manifests), *_remarks(everything), *options.warnings, *_troubles(engine)]
+    groups = group_remarks(everything, engine.sources)
+    warnings = [*left_aside(manifests), *_remarks(everything), *groups, *options.warnings, *_troubles(engine)]
     return _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
 
 
@@ -154,6 +161,7 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
     for step in scenario.steps:
         for turn, item in enumerate(step.create):
             refuse_unsupported(item, scenario.origin, world.engine.gates)
+            refuse_unsized(item, scenario.origin, world.engine.sources)
             if isinstance(item, objects.Pod) and world.runs(_key(item)):
                 path = f"{step.path}.create[{turn}].metadata.name"
                 raise InputError(scenario.origin, f"Pod {_key(item)} already exists at that time", path=path)
@@ -213,6 +221,46 @@ def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> l
         for entry in loaded
         for problem in annotation_problems(entry.object)
     ]
+
+
+def refuse_unsized(item: objects.KubernetesObject, origin: Origin, sources: GroupSources) -> None:
+    """Raise InputError for a pod of a new manifest that gives no size, or none that can be read, for its group.
+
+    One that a cluster has admitted already (it has a UID) waits instead (workloads.md 2.4).
+    """
+    if isinstance(item, objects.Pod) and not item.metadata.uid:
+        membership = sources.membership(item)
+        problem = size_problem(membership.source, item) if membership is not None else ""
+        if problem:
+            path, _, message = problem.partition(": ")
+            raise InputError(origin, message, path=path, subject=name_of(item))
+
+
+def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
+    """What of groups is left aside: fields nobody reads, further groups of a pod, weaker objects of one name, sizes."""
+    found: list[str] = []
+    versions: dict[str, set[str]] = {}
+    sizes: dict[tuple[str, str], set[int]] = {}
+    for entry in loaded:
+        item = entry.object
+        found += [f"{item.KIND} {item.key}: {problem}" for problem in group_problems(item, sources)]
+        if isinstance(item, objects.PodGroup) and sources.read(item):
+            version = item.foreign.api_version if item.foreign is not None else item.API_VERSION
+            versions.setdefault(item.key, set()).add(version)
+        elif isinstance(item, objects.Pod):
+            membership = sources.membership(item)
+            if membership is not None and membership.size is not None:
+                sizes.setdefault((item.namespace, membership.name), set()).add(membership.size)
+    for key, several in versions.items():
+        strong, *weak = sorted(several, key=(objects.PodGroup.API_VERSION, *FOREIGN_VERSIONS).index)
+        found += [f"PodGroup {key} is there as {strong}, which counts, and as {other}" for other in weak]
+    for (namespace, name), counts in sizes.items():
+        if len(counts) > 1:
+            most, *others = sorted(counts, reverse=True)
+            rest = ", ".join(map(str, others))
+            found.append(f"group {namespace}/{name}: its pods say it has {most} pods, which counts, and {rest}")
+    more = len(found) - _MOST_REMARKS
+    return [*found[:_MOST_REMARKS], *([f"and {more} more remarks on groups"] if more > 0 else [])]
 
 
 def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:

@@ -1,0 +1,56 @@
+"""Groups without an object: their pods say how many they are (workloads.md 2.4, plain pods of Kueue).
+
+Such a group is there as long as a pod of it is. Where pods give several sizes the largest counts, so that the answer
+does not depend on who comes first and nothing runs that is smaller than somebody asked for.
+
+Invariant: kept are the sizes that pods give which are there.
+"""
+
+from reprieve.api import objects
+from reprieve.api.foreign_groups import ForeignGroup
+
+
+class SizedGroups:
+    """See the module docstring. Keys are `namespace/name`."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, dict[str, int]] = {}
+        """By key, then by UID of the pod."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sizes.values()))
+
+    def joined(self, key: str, uid: str, size: int) -> bool:
+        """A pod that gives this size is there; whether the group is another than before."""
+        before = self.size(key)
+        self._sizes.setdefault(key, {})[uid] = size
+        return self.size(key) != before
+
+    def left(self, key: str, uid: str) -> bool:
+        """A pod is gone; whether the group is another than before."""
+        sizes = self._sizes.get(key, {})
+        before = self.size(key)
+        if sizes.pop(uid, None) is not None and not sizes:
+            del self._sizes[key]
+        return self.size(key) != before
+
+    def size(self, key: str) -> int | None:
+        """How many pods the group has; None where no pod says so."""
+        return max(self._sizes.get(key, {}).values(), default=None)
+
+    def differing(self, key: str) -> list[int]:
+        """The sizes that its pods give, the largest first."""
+        return sorted(set(self._sizes.get(key, {}).values()), reverse=True)
+
+    def group(self, key: str) -> objects.PodGroup | None:
+        """The group as an object; None where no pod gives a size."""
+        size = self.size(key)
+        if size is None:
+            return None
+        namespace, name = key.split("/", 1)
+        policy = objects.PodGroupSchedulingPolicy(gang=objects.GangSchedulingPolicy(min_count=size))
+        return objects.PodGroup(
+            metadata=objects.ObjectMeta(namespace=namespace, name=name),
+            spec=objects.PodGroupSpec(scheduling_policy=policy, preemption_policy=objects.NO_POLICY_FIELD),
+            foreign=ForeignGroup(),
+        )

@@ -1,0 +1,168 @@
+"""By what pods say that they belong together (workloads.md 1), and what foreign group objects say (2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.api.decoding import decode_object
+from reprieve.api.errors import InputError
+from reprieve.api.group_sources import (
+    DEFAULT_SOURCES,
+    SOURCES,
+    GroupSources,
+    group_problems,
+    pod_group_name,
+)
+from reprieve.api.objects import Pod, PodGroup
+
+OURS = {"scheduling.reprieve.dev/pod-group": "ours"}
+COSCHEDULING = {"scheduling.x-k8s.io/pod-group": "co"}
+VOLCANO = {"scheduling.k8s.io/group-name": "vc"}
+VOLCANO_OWN = {"scheduling.volcano.sh/group-name": "vcown"}
+KUEUE = {"kueue.x-k8s.io/pod-group-name": "kq"}
+
+
+def pod(*, native: str = "", labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> Pod:
+    spec = {"schedulingGroup": {"podGroupName": native}} if native else {}
+    meta = {"name": "p", "labels": labels or {}, "annotations": annotations or {}}
+    return msgspec.convert({"metadata": meta, "spec": spec}, Pod)
+
+
+SAYS: dict[str, tuple[Pod, str | None]] = {
+    "nothing": (pod(), None),
+    "an empty label": (pod(labels={"scheduling.x-k8s.io/pod-group": ""}), None),
+    "our label": (pod(labels=OURS), "ours"),
+    "the coscheduling label": (pod(labels=COSCHEDULING), "co"),
+    "both labels": (pod(labels={**COSCHEDULING, **OURS}), "ours"),
+    "the native field and our label": (pod(native="n", labels=OURS), "n"),
+    "Volcano's first annotation": (pod(annotations=VOLCANO), "vc"),
+    "Volcano's second annotation": (pod(annotations=VOLCANO_OWN), "vcown"),
+    "both of Volcano's": (pod(annotations={**VOLCANO_OWN, **VOLCANO}), "vc"),
+    "Volcano's key as a label": (pod(labels=VOLCANO_OWN), "vcown"),
+    "coscheduling before Volcano": (pod(labels=COSCHEDULING, annotations=VOLCANO), "co"),
+    "Kueue's label": (pod(labels=KUEUE), "kq"),
+    "Volcano before Kueue": (pod(labels=KUEUE, annotations=VOLCANO), "vc"),
+}
+
+
+@pytest.mark.parametrize("says", SAYS)
+def test_the_first_source_by_which_a_pod_names_a_group_counts(says: str) -> None:
+    """workloads.md 1.1."""
+    found, expected = SAYS[says]
+    assert pod_group_name(found) == expected
+
+
+@pytest.mark.parametrize("name", [row.name for row in SOURCES if row.default])
+def test_a_source_that_is_off_is_not_read(name: str) -> None:
+    """workloads.md 1.3: and the next one counts."""
+    everything = pod(native="n", labels={**OURS, **COSCHEDULING, **KUEUE}, annotations=VOLCANO)
+    found = pod_group_name(everything, GroupSources.switched({name: False}))
+    named = {row.name: row.names(everything) for row in SOURCES if row.default}
+    assert found == next(its for other, its in named.items() if other != name)
+    assert pod_group_name(everything, GroupSources([name])) == named[name]
+
+
+def test_switches_change_what_is_on_by_default_and_refuse_other_names() -> None:
+    """workloads.md 1.2."""
+    assert GroupSources.switched({}) == DEFAULT_SOURCES
+    assert "kueue" not in GroupSources.switched({"kueue": False})
+    assert "volcano" in GroupSources.switched({"kueue": False})
+    with pytest.raises(ValueError, match="'vulcano' is no source of groups; known: native, label"):
+        GroupSources.switched({"vulcano": True})
+
+
+def test_a_pod_that_names_several_groups_is_told_which_counts() -> None:
+    """workloads.md 1.5."""
+    twice = pod(labels=COSCHEDULING, annotations=VOLCANO)
+    assert group_problems(twice, DEFAULT_SOURCES) == [
+        'names the group "co" (coscheduling) and "vc" (volcano): the first counts'
+    ]
+    same = pod(labels=COSCHEDULING, annotations={"scheduling.k8s.io/group-name": "co"})
+    assert group_problems(same, DEFAULT_SOURCES) == []
+
+
+@pytest.mark.parametrize("count", [None, "", "three", "0", "-1", "2.5", "2147483648", "1" * 5000, "０", "1_0"])
+def test_a_count_that_is_no_number_of_pods_makes_no_group(count: str | None) -> None:
+    """workloads.md 2.4."""
+    annotations = {} if count is None else {"kueue.x-k8s.io/pod-group-total-count": count}
+    wrong = pod(labels=KUEUE, annotations=annotations)
+    membership = DEFAULT_SOURCES.membership(wrong)
+    assert membership is not None
+    assert membership.size is None
+    [problem] = group_problems(wrong, DEFAULT_SOURCES)
+    assert problem.startswith("metadata.annotations[kueue.x-k8s.io/pod-group-total-count]: ")
+    assert len(problem) < 400
+
+
+@pytest.mark.parametrize(("count", "size"), [("1", 1), ("3", 3), ("+4", 4), ("2147483647", 2147483647)])
+def test_the_count_is_the_size_of_the_group(count: str, size: int) -> None:
+    """workloads.md 2.4."""
+    right = pod(labels=KUEUE, annotations={"kueue.x-k8s.io/pod-group-total-count": count})
+    membership = DEFAULT_SOURCES.membership(right)
+    assert membership is not None
+    assert (membership.name, membership.size) == ("kq", size)
+    assert group_problems(right, DEFAULT_SOURCES) == []
+
+
+def group(api_version: str, spec: dict[str, Any], status: dict[str, Any] | None = None) -> PodGroup:
+    meta = {"name": "g", "namespace": "default"}
+    manifest = {"apiVersion": api_version, "kind": "PodGroup", "metadata": meta, "spec": spec, "status": status or {}}
+    found = decode_object(manifest)
+    assert isinstance(found, PodGroup)
+    return found
+
+
+CO, VC = "scheduling.x-k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1"
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "minimum"),
+    [
+        (CO, {"minMember": 3, "scheduleTimeoutSeconds": 10, "minResources": {"cpu": "3"}}, 3),
+        (CO, {}, None),
+        (VC, {"minMember": 3, "queue": "default", "minResources": {"cpu": "3"}}, 3),
+        (VC, {"minMember": 0}, None),
+        (VC, {}, None),
+    ],
+)
+def test_min_member_is_min_count(version: str, spec: dict[str, Any], minimum: int | None) -> None:
+    """workloads.md 2.1 and 2.2."""
+    found = group(version, spec)
+    assert found.min_count == minimum
+    assert found.foreign is not None
+    assert found.foreign.api_version == version
+    assert group_problems(found, DEFAULT_SOURCES) == []
+
+
+@pytest.mark.parametrize("version", [CO, VC])
+@pytest.mark.parametrize("minimum", ["3", -1, True, 2**31, [], 1.5])
+def test_a_min_member_that_is_no_number_of_pods_is_refused_with_its_field(version: str, minimum: Any) -> None:
+    """api.md 5.1: the field that the user wrote, not what it becomes."""
+    with pytest.raises(InputError) as caught:
+        group(version, {"minMember": minimum})
+    assert caught.value.path == "spec.minMember"
+
+
+def test_queue_and_network_topology_of_volcano_are_told_to_be_left_aside() -> None:
+    """workloads.md 2.2."""
+    found = group(
+        VC, {"minMember": 1, "queue": "research", "networkTopology": {"mode": "hard"}, "priorityClassName": "x"}
+    )
+    assert found.spec.priority_class_name == "x"
+    queue, topology = group_problems(found, DEFAULT_SOURCES)
+    assert queue == 'spec.queue: "research" is not read: there are no queues here'
+    assert topology.startswith("spec.networkTopology is not read")
+    assert group_problems(found, GroupSources.switched({"volcano": False})) == []
+
+
+def test_nobody_can_say_what_only_another_api_knows() -> None:
+    """The key under which it is kept is none of an API's fields."""
+    meta = {"name": "g", "namespace": "default"}
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    native = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": spec}
+    found = decode_object({**native, "$foreign": {"apiVersion": VC}})
+    assert isinstance(found, PodGroup)
+    assert found.foreign is None
