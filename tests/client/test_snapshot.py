@@ -560,6 +560,67 @@ def test_references_stay_references() -> None:
     assert claim["spec"]["volumeName"] == found["PersistentVolume"]["metadata"]["name"]
 
 
+def test_a_tree_of_groups_stays_one() -> None:
+    """composite.md 1: parents, templates of a Workload and topology keys keep naming each other; texts do not leave."""
+    reference = {"workloadName": "acme-serving", "templateName": "acme-top"}
+    meta = {"namespace": "acme-prod", "uid": "u", "annotations": {"acme.com/owner": "hello"}}
+    workload: Json = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"name": "acme-serving", **meta},
+        "spec": {
+            "compositePodGroupTemplates": [
+                {
+                    "name": "acme-top",
+                    "schedulingPolicy": {"gang": {"minGroupCount": 1}},
+                    "podGroupTemplates": [{"name": "acme-low", "schedulingPolicy": {"gang": {"minCount": 2}}}],
+                }
+            ]
+        },
+    }
+    root: Json = {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": "acme-root", **meta},
+        "spec": {
+            "workloadRef": reference,
+            "schedulingPolicy": {"gang": {"minGroupCount": 1}},
+            "schedulingConstraints": {"topology": [{"key": "acme.com/rack"}]},
+            "disruptionMode": {"all": {}},
+            "priority": 7,
+        },
+    }
+    leaf: Json = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "acme-leaf", **meta},
+        "spec": {
+            "workloadRef": {**reference, "templateName": "acme-low"},
+            "parentCompositePodGroupName": "acme-root",
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "priority": 7,
+        },
+    }
+    for anonymize in (False, True):
+        manifests, _ = snapshot(typed(workload, root, leaf), anonymize=anonymize)
+        text = text_of(manifests, json=True)
+        assert "hello" not in text
+        assert (SECRET in text) is not anonymize
+        found = by_kind(manifests)
+        top, low = found["CompositePodGroup"], found["PodGroup"]
+        assert low["spec"]["parentCompositePodGroupName"] == top["metadata"]["name"]
+        assert top["spec"]["workloadRef"]["workloadName"] == found["Workload"]["metadata"]["name"]
+        [template] = found["Workload"]["spec"]["compositePodGroupTemplates"]
+        assert top["spec"]["workloadRef"]["templateName"] == template["name"]
+        assert low["spec"]["workloadRef"]["templateName"] == template["podGroupTemplates"][0]["name"]
+        again = read([("x.json", text)], complete=False)
+        [composite] = [one.object for one in again.all() if isinstance(one.object, o.CompositePodGroup)]
+        assert composite.min_group_count == 1
+        assert composite.spec.disruption_mode is not None
+        assert composite.spec.disruption_mode.all is not None
+        assert composite.spec.priority == 7
+
+
 def test_images_that_no_pod_uses_do_not_matter() -> None:
     manifests, _ = snapshot(typed(NODE, POD))
     assert by_kind(manifests)["Node"]["status"]["images"] == [{"names": ["image-1:x"], "sizeBytes": 1000}]
