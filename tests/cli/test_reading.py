@@ -16,6 +16,14 @@ kind: Deployment
 metadata: {name: web}
 spec: {replicas: 3, selector: {}, template: {spec: {containers: [{name: c}]}}}
 """
+WORKFLOW = """apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: x}
+"""
+CERTIFICATE = """apiVersion: example.com/v1
+kind: Certificate
+metadata: {name: x}
+"""
 CONFIGURATION = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -110,26 +118,56 @@ spec: {containers: [{name: c, image: x}]}
 
 
 @pytest.mark.parametrize("option", ["--strict", "--fail-on-pending", "--fail-on-preemption"])
-def test_a_workload_that_is_not_expanded_is_no_green_answer(run: Run, tmp_path: Path, option: str) -> None:
-    file = write(tmp_path / "a.yaml", NODE, DEPLOYMENT)
+@pytest.mark.parametrize("document", ["WORKFLOW", "CERTIFICATE"])
+def test_what_may_hold_pods_is_no_green_answer(run: Run, tmp_path: Path, option: str, document: str) -> None:
+    file = write(tmp_path / "a.yaml", NODE, globals()[document])
     ended = run("plan", "-f", file, option)
     assert (ended.code, ended.out) == (2, "")
     assert f"error: {option}: 1 object is not answered for" in ended.err
-    assert 'Deployment "default/web": 3 pods of it are not planned' in ended.err
 
 
-def test_without_such_an_option_it_is_a_warning(run: Run, tmp_path: Path) -> None:
-    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, DEPLOYMENT))
+def test_a_workload_that_cannot_be_expanded_is_an_error_that_names_it(run: Run, tmp_path: Path) -> None:
+    """whatif.md 1.7"""
+    file = write(tmp_path / "a.yaml", NODE, WORKFLOW)
+    ended = run("plan", "-f", file)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f'error: {file}: document 2 (line 5): Workflow "default/x": its pods are not planned')
+
+
+def test_what_only_may_hold_pods_is_a_warning(run: Run, tmp_path: Path) -> None:
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, CERTIFICATE))
     assert ended.code == 0
     assert ended.err.startswith("warning: ")
-    assert "3 pods of it are not planned" in ended.err
+    assert "whether it holds pods cannot be told" in ended.err
 
 
 def test_lenient_answers_for_the_rest(run: Run, tmp_path: Path) -> None:
-    file = write(tmp_path / "a.yaml", NODE, DEPLOYMENT, POD % ("", ""))
+    file = write(tmp_path / "a.yaml", NODE, WORKFLOW, POD % ("", ""))
     ended = run("plan", "-f", file, "--fail-on-pending", "--lenient")
     assert ended.code == 0
-    assert "not planned" in ended.err
+    assert ended.out.startswith("The pod is placed.")
+    assert "its pods are not planned" in ended.err
+
+
+def test_workloads_are_planned_as_their_pods(run: Run, tmp_path: Path) -> None:
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, DEPLOYMENT), "--fail-on-pending")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("All 3 pods are placed.")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--run", "nightly"], "error: --run nightly: want cronjob/NAME"),
+        (["--run", "job/nightly"], "error: --run job/nightly: want cronjob/NAME"),
+        (["--run", "cronjob/nightly"], "error: --run: no CronJob default/nightly is in the input"),
+        (["--workload-kinds", "nowhere.yaml"], "error: nowhere.yaml: No such file or directory"),
+    ],
+)
+def test_bad_options_of_workloads(run: Run, tmp_path: Path, options: list[str], message: str) -> None:
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE), *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(message)
 
 
 def test_what_holds_no_pods_does_not_fail_a_strict_plan(run: Run, tmp_path: Path) -> None:

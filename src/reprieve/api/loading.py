@@ -39,9 +39,9 @@ from reprieve.api.errors import FieldError, InputError, Origin, excerpt
 from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.objects import CompositePodGroup, Namespace, Node, Pod, PodGroup, PriorityClass, Workload
 from reprieve.api.references import check_groups, check_nodes, refuse_duplicates
-from reprieve.api.unknown_fields import MOST_FINDINGS, Manifest, Schemas, UnknownField, located
+from reprieve.api.unknown_fields import MOST_FINDINGS, Manifest, Misnamed, Schemas, UnknownField, located
 from reprieve.api.unknown_fields import Path as FieldPath
-from reprieve.api.workloads import created_by, makes_pods, nearest_kind
+from reprieve.api.workloads import created_by, makes_pods, nearest_kind, templates_in
 from reprieve.api.yamltext import MAX_DEPTH, NodeBudget, YamlError, read_documents
 
 MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
@@ -91,13 +91,14 @@ class UnknownObject(NamedTuple):
     """Whether there is a schema of the kind; None where no schemas were given."""
     nearest: str = ""
     """`Pod`, or `Deployment in version apps/v1`: what was probably meant."""
-    head: Mapping[str, Any] = {}
-    """apiVersion, kind and metadata."""
+    manifest: Mapping[str, Any] = {}
+    created: float = 0.0
+    """Seconds since 1970, as `Loaded.created`."""
 
     @property
     def subject(self) -> str:
         """`Certificate "default/web"`."""
-        return subject_of(self.head)
+        return subject_of(self.manifest)
 
 
 class PodMaker(NamedTuple):
@@ -105,6 +106,8 @@ class PodMaker(NamedTuple):
 
     manifest: Mapping[str, Any]
     origin: Origin
+    created: float = 0.0
+    """Seconds since 1970, as `Loaded.created`."""
 
 
 @dataclass(slots=True)
@@ -115,7 +118,7 @@ class Manifests:
     scenarios: list[Scenario] = field(default_factory=list)
     unknown: list[UnknownObject] = field(default_factory=list)
     pod_makers: list[PodMaker] = field(default_factory=list)
-    """Deployments, Jobs and the like: nobody expands them here."""
+    """Deployments, Jobs and the like: who plans expands them (`simulation.workloads`)."""
     unknown_fields: list[UnknownField] = field(default_factory=list)
     """As far as schemas were given; the first `MOST_FINDINGS`."""
     unknown_fields_total: int = 0
@@ -227,7 +230,11 @@ def _finished(manifests: Manifests, complete: bool, classes: Sequence[PriorityCl
 def created_seconds(meta: ObjectMeta, order: int) -> float:
     """Creation time in seconds since 1970; without one, `order` seconds after the fixed first creation."""
     stamp = meta.creation_timestamp
-    return FIRST_CREATION.timestamp() + order if stamp is None else stamp.timestamp()
+    return _in_turn(order) if stamp is None else stamp.timestamp()
+
+
+def _in_turn(order: int) -> float:
+    return FIRST_CREATION.timestamp() + order
 
 
 def _resolve_priorities(manifests: Manifests, admission: PriorityAdmission) -> None:
@@ -378,6 +385,8 @@ class _Collector:
         if self._schemas is None:
             return
         found = self._schemas.unknown_fields("v1" if kind == "List" else version, kind, manifest)
+        if not found and isinstance(manifest, Mapping) and not self._schemas.knows(version, kind):
+            found = _in_templates(manifest, self._schemas)
         if not found:
             return
         kept, manifests = self.manifests.unknown_fields, self.manifests
@@ -399,13 +408,28 @@ class _Collector:
 
     def _leave_aside(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin) -> None:
         """An object of a kind that nobody here reads."""
+        created = self._created(data)
         if makes_pods(version, kind):
-            self.manifests.pod_makers.append(PodMaker(data, origin))
+            self.manifests.pod_makers.append(PodMaker(data, origin, created))
             return
         known = None if self._schemas is None else self._schemas.knows(version, kind)
         meant = self._meant(version, kind) if known is False else ""
-        head = {"apiVersion": version, "kind": kind, "metadata": data.get("metadata")}
-        self.manifests.unknown.append(UnknownObject(excerpt(version), excerpt(kind), origin, known, meant, head))
+        self.manifests.unknown.append(
+            UnknownObject(excerpt(version), excerpt(kind), origin, known, meant, data, created)
+        )
+
+    def _created(self, data: Mapping[str, Any]) -> float:
+        """When an object that stays plain data was created: it has its turn in document order, as the others."""
+        meta = data.get("metadata")
+        stamp = meta.get("creationTimestamp") if isinstance(meta, Mapping) else None
+        order = self._order
+        self._order += 1
+        if isinstance(stamp, datetime):
+            return (stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=UTC)).timestamp()
+        try:
+            return datetime.fromisoformat(stamp).timestamp() if isinstance(stamp, str) else _in_turn(order)
+        except ValueError:
+            return _in_turn(order)
 
     def _meant(self, version: str, kind: str) -> str:
         """The kind that was probably meant by one that nobody knows."""
@@ -424,7 +448,9 @@ class _Collector:
         if found is None:
             self._leave_aside(kind, version, data, origin)
         elif makes_pods(version, kind):
-            self.manifests.pod_makers.append(PodMaker(data, origin))
+            # the typed object that is added next takes this turn
+            self.manifests.pod_makers.append(PodMaker(data, origin, self._created(data)))
+            self._order -= 1
         return found
 
     def _add(self, found: KubernetesObject, origin: Origin) -> None:
@@ -501,6 +527,27 @@ class _Collector:
             raise InputError(origin, "Invalid value: must be a list", path="items") from None
         for index, item in enumerate(items or ()):
             self._json(item, origin._replace(item=index), head, (*at, "items", index))
+
+
+def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[Misnamed]:
+    """What is misspelt in the pod templates, and the Jobs' templates, of a kind that there is no schema of."""
+    found = []
+    for path, template in templates_in(manifest):
+        pod = {name: template[name] for name in ("metadata", "spec") if name in template}
+        found += [each._replace(path=(*path, *each.path)) for each in schemas.unknown_fields("v1", "Pod", pod)]
+        above = path[:-2]
+        if path[-2:] == ("spec", "template") and above and above[-1] == "template":
+            job = _at(manifest, above)
+            inner = {**job["spec"], "template": {"spec": {"containers": []}}}
+            misnamed = schemas.unknown_fields("batch/v1", "Job", {"spec": inner})
+            found += [each._replace(path=(*above, *each.path)) for each in misnamed]
+    return found
+
+
+def _at(value: Any, path: FieldPath) -> Any:
+    for step in path:
+        value = value[step]
+    return value
 
 
 def _decoded(data: bytes, origin: Origin, encoding: str) -> str:

@@ -32,7 +32,7 @@ POD_MAKERS: Final[Mapping[str, tuple[str, ...]]] = {
     "serving.kserve.io": ("InferenceService", "LLMInferenceService"),
     "apps.kruise.io": ("CloneSet", "StatefulSet", "DaemonSet", "BroadcastJob", "AdvancedCronJob", "UnitedDeployment"),
 }
-"""API group -> kinds; a kind of another group with a pod template in it counts as well (`simulation.unexpanded`)."""
+"""API group -> kinds; those that are expanded have a row in `simulation.workloads.table`."""
 
 WITHOUT_PODS: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("ComponentStatus", "PodStatusResult", "RangeAllocation"),
@@ -86,6 +86,21 @@ def nearest_kind(api_version: str, kind: str, known: Iterable[tuple[str, str]]) 
     if not known_in or api_version in known_in:
         return f'"{found}"' if found else ""
     return f'"{found}" in version "{known_in[-1]}"'
+
+
+def templates_in(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """What looks like a pod template in an object, with its path: a map with a list of `containers` in its `spec`."""
+    todo: list[tuple[Path, Any]] = [((), manifest)]
+    while todo:
+        path, value = todo.pop()
+        if isinstance(value, Mapping):
+            spec = value.get("spec")
+            if path and isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+                yield path, value
+            else:
+                todo += [((*path, name), each) for name, each in reversed(list(value.items())) if isinstance(name, str)]
+        elif isinstance(value, list):
+            todo += [((*path, index), each) for index, each in reversed(list(enumerate(value)))]
 
 
 def created_by(scenario: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:

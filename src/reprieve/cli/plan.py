@@ -5,6 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reprieve.cli.asking import (
+    DEFAULT_MAX_BYTES,
+    ContextOption,
+    FilesOption,
+    IgnoreUnknownOption,
+    KubeconfigOption,
+    LenientOption,
+    MaxBytesOption,
+    RunOption,
+    Source,
+    StrictOption,
+    WorkloadKindsOption,
+    check_source,
+    gather,
+    read_runs,
+)
 from reprieve.cli.options import (
     DEFAULT_PLUGIN_TIMEOUT,
     CompatibleOption,
@@ -14,15 +30,12 @@ from reprieve.cli.options import (
     read_size,
     read_time,
 )
-from reprieve.cli.outcome import Exit, note, reason_of, refuse, show
-from reprieve.cli.reading import Heed, heed_unexpanded, read_files
-from reprieve.cli.snapshot import answer_for_live
+from reprieve.cli.outcome import Exit, note, refuse, show
+from reprieve.cli.reading import Heed, read_workload_kinds
 
 if TYPE_CHECKING:
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer, Plan
-
-DEFAULT_MAX_BYTES = "64Mi"
 
 
 class Format(StrEnum):
@@ -34,15 +47,7 @@ class Format(StrEnum):
 
 
 def command(
-    files: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-f",
-            "--filename",
-            metavar="FILE|DIR|-",
-            help="Manifests of the cluster and what is to be placed: a file, a directory, or - for stdin. Repeatable.",
-        ),
-    ] = None,
+    files: FilesOption = None,
     first_decision: Annotated[
         bool,
         typer.Option(
@@ -73,26 +78,14 @@ def command(
         bool,
         typer.Option("--fail-on-pending", help="Exit 1 if a pod would still wait, or is lost with its node."),
     ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Exit 2 for what is misspelt or cannot be read, and for workloads and kinds not planned."
-        ),
-    ] = False,
-    ignore_unknown: Annotated[bool, typer.Option("--ignore-unknown", help="Say nothing of unknown fields.")] = False,
-    lenient: Annotated[
-        bool,
-        typer.Option("--lenient", help="Never more than a warning for workloads and kinds that are not planned."),
-    ] = False,
-    max_input_bytes: Annotated[
-        str, typer.Option(metavar="SIZE", help="Refuse input larger than this in all, e.g. 256Mi.")
-    ] = DEFAULT_MAX_BYTES,
-    kubeconfig: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Plan on the live cluster of this kubeconfig. It is only read.")
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
-    ] = None,
+    strict: StrictOption = False,
+    ignore_unknown: IgnoreUnknownOption = False,
+    lenient: LenientOption = False,
+    run: RunOption = None,
+    workload_kinds: WorkloadKindsOption = None,
+    max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
     compatible: CompatibleOption = False,
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
@@ -105,10 +98,7 @@ def command(
 
     Pods with a nodeName run; pods without one are what is asked about.
     """
-    if kubeconfig is None and not files:
-        refuse("nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE")
-    if kubeconfig is None and context is not None:
-        refuse("--context: only a --kubeconfig has contexts")
+    check_source(files, kubeconfig, context)
     if strict and (ignore_unknown or lenient):
         refuse(f"--strict and {'--ignore-unknown' if ignore_unknown else '--lenient'} exclude each other")
     asked = [("--strict", strict), ("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
@@ -116,6 +106,7 @@ def command(
         unknown_fields=not ignore_unknown,
         strict=strict,
         answer_for_all="" if lenient else next((option for option, given in asked if given), ""),
+        lenient=lenient,
     )
     options = read_options(
         first_decision=first_decision,
@@ -127,17 +118,22 @@ def command(
         call_extenders=call_extenders,
         compatible=compatible,
     )
-    max_bytes = read_size("--max-input-bytes", max_input_bytes)
+    source = Source(
+        files=files or (),
+        kubeconfig=kubeconfig,
+        context=context,
+        max_bytes=read_size("--max-input-bytes", max_input_bytes),
+        heed=heed,
+        run=read_runs(run),
+        rows=read_workload_kinds(workload_kinds or ()),
+    )
     from dataclasses import replace
 
     from reprieve.cli.waiting import WaitingRecords
 
     records = WaitingRecords()
     options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
-    if kubeconfig is None:
-        answer = answer_for(files or [], options, max_bytes, heed)
-    else:
-        answer = answer_for_live(kubeconfig, context, files or [], options, max_bytes, heed)
+    answer = answer_for(source, options)
     answer = records.explained(answer)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
@@ -152,19 +148,18 @@ def command(
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
-def answer_for(files: list[str], options: "PlanOptions", max_bytes: int, heed: Heed) -> "Answer":
-    """Load the manifests and plan. Whatever is wrong with them ends the command with exit code 2."""
+def answer_for(source: Source, options: "PlanOptions") -> "Answer":
+    """Read the cluster and plan. Whatever is wrong with it ends the command with exit code 2, or 3 for a server."""
+    from dataclasses import replace
+
     from reprieve.api.errors import InputError
     from reprieve.simulation.plan import plan
 
+    gathered = gather(source, options.now)
     try:
-        manifests = read_files(files, max_bytes, heed)
-        heed_unexpanded(manifests, heed)
-        return plan(manifests, options)
+        return plan(gathered.manifests, replace(options, now=gathered.now))
     except InputError as error:
         refuse(str(error))
-    except OSError as error:
-        refuse(reason_of(error))
 
 
 def document(plan: "Plan", output: Format) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reprieve.api.loading import Manifests
     from reprieve.api.objects import PriorityClass
     from reprieve.api.unknown_fields import UnknownField
+    from reprieve.simulation.workloads.rows import Rows
 
 MOST_LINES = 20
 """Warnings of one sort; what is alike is one line, and the rest is counted."""
@@ -30,6 +31,8 @@ class Heed:
     """Unknown fields, and annotations that cannot be read, are an error."""
     answer_for_all: str = ""
     """The option for which it is an error that not everything is answered for; empty: none was given."""
+    lenient: bool = False
+    """Workloads that cannot be expanded are a warning."""
 
 
 def read_files(
@@ -83,20 +86,63 @@ def _heed_fields(found: "Sequence[UnknownField]", total: int, heed: Heed) -> Non
         refuse(f"--strict: {total} unknown field{'s' if total > 1 else ''}; the first is {found[0]}")
 
 
-def heed_unexpanded(manifests: "Manifests", heed: Heed) -> None:
-    """Say which objects of an input, with the cluster they are added to, the plan does not answer for."""
-    from reprieve.simulation.unexpanded import unexpanded
+def expanded(
+    manifests: "Manifests", heed: Heed, *, rows: "Rows | None" = None, run: Sequence[str] = (), now: float | None = None
+) -> "Manifests":
+    """An input, with the cluster it is added to, and the pods that its workloads call for (whatif.md 1).
 
-    found = unexpanded(manifests)
+    What calls for pods and cannot be expanded is an error, with `--lenient` a warning; what only may is a warning, and
+    an error where everything is to be answered for. Raises InputError.
+    """
+    from reprieve.simulation.workloads.expanding import expand
+    from reprieve.simulation.workloads.table import TABLE
+
+    made = expand(manifests, rows=rows or TABLE, run=run, now=now)
+    _heed_fields(made.unknown_fields, len(made.unknown_fields), heed)
+    found = made.problems
     if not found:
-        return
+        return made.manifests
     alike: dict[object, list[str]] = {}
     for each in found:
-        alike.setdefault(each.kind, []).append(str(each))
-    _say([_with_more(same[0], len(same)) for same in alike.values()])
+        alike.setdefault((each.kind, each.certain), []).append(str(each))
+    certain = [each for each in found if each.certain]
     if heed.answer_for_all:
+        _say([_with_more(same[0], len(same)) for same in alike.values()])
         many = f"{len(found)} objects are" if len(found) > 1 else "1 object is"
         refuse(f"{heed.answer_for_all}: {many} not answered for (--lenient: plan without); the first is {found[0]}")
+    if certain and not heed.lenient:
+        more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
+        refuse(f"{certain[0]}{more}")
+    _say([_with_more(same[0], len(same)) for same in alike.values()])
+    return made.manifests
+
+
+def read_workload_kinds(files: Sequence[str]) -> "Rows | None":
+    """The table of kinds with the rows of these files on top; None without files. Bad ones end the command."""
+    if not files:
+        return None
+    from pathlib import Path
+
+    from reprieve.api.errors import InputError
+    from reprieve.cli.outcome import reason_of
+    from reprieve.simulation.workloads.rows import MOST_BYTES, read_rows
+    from reprieve.simulation.workloads.table import TABLE
+
+    rows = TABLE
+    for file in files:
+        try:
+            with Path(file).open("rb") as stream:
+                data = stream.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                refuse(f"{file}: larger than {MOST_BYTES} bytes")
+            rows = rows.with_more(read_rows(file, data.decode()))
+        except InputError as error:
+            refuse(str(error))
+        except UnicodeDecodeError:
+            refuse(f"{file}: not UTF-8 text")
+        except OSError as error:
+            refuse(reason_of(error))
+    return rows
 
 
 def _with_more(line: str, number: int) -> str:

@@ -4,20 +4,17 @@ Also what commands that read a live cluster have in common, with the exit codes 
 """
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
-from reprieve.cli.reading import Heed, heed_kubeconfig, heed_unexpanded, read_files
+from reprieve.cli.reading import Heed, heed_kubeconfig
 
 if TYPE_CHECKING:
     from reprieve.api.unknown_fields import UnknownField
     from reprieve.client.reading import Reading
-    from reprieve.simulation.plan import PlanOptions
-    from reprieve.simulation.report import Answer
 
 ATTEMPTS = 4
 """Somebody waits for the answer: a server that is not there is said after a second or two."""
@@ -96,31 +93,3 @@ def read_live(kubeconfig: str | None, context: str | None, heed: Heed | None = N
         refuse(str(error))
     except ClientError as error:
         raise CommandError(str(error), Exit.UNREACHABLE) from None
-
-
-def answer_for_live(
-    kubeconfig: str, context: str | None, files: list[str], options: "PlanOptions", max_bytes: int, heed: Heed
-) -> "Answer":
-    """Plan on a live cluster, as it is now, and what the manifests add to it. What could not be read is on stderr."""
-    from dataclasses import replace
-
-    from reprieve.api.errors import InputError
-    from reprieve.client.reading import add_new, known_classes, manifests_of
-    from reprieve.simulation.plan import not_before, plan, starts_at
-
-    reading, server = read_live(kubeconfig, context, heed)
-    cluster = manifests_of(reading, server)
-    for warning in reading.warnings:
-        note(f"warning: {warning}")
-    try:
-        now = time.time() if options.now is None else not_before(options.now, cluster.all())
-        if files:
-            more = read_files(files, max_bytes, heed, complete=False, classes=known_classes(cluster))
-            add_new(cluster, more, now)
-            heed_unexpanded(cluster, heed)
-        # The clock of the cluster may be ahead of this one, and new objects are made one after the other.
-        return plan(cluster, replace(options, now=max(now, starts_at(cluster.all()))))
-    except InputError as error:
-        refuse(str(error))
-    except OSError as error:
-        refuse(reason_of(error))

@@ -10,10 +10,10 @@ it; the same cluster gives the same objects in the same order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -230,8 +230,18 @@ def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
             item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
         cluster.objects.setdefault(type(item), []).append(Loaded(item, origin, offset + loaded.order, created))
     cluster.scenarios += more.scenarios
-    cluster.unknown += more.unknown
-    cluster.pod_makers += more.pod_makers
+    begun = latest + 1 - FIRST_CREATION.timestamp()
+    for maker in more.pod_makers:
+        cluster.pod_makers.append(maker._replace(created=_moved(maker.manifest, maker.created, begun)))
+    for other in more.unknown:
+        cluster.unknown.append(other._replace(created=_moved(other.manifest, other.created, begun)))
+
+
+def _moved(manifest: Mapping[str, Any], created: float, begun: float) -> float:
+    """When an object was created that came without a time: in its turn, after everything that was there."""
+    meta = manifest.get("metadata")
+    stamped = isinstance(meta, Mapping) and meta.get("creationTimestamp")
+    return created if stamped else created + begun
 
 
 def _refuse_other(item: KubernetesObject, there: KubernetesObject, origin: Origin) -> None:

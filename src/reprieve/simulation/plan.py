@@ -52,8 +52,8 @@ from reprieve.simulation.report import (
     VictimReason,
 )
 from reprieve.simulation.scenario import Scenario, read_scenarios
-from reprieve.simulation.unexpanded import is_unknown_kind
 from reprieve.simulation.virtual import Preempted, VirtualCluster
+from reprieve.simulation.workloads.expanding import expand, is_unknown_kind
 
 _OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
 
@@ -103,9 +103,18 @@ class PlanOptions:
 
 
 def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
-    """Run the input in virtual time. Raises InputError for what cannot be decided faithfully."""
+    """Run the input in virtual time, with the pods that controllers would make of it (whatif.md 1).
+
+    Raises InputError for what cannot be decided faithfully, and for a workload that cannot be expanded: who wants to
+    plan without it expands the input himself.
+    """
     options = options or PlanOptions()
     began = time.perf_counter()
+    expansion = expand(manifests, now=options.now)
+    for problem in expansion.problems:
+        if problem.certain:
+            raise InputError(problem.origin, problem.reason, subject=problem.subject)
+    manifests = expansion.manifests
     scenarios = read_scenarios(manifests)
     refuse_trees(manifests)
     engine = Engine(

@@ -1,0 +1,136 @@
+"""The cluster that a question is about: manifests, a live cluster that is only read, or both (whatif.md).
+
+Whatever is wrong ends the command with one line: exit code 2 for input that cannot be used, 3 for a server that cannot
+be reached or refuses.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.outcome import note, reason_of, refuse
+from reprieve.cli.reading import Heed, expanded, read_files
+from reprieve.cli.snapshot import read_live
+
+if TYPE_CHECKING:
+    from reprieve.api.loading import Manifests
+    from reprieve.simulation.workloads.rows import Rows
+
+DEFAULT_MAX_BYTES = "64Mi"
+FilesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR|-",
+        help="Manifests of the cluster and what is to be placed: a file, a directory, or - for stdin. Repeatable.",
+    ),
+]
+KubeconfigOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Ask about the live cluster of this kubeconfig. It is only read.")
+]
+ContextOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
+]
+MaxBytesOption = Annotated[str, typer.Option(metavar="SIZE", help="Refuse input larger than this in all, e.g. 256Mi.")]
+RunOption = Annotated[
+    list[str] | None,
+    typer.Option("--run", metavar="cronjob/NAME", help="Plan one run of a CronJob of the input. Repeatable."),
+]
+WorkloadKindsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload-kinds",
+        metavar="FILE",
+        help="More kinds that make pods: where their templates and counts are. Repeatable.",
+    ),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit 2 for what is misspelt or cannot be read, and for workloads and kinds not planned."
+    ),
+]
+IgnoreUnknownOption = Annotated[bool, typer.Option("--ignore-unknown", help="Say nothing of unknown fields.")]
+LenientOption = Annotated[
+    bool,
+    typer.Option("--lenient", help="Never more than a warning for workloads and kinds that are not planned."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a cluster is read from, and what is made of it."""
+
+    files: Sequence[str] = ()
+    kubeconfig: str | None = None
+    context: str | None = None
+    max_bytes: int = 0
+    heed: Heed = field(default_factory=Heed)
+    run: Sequence[str] = ()
+    """CronJobs, `[NAMESPACE/]NAME`."""
+    rows: "Rows | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The input of a plan, its workloads expanded. `now`: when it begins, None where the input says when."""
+
+    manifests: "Manifests"
+    now: float | None
+
+
+def check_source(files: Sequence[str] | None, kubeconfig: str | None, context: str | None) -> None:
+    """Refuse to ask about nothing, and a context without a kubeconfig."""
+    if kubeconfig is None and not files:
+        refuse("nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE")
+    if kubeconfig is None and context is not None:
+        refuse("--context: only a --kubeconfig has contexts")
+
+
+def read_runs(run: Sequence[str] | None) -> list[str]:
+    """The CronJobs of `--run`, as `NAMESPACE/NAME`."""
+    found = []
+    for each in run or ():
+        *space, kind, name = each.split("/") if each.count("/") in (1, 2) else ("", "")
+        if kind.lower() not in ("cronjob", "cronjobs", "cj", "cronjob.batch") or not name:
+            refuse(f"--run {each}: want cronjob/NAME or NAMESPACE/cronjob/NAME")
+        found.append(f"{space[0] if space else 'default'}/{name}")
+    return found
+
+
+def gather(source: Source, now: float | None = None) -> Gathered:
+    """Read the cluster and expand its workloads. `now`: the time that is asked about, if somebody said one."""
+    from reprieve.api.errors import InputError
+
+    try:
+        if source.kubeconfig is not None:
+            cluster, now = _live(source, now)
+        else:
+            cluster = read_files(source.files, source.max_bytes, source.heed)
+        return Gathered(expanded(cluster, source.heed, rows=source.rows, run=source.run, now=now), now)
+    except InputError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(reason_of(error))
+
+
+def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
+    """A live cluster as it is now, with what the manifests add to it. What could not be read is on stderr."""
+    from reprieve.client.reading import add_new, known_classes, manifests_of
+    from reprieve.simulation.plan import not_before, starts_at
+
+    reading, server = read_live(source.kubeconfig, source.context, source.heed)
+    cluster = manifests_of(reading, server)
+    for warning in reading.warnings:
+        note(f"warning: {warning}")
+    now = time.time() if now is None else not_before(now, cluster.all())
+    if source.files:
+        classes = known_classes(cluster)
+        more = read_files(source.files, source.max_bytes, source.heed, complete=False, classes=classes)
+        add_new(cluster, more, now)
+    # The clock of the cluster may be ahead of this one, and new objects are made one after the other.
+    return cluster, max(now, starts_at(cluster.all()))

@@ -1,0 +1,395 @@
+"""An input with the pods that controllers would make of what makes pods (whatif.md 1).
+
+Terms: a workload is an object that makes pods, of the input or made by another one; a batch is pods alike: one template
+and what tells them apart.  Owners come before what they own, and what an owner speaks for is not asked again.
+
+Invariants: what is there is not made again; the same input makes the same pods in the same order; nothing that calls
+for pods is passed over in silence: it is expanded, or among the problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.api.admission import PriorityAdmission
+from reprieve.api.decoding import finish, from_data, kind_of
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.loading import Loaded, Manifests, PodMaker, UnknownObject
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.references import check_groups, check_nodes
+from reprieve.api.unknown_fields import UnknownField, path_text
+from reprieve.api.workloads import WITHOUT_PODS, group_of, templates_in
+from reprieve.simulation.workloads.batches import Batch, Names, Workload, reference_to, typed, workload_of
+from reprieve.simulation.workloads.by_row import by_row
+from reprieve.simulation.workloads.controllers import RULES
+from reprieve.simulation.workloads.gangs import Gangs
+from reprieve.simulation.workloads.owners import (
+    Owner,
+    Owners,
+    is_active,
+    key_of,
+    mapping,
+    namespace_of,
+    subject_of_maker,
+    text,
+)
+from reprieve.simulation.workloads.rows import Rows, WorkloadKind, look
+from reprieve.simulation.workloads.table import TABLE
+
+_DEEPEST: Final = 6
+
+
+class Unexpanded(NamedTuple):
+    """An object that calls for pods nobody planned, and why."""
+
+    origin: Origin
+    subject: str
+    kind: str
+    reason: str
+    certain: bool = True
+    """Whether it does call for pods now; else it only may."""
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.subject}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Expansion:
+    """What became of an input. `manifests` has no pod makers any more; `problems` are those not expanded."""
+
+    manifests: Manifests
+    problems: list[Unexpanded]
+    batches: list[Batch]
+    unknown_fields: list[UnknownField]
+
+
+def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (), now: float | None = None) -> Expansion:
+    """Make the pods that the input calls for. `run`: CronJobs to run, `[NAMESPACE/]NAME`; `now` names their Jobs.
+
+    Raises InputError for what has the wrong shape, and for a `run` that names no CronJob.
+    """
+    if not manifests.pod_makers and not manifests.unknown and not run:
+        return Expansion(manifests, [], [], [])
+    maker = Maker(manifests, rows, run, now)
+    maker.make()
+    return Expansion(maker.finished(), maker.problems, maker.batches, maker.unknown_fields)
+
+
+class Maker:
+    """Makes what workloads call for: see the module docstring."""
+
+    def __init__(self, manifests: Manifests, rows: Rows, run: Sequence[str], now: float | None) -> None:
+        self._manifests = manifests
+        self._rows = rows
+        self._run = {one if "/" in one else f"default/{one}" for one in run}
+        self._ran: set[str] = set()
+        with_rows = [each for each in manifests.unknown if rows.of(each.api_version, each.kind) is not None]
+        self._unknown = (
+            [each for each in manifests.unknown if each not in with_rows] if with_rows else manifests.unknown
+        )
+        self._makers = [*manifests.pod_makers, *(_as_maker(each) for each in with_rows)]
+        known = Manifests(manifests.objects, unknown=self._unknown, pod_makers=self._makers)
+        self.owners = Owners(known)
+        self.nodes: list[objects.Node] = [loaded.object for loaded in manifests.nodes]
+        self.now = now if now is not None else max((loaded.created for loaded in manifests.all()), default=0.0)
+        self.problems: list[Unexpanded] = []
+        self.batches: list[Batch] = []
+        self.unknown_fields: list[UnknownField] = []
+        self._names = Names(manifests.pods)
+        self._seen: set[Owner] = set()
+        self.gangs = Gangs(self.count, lambda workload: sum(map(is_active, self.there(workload, below=True))))
+        self._extra: list[tuple[KubernetesObject, Workload]] = []
+        self._claims = {
+            (loaded.object.namespace, loaded.object.name) for loaded in manifests.of(objects.PersistentVolumeClaim)
+        }
+
+    def make(self) -> None:
+        """Expand everything."""
+        defined: dict[Owner, Origin] = {}
+        for each in self._makers:
+            first = defined.setdefault(key_of(each.manifest), each.origin)
+            if first is not each.origin:
+                message = f'Duplicate value: "{key_of(each.manifest)[3]}": already defined in {first}'
+                subject = subject_of_maker(each.manifest)
+                raise InputError(each.origin, message, path="metadata.name", subject=subject)
+        for each in sorted(self._makers, key=lambda one: self._depth(key_of(one.manifest))):
+            key = key_of(each.manifest)
+            if key not in self._seen:
+                self._expand(workload_of(each))
+        for unknown in self._unknown:
+            self._judge(unknown)
+        missing = sorted(self._run - self._ran)
+        if missing:
+            raise InputError(Origin("--run"), f"no CronJob {missing[0]} is in the input")
+
+    def _depth(self, key: Owner) -> int:
+        depth = 0
+        above = self.owners.owner(key)
+        while above is not None and depth < _DEEPEST:
+            above, depth = self.owners.owner(above), depth + 1
+        return depth
+
+    def _judge(self, found: UnknownObject) -> None:
+        """Of a kind that nobody knows: it may hold pods, and does if there is a template in it."""
+        key = key_of(found.manifest)
+        if not is_unknown_kind(found) or found.kind in _TEMPLATES_ONLY.get(group_of(found.api_version), ()):
+            return
+        if self.owners.pods(key) or self.owners.owned(key):
+            return
+        where = next((path_text(path) for path, _ in templates_in(found.manifest)), "")
+        if where and not found.nearest:
+            reason = f"its pods are not planned: it has a pod template at {where}, and there is no row for its kind"
+            self.problems.append(Unexpanded(found.origin, found.subject, found.kind, reason + _ROW_HINT))
+        else:
+            certain = bool(found.nearest)
+            self.problems.append(Unexpanded(found.origin, found.subject, found.kind, unknown_kind(found), certain))
+
+    def _expand(self, workload: Workload) -> None:
+        self._seen.add(workload.key)
+        manifest, key = workload.manifest, workload.key
+        row = self._rows.of(text(manifest.get("apiVersion")), key[1])
+        if row is None:
+            if not self.owners.pods(key) and not self.owners.owned(key) and not _is_paused(workload):
+                number = "its pods are not planned"
+                self.problem(workload, f"{number}: a {key[1]} is not expanded, give the pods that it makes{_ROW_HINT}")
+            return
+        if (key[0], key[1]) != ("batch", "CronJob"):
+            for owned in self.owners.owned(key):
+                self._seen.add(owned)
+        if workload.meta.get("deletionTimestamp") or _is_over(workload, row):
+            return
+        rule = RULES.get((key[0], key[1]))
+        if rule is not None and not row.sets:
+            rule(workload, self)
+        else:
+            by_row(self, workload, row)
+
+    # -- what rules ask for ------------------------------------------------------------------------
+
+    def template(self, workload: Workload, path: str, found: Any) -> Mapping[str, Any] | None:
+        """A pod template, if it is one; where there is none it is a problem."""
+        if found is None:
+            self.problem(workload, f"there is no pod template at {workload.place(path)}")
+            return None
+        if not isinstance(found, Mapping) or not isinstance(found.get("spec"), Mapping):
+            raise workload.error(path, "Invalid value: must be a pod template, with metadata and spec")
+        meta = found.get("metadata")
+        for name in ("labels", "annotations"):
+            values = mapping(meta).get(name)
+            if values is not None and not (
+                isinstance(values, Mapping) and all(isinstance(each, str) for each in values.values())
+            ):
+                raise workload.error(f"{path}.metadata.{name}", "Invalid value: must be a map of texts")
+        return found
+
+    def count(self, workload: Workload, path: str, value: Any, default: int) -> int:
+        """A number of pods, or the default. Raises InputError for anything else."""
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            shown = str(value)[:64]
+            raise workload.error(path, f"Invalid value: {shown}: must be a whole number greater than or equal to 0")
+        return value
+
+    def there(self, workload: Workload, *, below: bool = False) -> list[objects.Pod]:
+        """The pods that the workload has; `below`: through other owners as well."""
+        return self.owners.pods(workload.key) if below else self.owners.direct(workload.key, workload.uid)
+
+    def is_taken(self, workload: Workload, name: str) -> bool:
+        """Whether a pod of this name is there."""
+        return self._names.is_taken(workload.namespace, name)
+
+    def owned(self, workload: Workload) -> list[Mapping[str, Any]]:
+        """Objects of the input that make pods and that it owns."""
+        found = (self.owners.manifest(key) for key in self.owners.owned(workload.key))
+        return [manifest for manifest in found if manifest is not None]
+
+    def pods(
+        self,
+        workload: Workload,
+        template: Mapping[str, Any],
+        path: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        group: str = "",
+        owner: Mapping[str, Any] | None = None,
+        tolerations: Sequence[Any] | None = None,
+    ) -> Batch:
+        """A batch to add pods to. `owner`: who owns them, if not the workload."""
+        reference = reference_to(owner if owner is not None else workload.manifest)
+        batch = Batch(
+            workload, template, path, reference, labels or {}, annotations or {}, tolerations, group, self._names
+        )
+        self.batches.append(batch)
+        return batch
+
+    def child(
+        self, workload: Workload, made: Mapping[str, Any], path: str, *, inner: str = "", group: str = ""
+    ) -> None:
+        """An object that the workload makes, expanded in turn; one of that name in the input counts instead."""
+        made = {**made, "metadata": {**made["metadata"], "namespace": workload.namespace}}
+        key = key_of(made)
+        there = self.owners.manifest(key)
+        group = group or workload.group
+        if workload.depth >= _DEEPEST:
+            raise workload.error("", f"makes objects more than {_DEEPEST} levels deep")
+        if there is not None:
+            each = next(maker for maker in self._makers if maker.manifest is there)
+            self._expand(workload_of(each, group=group, depth=workload.depth + 1))
+            return
+        meta = {**made["metadata"], "ownerReferences": [msgspec.to_builtins(reference_to(workload.manifest))]}
+        made = {**made, "metadata": meta}
+        self.adopt(workload, made)
+        self._expand(
+            Workload(
+                made,
+                workload.origin,
+                workload.subject,
+                workload.created,
+                key,
+                inner,
+                workload.place(path),
+                group,
+                workload.depth + 1,
+            )
+        )
+
+    def adopt(self, workload: Workload, made: Mapping[str, Any]) -> None:
+        """Add a made object of a kind that a scheduler reads: sets of which a selector counts."""
+        found = kind_of(text(made.get("kind")), text(made.get("apiVersion")))
+        if found is not None and found is not objects.Pod:
+            meta = {**made["metadata"], "namespace": workload.namespace}
+            self._extra.append((from_data(found, {**made, "metadata": meta}, workload.origin), workload))
+
+    def claim(self, workload: Workload, template: Mapping[str, Any], name: str, path: str) -> None:
+        """A claim of a pod, unless it exists."""
+        if (workload.namespace, name) in self._claims:
+            return
+        self._claims.add((workload.namespace, name))
+        meta = mapping(template.get("metadata"))
+        made = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": workload.namespace, "labels": mapping(meta.get("labels"))},
+            "spec": mapping(template.get("spec")),
+        }
+        try:
+            self._extra.append((from_data(objects.PersistentVolumeClaim, made, workload.origin), workload))
+        except InputError as error:
+            raise workload.error(".".join(filter(None, (path, error.path))), error.message) from None
+
+    def runtime(self, kind: str, name: str, namespace: str) -> Mapping[str, Any] | None:
+        """A training runtime of the input."""
+        for found in self._unknown:
+            meta = mapping(found.manifest.get("metadata"))
+            if (
+                found.kind == kind
+                and meta.get("name") == name
+                and group_of(found.api_version) == "trainer.kubeflow.org"
+                and (kind != "TrainingRuntime" or namespace_of(meta) == namespace)
+            ):
+                return found.manifest
+        return None
+
+    def run_asked(self, workload: Workload) -> bool:
+        """Whether a run of the CronJob was asked for."""
+        name = f"{workload.namespace}/{workload.name}"
+        self._ran.add(name)
+        return name in self._run
+
+    def problem(self, workload: Workload, reason: str, *, scheduled: bool = False) -> None:
+        """The workload is not expanded."""
+        kind = text(workload.manifest.get("kind"))
+        self.problems.append(Unexpanded(workload.origin, workload.subject, kind, reason, not scheduled))
+
+    # -- typed -------------------------------------------------------------------------------------
+
+    def finished(self) -> Manifests:
+        """The input with everything that was made."""
+        was = self._manifests
+        made = Manifests(
+            objects={kind: list(found) for kind, found in was.objects.items()},
+            scenarios=was.scenarios,
+            unknown=self._unknown,
+            unknown_fields=was.unknown_fields,
+            unknown_fields_total=was.unknown_fields_total,
+        )
+        classes = [loaded.object for loaded in was.of(objects.PriorityClass)]
+        admission = PriorityAdmission(classes)
+        order = 1 + max((loaded.order for loaded in was.all()), default=0)
+        existing = {(loaded.object.namespace, loaded.object.name) for loaded in was.pod_groups}
+        self.gangs.settle(self.batches, existing)
+        additions: list[Loaded[Any]] = []
+
+        def add(item: KubernetesObject, workload: Workload, created: float) -> None:
+            nonlocal order
+            stamp = datetime.fromtimestamp(created, UTC)
+            item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
+            additions.append(Loaded(item, workload.origin, order, created))
+            order += 1
+
+        known = {(type(loaded.object), loaded.object.key) for loaded in was.all()}
+        for item, workload in self._extra:
+            item = finish(item, workload.origin)
+            if (type(item), item.key) not in known:
+                add(item, workload, workload.created)
+        for group, workload in self.gangs.groups(admission, existing):
+            add(group, workload, workload.created)
+        for batch in self.batches:
+            for turn, pod in enumerate(typed(batch, admission)):
+                add(pod, batch.workload, batch.workload.created + turn * 1e-6)
+        for loaded in additions:
+            made.objects.setdefault(type(loaded.object), []).append(loaded)
+        pods = [loaded for loaded in additions if isinstance(loaded.object, objects.Pod)]
+        check_nodes(pods, {loaded.object.name for loaded in was.nodes})
+        check_groups([loaded for loaded in additions if isinstance(loaded.object, objects.PodGroup)], pods)
+        return made
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+_ROW_HINT: Final = " (--workload-kinds: a row for its kind; --lenient: plan without)"
+_TEMPLATES_ONLY: Final = {"trainer.kubeflow.org": ("ClusterTrainingRuntime", "TrainingRuntime")}
+"""Kinds from whose templates others make pods."""
+
+
+def unknown_kind(found: UnknownObject) -> str:
+    """What there is to say of an object of a kind that nobody knows."""
+    hint = f", did you mean {found.nearest}?" if found.nearest else ": whether it holds pods cannot be told"
+    return f'no kind "{found.kind[:64]}" is known in version "{found.api_version[:128]}"{hint}'
+
+
+def is_unknown_kind(found: UnknownObject) -> bool:
+    """Whether neither a schema nor the table of kinds without pods has it; False where no schemas were given."""
+    return found.known is False and found.kind not in WITHOUT_PODS.get(group_of(found.api_version), ())
+
+
+def _as_maker(found: UnknownObject) -> PodMaker:
+    return PodMaker(found.manifest, found.origin, found.created)
+
+
+def _is_paused(workload: Workload) -> bool:
+    spec = workload.spec
+    return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True
+
+
+def _is_over(workload: Workload, row: WorkloadKind) -> bool:
+    """Whether it calls for no pods any more, or for none now (whatif.md 1.5)."""
+    manifest = workload.manifest
+    if row.suspended and look(manifest, row.suspended) is True:
+        return True
+    if any(look(manifest, path) in values for path, values in row.ended.items()):
+        return True
+    conditions = workload.status.get("conditions")
+    return any(
+        mapping(each).get("status") == "True" and mapping(each).get("type") in row.ended_conditions
+        for each in (conditions if isinstance(conditions, list) else ())
+    )

@@ -1,0 +1,151 @@
+"""Who owns whom in an input, so that what is there is not made again (whatif.md 1.2).
+
+By the controlling owner reference: kind, name and, where both sides have one, UID.  A ReplicaSet that is not in the
+input is told by its name to be of a Deployment that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from reprieve.api.loading import Manifests
+from reprieve.api.objects import Pod
+from reprieve.api.workloads import group_of
+
+_DEEPEST: Final = 8
+HASH: Final = "pod-template-hash"
+
+Owner = tuple[str, str, str, str]
+"""(API group, kind, namespace, name)."""
+
+
+class Owners:
+    """Pods of the input by everybody above them, and the owned objects that make pods themselves."""
+
+    def __init__(self, manifests: Manifests) -> None:
+        self._above: dict[Owner, tuple[Owner, str]] = {}
+        """Owned object -> its owner, and the UID the reference has."""
+        self._uids: dict[Owner, str] = {}
+        self._manifests: dict[Owner, Mapping[str, Any]] = {}
+        for maker in manifests.pod_makers:
+            self._manifests.setdefault(key_of(maker.manifest), maker.manifest)
+        self._below: dict[Owner, list[Owner]] = {}
+        for manifest in (*self._manifests.values(), *(each.manifest for each in manifests.unknown)):
+            self._learn(manifest)
+        self._direct: dict[Owner, list[Pod]] = {}
+        self._all: dict[Owner, list[Pod]] = {}
+        self._deployments_sets: dict[Owner, Owner] = {}
+        """Deployment -> a ReplicaSet of it that is not in the input, by the name in a pod's reference."""
+        for loaded in manifests.pods:
+            above = self._of_pod(loaded.object)
+            if above is not None:
+                self._direct.setdefault(above[0], []).append(loaded.object)
+            for owner in self._chain(above):
+                self._all.setdefault(owner, []).append(loaded.object)
+
+    def manifest(self, key: Owner) -> Mapping[str, Any] | None:
+        """The object that makes pods, if it is in the input."""
+        return self._manifests.get(key)
+
+    def owner(self, key: Owner) -> Owner | None:
+        """The nearest object above that is in the input."""
+        return next(iter(self._chain(self._above.get(key))), None)
+
+    def owned(self, key: Owner) -> list[Owner]:
+        """Objects of the input that are directly below and make pods, in document order."""
+        return [below for below in self._below.get(key, ()) if self.owner(below) == key]
+
+    def pods(self, key: Owner) -> list[Pod]:
+        """All pods of an object of the input, directly or through others."""
+        return self._all.get(key, [])
+
+    def direct(self, key: Owner, uid: str = "") -> list[Pod]:
+        """Pods whose controlling reference names the object, which need not be in the input."""
+        found = self._direct.get(key, [])
+        return [pod for pod in found if not (uid and (named := _reference(pod)) and named.uid and named.uid != uid)]
+
+    def set_of(self, deployment: Owner) -> Owner | None:
+        """A ReplicaSet that is not in the input, as far as pods name one."""
+        return self._deployments_sets.get(deployment)
+
+    def _learn(self, manifest: Mapping[str, Any]) -> None:
+        meta = mapping(manifest.get("metadata"))
+        key = key_of(manifest)
+        self._uids[key] = text(meta.get("uid"))
+        references = meta.get("ownerReferences")
+        for reference in references if isinstance(references, list) else ():
+            if isinstance(reference, Mapping) and reference.get("controller") is True:
+                version, kind, name = (text(reference.get(part)) for part in ("apiVersion", "kind", "name"))
+                above = (group_of(version), kind, key[2], name)
+                self._above[key] = (above, text(reference.get("uid")))
+                self._below.setdefault(above, []).append(key)
+
+    def _of_pod(self, pod: Pod) -> tuple[Owner, str] | None:
+        reference = _reference(pod)
+        if reference is None:
+            return None
+        owner = (group_of(reference.api_version), reference.kind, pod.namespace or "default", reference.name)
+        label = pod.metadata.labels.get(HASH)
+        if owner not in self._uids and reference.kind == "ReplicaSet" and label:
+            deployment = (owner[0], "Deployment", owner[2], reference.name.removesuffix(f"-{label}"))
+            if deployment in self._uids:
+                self._deployments_sets[deployment] = owner
+            return deployment, ""
+        return owner, reference.uid
+
+    def _chain(self, above: tuple[Owner, str] | None) -> Iterator[Owner]:
+        """Owners that are in the input, from below; a reference by another UID is to somebody who is gone."""
+        for _ in range(_DEEPEST):
+            if above is None:
+                return
+            owner, uid = above
+            known = self._uids.get(owner)
+            if known is None or (known and uid and known != uid):
+                return
+            yield owner
+            above = self._above.get(owner)
+
+
+def is_active(pod: Pod) -> bool:
+    """Whether the pod counts as one of its controller's: it has not ended and is not on its way out."""
+    return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
+
+
+def key_of(manifest: Mapping[str, Any]) -> Owner:
+    """Group, kind, namespace and name of an object."""
+    meta = mapping(manifest.get("metadata"))
+    group = group_of(text(manifest.get("apiVersion")))
+    return group, text(manifest.get("kind")), namespace_of(meta), name_of_meta(meta)
+
+
+def name_of_meta(meta: Mapping[str, Any]) -> str:
+    """The name, or what an API server would make of `generateName`."""
+    name, generated = text(meta.get("name")), text(meta.get("generateName"))
+    return name or (f"{generated[:248]}00000" if generated else "")
+
+
+def namespace_of(meta: Mapping[str, Any]) -> str:
+    """The namespace of an object."""
+    return text(meta.get("namespace"))[:253] or "default"
+
+
+def subject_of_maker(manifest: Mapping[str, Any]) -> str:
+    """`Job "default/train"`, as messages name it."""
+    meta = mapping(manifest.get("metadata"))
+    name = meta.get("name") or meta.get("generateName") or ""
+    return f'{text(manifest.get("kind"))} "{namespace_of(meta)}/{str(name)[:253]}"'
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is a map, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def text(value: object) -> str:
+    """The value if it is text, else empty."""
+    return value if isinstance(value, str) else ""
+
+
+def _reference(pod: Pod) -> Any:
+    return next((reference for reference in pod.metadata.owner_references if reference.controller), None)
