@@ -269,3 +269,52 @@ def test_a_node_with_a_pod_that_stays_is_no_place_for_who_keeps_away_from_it(
         world.engine.pod_gone(world.record(name).uid, world.now)
         found.append(shut())
     assert found == [out, out, False]
+
+
+def _apart_by(key: str, app: str) -> objects.Affinity:
+    term = objects.PodAffinityTerm(label_selector=objects.LabelSelector(match_labels={"app": app}), topology_key=key)
+    return objects.Affinity(
+        pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "labels", "unlike", "nodes", "out"),
+    [
+        (3, {"app": "crew"}, False, ("a", "a", "b"), True),
+        (3, {"app": "crew"}, True, ("a", "a", "b"), True),
+        (2, {"app": "crew"}, True, ("a", "a", "b"), False),
+        (3, {"app": "crew"}, False, ("a", "b", "c"), False),
+        (3, {"app": "crew"}, False, ("a", "b", ""), False),  # who is in no domain keeps apart from nobody
+        (3, {"app": "other"}, False, ("a", "a", "b"), False),
+    ],
+)
+def test_members_that_keep_apart_find_no_more_places_than_there_are_domains(
+    members: int, labels: dict[str, str], unlike: bool, nodes: tuple[str, ...], out: bool
+) -> None:
+    """scheduling.md 1.7: one in each domain; their requests do not matter."""
+    machines = [node(f"n{i}", cpu=32, labels={"zone": zone} if zone else {}) for i, zone in enumerate(nodes)]
+    made = [
+        pod(f"m{i}", group="crew", cpu=1 + i * unlike, labels=labels, affinity=_apart_by("zone", "crew"))
+        for i in range(members)
+    ]
+    world = World(*machines, group("crew", min_count=members), *made)
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    why = {"NodeResourcesFit", "GangScheduling", "InterPodAffinity"}
+    assert bound.out_of_reach(world.entity("crew")) == (why if out else set())
+
+
+def test_a_pod_that_stays_shuts_its_whole_domain_until_it_goes() -> None:
+    """scheduling.md 1.7: it runs on another node of the zone; a second one keeps the zone shut when the first goes."""
+    world = World(*(node(f"n{i}", cpu=4, labels={"zone": "a"}) for i in range(3)))
+    world.add(*(pod(f"busy-{i}", cpu=1, node=f"n{i}", priority=9, labels={"app": "x"}) for i in range(2)))
+    world.add(pod("away", cpu=1, priority=5, affinity=_apart_by("zone", "x")))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    found = []
+    for name in (None, "busy-0", "busy-1"):
+        if name is not None:
+            world.engine.pod_gone(world.record(name).uid, world.now)
+        bound.refresh()
+        found.append(bool(bound.out_of_reach(world.entity("away"))))
+    assert found == [True, True, False]

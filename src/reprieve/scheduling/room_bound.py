@@ -10,9 +10,9 @@ pods below its priority, nobody if it never preempts.  The entity's needs are *s
 For each shape the places are summed over the nodes and kept up by the rows that changed, so that an event costs one
 row and not a pass over nodes and entities.
 
-A node is no place for a member whose required anti-affinity matches a pod on it that stays whatever is evicted. Only
-who runs on the node itself is looked at, and not who runs elsewhere in the domain: so one row is looked at for each
-pod that comes or goes.
+A domain is no place for a member whose required anti-affinity matches a pod in it that stays whatever is evicted.
+Such pods are counted by row, so that one row is looked at for each pod that comes or goes.  Members whose anti-affinity
+matches themselves find no more places than there are domains left.
 
 Invariant: never less than what an attempt in the present view could place.  All that is left out of account only makes
 it fewer: other rules about pods, ports, volumes, devices, nominations, topology constraints, filters of others.  Where
@@ -61,11 +61,12 @@ _ANY_NODE = 0
 """Index of the mask of all live nodes."""
 _STEP = 16
 
-_MOST_EXCLUSIONS = 8
+_MOST_EXCLUSIONS = 256
 """Masks in which required anti-affinity is counted; of further ones it is left out of account."""
 
-_Constraints = tuple[str, int, tuple[TermSpec, ...], float]
-"""Profile name, id of node constraints, anti-affinity terms, and the priority from which on those they match stay."""
+_Constraints = tuple[str, int, tuple[TermSpec, ...], tuple[TermSpec, ...], float]
+"""Profile name, id of node constraints, anti-affinity terms, those of them that mean the pod itself, and the priority
+from which on those they match stay."""
 _Shape = tuple[tuple[tuple[int, int], ...], int]
 """(column, amount) pairs and the index of a mask."""
 
@@ -143,8 +144,10 @@ class RoomBound:
         """None: nothing is claimed of the entity."""
         self._levels: dict[float, _Level] = {}
         self._mask_of: dict[_Constraints, int] = {}
-        self._exclusions: list[int] = []
-        """Indices of the masks with anti-affinity terms."""
+        self._exclusions: dict[int, Amounts] = {}
+        """By index of a mask with anti-affinity terms: `int64[terms, rows]`, how many of the pods they mean stay."""
+        self._most: dict[int, int] = {}
+        """By index of a mask whose pods keep away from each other: the domains that are left to them."""
         self._masks: list[tuple[_Constraints, PodRecord] | None] = [None]
         """By index: whose mask it is, and a pod that has these constraints."""
         self._allowed: Mask = np.zeros((1, 0), dtype=np.bool_)
@@ -172,13 +175,13 @@ class RoomBound:
             entry = self._entries[key] = self._entered(entity)
         if entry is None or key in self._nominated:
             return _MAY_FIT
-        totals = entry.level.totals
+        totals, most = entry.level.totals, self._most
         if entry.least is not None and totals[entry.least[1]] < entry.needed:
             return entry.rejected_by
-        found = 0
-        for _, slot, count in entry.kinds:
-            found += min(count, int(totals[slot]))
-        return entry.rejected_by if found < entry.needed else _MAY_FIT
+        found: dict[int, int] = {}
+        for (_, mask), slot, count in entry.kinds:
+            found[mask] = min(found.get(mask, 0) + min(count, int(totals[slot])), most.get(mask, _MANY))
+        return entry.rejected_by if sum(found.values()) < entry.needed else _MAY_FIT
 
     def forget(self, key: str) -> None:
         """The entity does not wait any more, or what it needs may have changed."""
@@ -214,10 +217,13 @@ class RoomBound:
             before = _widened(before, len(rows))
         elif touched:
             rows = np.unique(np.array(touched, dtype=np.int64))
-            if self._exclusions:
+            shifted = [index for index in self._exclusions if self._count_staying(index, rows)]
+            if shifted:
                 self._allowed = before.copy()
-                for index in self._exclusions:
-                    self._allowed[index, rows] = self._allowed_rows(index, rows)
+                for index in shifted:
+                    self._allowed[index] = self._allowed_rows(index)
+                opened_or_shut = (self._allowed[shifted] != before[shifted]).any(axis=0)
+                rows = np.union1d(rows, np.flatnonzero(opened_or_shut))
         else:
             return
         moved = (self._allowed[:, rows] != before[:, rows]).any(axis=0)
@@ -244,6 +250,7 @@ class RoomBound:
     def _forget_masks(self) -> None:
         self._mask_of.clear()
         self._exclusions.clear()
+        self._most.clear()
         del self._masks[1:]
 
     def _entered(self, entity: Entity) -> _Entry | None:
@@ -299,18 +306,18 @@ class RoomBound:
             requests = tuple(pair for pair in requests if not is_extended_resource(names[pair[0]]))
         nodes = pod.signature.constraints.nodes.id
         terms = self._excluding(pod) if rules.excludes and priority != _EVERYBODY else ()
-        mask = self._mask_of.get((profile, nodes, terms, priority)) if terms else None
+        apart = tuple(term for term in terms if term.matcher.accepts(pod.namespace, {}, pod.labels, terminating=False))
+        mask = self._mask_of.get((profile, nodes, terms, apart, priority)) if terms else None
         if mask is None and len(self._exclusions) >= _MOST_EXCLUSIONS:
             terms = ()
-        constraints: _Constraints = (profile, nodes, terms, priority if terms else 0.0)
+        constraints: _Constraints = (profile, nodes, terms, apart, priority) if terms else (profile, nodes, (), (), 0.0)
         mask = self._mask_of.get(constraints)
         if mask is None:
             mask = self._mask_of[constraints] = len(self._masks)
             self._masks.append((constraints, pod))
             if terms:
-                self._exclusions.append(mask)
-            rows = np.arange(self._allowed.shape[1], dtype=np.int64)
-            self._allowed = np.vstack([self._allowed, self._allowed_rows(mask, rows)[None, :]])
+                self._exclude(mask)
+            self._allowed = np.vstack([self._allowed, self._allowed_rows(mask)[None, :]])
         return requests, mask
 
     def _enter(self, level: _Level, shape: _Shape) -> int:
@@ -336,23 +343,53 @@ class RoomBound:
         return slot
 
     def _allow_again(self) -> None:
-        nodes = self._cluster.nodes
-        rows = np.arange(len(nodes), dtype=np.int64)
-        self._allowed = np.array([self._allowed_rows(index, rows) for index in range(len(self._masks))], dtype=np.bool_)
+        for index in self._exclusions:
+            self._exclude(index)
+        self._allowed = np.array([self._allowed_rows(index) for index in range(len(self._masks))], dtype=np.bool_)
 
-    def _allowed_rows(self, index: int, rows: npt.NDArray[np.int64]) -> Mask:
-        """`bool[rows]`: one mask for these rows."""
+    def _exclude(self, index: int) -> None:
+        """Count anew who stays of those whom a mask's terms mean."""
+        known = self._masks[index]
+        assert known is not None
+        rows = len(self._cluster.nodes)
+        self._exclusions[index] = np.zeros((len(known[0][2]), rows), dtype=np.int64)
+        self._count_staying(index, np.arange(rows, dtype=np.int64))
+
+    def _count_staying(self, index: int, rows: npt.NDArray[np.int64]) -> bool:
+        """Count who is on these rows; whether there are more or fewer than before."""
+        known = self._masks[index]
+        assert known is not None
+        (_, _, terms, _, priority), _ = known
+        pods, counts = self._cluster.nodes.pods, self._exclusions[index]
+        shifted = False
+        for row in rows.tolist():
+            there = pods[row].values()
+            for at, term in enumerate(terms):
+                count = sum(self._stays(other, term, priority) for other in there)
+                if count != counts[at, row]:
+                    counts[at, row] = count
+                    shifted = True
+        return shifted
+
+    def _allowed_rows(self, index: int) -> Mask:
+        """`bool[rows]`: one mask."""
         known = self._masks[index]
         nodes = self._cluster.nodes
         if known is None:
-            return nodes.alive[rows]
-        (profile, _, terms, priority), pod = known
-        allowed = self._rules[profile].running.evaluator.allowed_nodes(pod)[rows]
-        for term in terms:
-            labelled = self._cluster.pod_affinity.domains(term.topology_key)[0][rows] > 0
-            for at in np.flatnonzero(allowed & labelled).tolist():
-                there = nodes.pods[int(rows[at])].values()
-                allowed[at] = not any(self._stays(other, term, priority) for other in there)
+            return nodes.alive[: len(nodes)]
+        (profile, _, terms, apart, _), pod = known
+        allowed = self._rules[profile].running.evaluator.allowed_nodes(pod)[: len(nodes)]
+        if not terms:
+            return allowed
+        allowed = allowed.copy()
+        pods = self._cluster.pod_affinity
+        for term, counts in zip(terms, self._exclusions[index], strict=True):
+            allowed &= pods.by_domain(term.topology_key, counts)[pods.domains(term.topology_key)[0]] == 0
+        self._most.pop(index, None)
+        for term in apart:
+            left = np.bincount(pods.domains(term.topology_key)[0][allowed], minlength=1)
+            if not left[0]:  # on a node without the label they need not keep apart
+                self._most[index] = min(self._most.get(index, _MANY), int(np.count_nonzero(left)))
         return allowed
 
     def _excluding(self, pod: PodRecord) -> tuple[TermSpec, ...]:
@@ -362,9 +399,9 @@ class RoomBound:
 
     def _stays(self, pod: PodRecord, term: TermSpec, priority: float) -> bool:
         """Whether a term means a pod that is not on its way out and may not be evicted by that priority."""
-        if pod.terminating or effective_priority(self._cluster, pod) < priority:
+        if not term.matcher.accepts(pod.namespace, {}, pod.labels, terminating=False):
             return False
-        return term.matcher.accepts(pod.namespace, {}, pod.labels, terminating=False)
+        return not pod.terminating and effective_priority(self._cluster, pod) >= priority
 
     def _room(self, priority: float, rows: npt.NDArray[np.int64]) -> Amounts:
         """`int64[columns, rows]`: what those rows have with all pods below the priority gone."""
