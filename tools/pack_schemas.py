@@ -39,7 +39,7 @@ _KINDS: dict[str, str] = {
     "io.k8s.api.scheduling.v1alpha3": "CompositePodGroup PodGroup Workload",
     "io.k8s.api.storage.v1": """CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment
         VolumeAttributesClass""",
-    "io.k8s.api.resource.v1": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+    "io.k8s.api.resource.v1": "DeviceClass DeviceTaintRule ResourceClaim ResourceClaimTemplate ResourceSlice",
     "io.k8s.api.coordination.v1": "Lease",
     "io.k8s.api.discovery.v1": "EndpointSlice",
     "io.k8s.api.events.v1": "Event",

@@ -147,3 +147,9 @@ def why(world: World, name: str = "p") -> str:
     held = entity.held.get(world.record(name).uid) if entity is not None else None
     rejection = world.virtual.rejections.get(world.record(name).uid)
     return held.reason if held is not None else rejection.message if rejection is not None else ""
+
+
+def taint_rule(effect: str = "NoSchedule", *, name: str = "rule", key: str = "sick", **selector: str) -> Any:
+    """A rule that taints the devices it selects; without `selector` all of them."""
+    spec = {"deviceSelector": selector, "taint": {"key": key, "effect": effect}}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, objects.DeviceTaintRule)

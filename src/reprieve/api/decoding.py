@@ -49,6 +49,7 @@ KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
         (o.ResourceClaimTemplate, ("resource.k8s.io/v1beta2",)),
         (o.ResourceSlice, ("resource.k8s.io/v1beta2",)),
         (o.DeviceClass, ("resource.k8s.io/v1beta2",)),
+        (o.DeviceTaintRule, ("resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")),
     )
 }
 """Kind to its type and the apiVersions read (Workload and PodGroup: see `versions.READABLE_VERSIONS`)."""

@@ -6,6 +6,7 @@ Invariants: see `reprieve.api.objects`, which re-exports the kinds.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from reprieve.api.meta import EMPTY_META, KubernetesObject, NodeSelector, ObjectMeta, Struct, map_field
@@ -117,6 +118,46 @@ class DeviceClass(KubernetesObject, frozen=True, kw_only=True):
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
 
     spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceTaint(Struct, frozen=True, kw_only=True):
+    """spec.taint of a DeviceTaintRule; effect NoSchedule, NoExecute or None, an unknown one counts as None."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class DeviceTaintSelector(Struct, frozen=True, kw_only=True):
+    """spec.deviceSelector of a DeviceTaintRule: which devices; what is not said does not matter."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Struct, frozen=True, kw_only=True):
+    """spec of a DeviceTaintRule; without a selector no device is meant, with an empty one every device."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+    def selects(self, driver: str, pool: str, device: str | None = None) -> bool:
+        """Whether a device is meant; without a name, whether any device of the pool could be."""
+        wanted = self.device_selector
+        if wanted is None or wanted.driver not in (None, driver) or wanted.pool not in (None, pool):
+            return False
+        return device is None or wanted.device in (None, device)
+
+
+class DeviceTaintRule(KubernetesObject, frozen=True, kw_only=True):
+    """resource.k8s.io/v1 DeviceTaintRule: a taint for all devices that it selects (KEP-5055)."""
+
+    KIND: ClassVar[str] = "DeviceTaintRule"
+    API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
 
 class DeviceSelectorError(ValueError):

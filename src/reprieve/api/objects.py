@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from reprieve.api.devices import DeviceClass as DeviceClass
+from reprieve.api.devices import DeviceTaintRule as DeviceTaintRule
 from reprieve.api.devices import ResourceClaim as ResourceClaim
 from reprieve.api.devices import ResourceClaimTemplate as ResourceClaimTemplate
 from reprieve.api.devices import ResourceSlice as ResourceSlice

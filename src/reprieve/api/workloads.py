@@ -52,7 +52,7 @@ WITHOUT_PODS: Final[Mapping[str, tuple[str, ...]]] = {
     "metrics.k8s.io": ("NodeMetrics", "PodMetrics"),
     "networking.k8s.io": ("Ingress", "IngressClass", "IPAddress", "NetworkPolicy", "ServiceCIDR"),
     "policy": ("PodSecurityPolicy",),
-    "resource.k8s.io": ("DeviceTaintRule", "ResourcePoolStatusRequest"),
+    "resource.k8s.io": ("ResourcePoolStatusRequest",),
     "storagemigration.k8s.io": ("StorageVersionMigration",),
 }
 """Kinds of Kubernetes for which there is no schema here and which hold no pods."""

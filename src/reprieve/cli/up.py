@@ -90,6 +90,7 @@ def features_of(gates: "FeatureGates") -> "Features":
         composite_pod_group=gates.composite_pod_group,
         pod_group_preemption_policy=gates.pod_group_preemption_policy,
         dra_workload_resource_claims=gates.dra_workload_resource_claims,
+        dra_device_taint_rules=gates.dra_device_taint_rules,
     )
 
 

@@ -50,6 +50,7 @@ OPTIONAL: Final[tuple[type[KubernetesObject], ...]] = (
     o.ResourceClaim,
     o.ResourceSlice,
     o.DeviceClass,
+    o.DeviceTaintRule,
 )
 SIDE_BY_SIDE: Final = 4
 """Lists asked for at the same time."""

@@ -492,6 +492,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
         }
     },
     o.DeviceClass: {"spec": {"selectors": _keep, "extendedResourceName": _keep}},
+    o.DeviceTaintRule: {"spec": {"deviceSelector": _keep, "taint": _keep}},
 }
 
 _DOMAINS: Final[Mapping[str, str]] = {

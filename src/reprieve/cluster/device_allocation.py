@@ -31,7 +31,8 @@ FEWER_STEPS = 500
 MOST_GIVEN_UP = 8
 _SECOND_LOOK = 1000
 """After so many steps it is worth asking whether the requests have enough devices at all."""
-_BLOCKING = ("NoSchedule", "NoExecute")
+BLOCKING = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep claims from devices; any other is for information."""
 
 
 class DeviceError(ValueError):
@@ -334,7 +335,7 @@ class _Search:
         device = slot.device
         if self._busy(number, option, device):
             return None
-        if any(taint.effect in _BLOCKING and not option.tolerates(taint) for taint in device.taints):
+        if any(taint.effect in BLOCKING and not option.tolerates(taint) for taint in device.taints):
             return None
         consumed = self._capacity_left(option, device)
         if consumed is None:

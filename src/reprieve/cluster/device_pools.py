@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reprieve.api.devices import DeviceSelectorError, ResourceSlice, split_name
+from reprieve.api.devices import DeviceSelectorError, DeviceTaintRule, ResourceSlice, split_name
 from reprieve.api.meta import NodeSelector
 from reprieve.api.quantity import parse
 from reprieve.api.selectors import CompiledNodeSelector, compile_node_selector
@@ -160,10 +160,14 @@ class Pool:
         return any(device.binding_conditions for one in self.slices for device in one.devices)
 
 
-def read_slice(item: ResourceSlice) -> Slice:
-    """Take a slice apart. Raises QuantityError or SelectorError for what does not parse."""
+def read_slice(item: ResourceSlice, rules: Iterable[DeviceTaintRule] = ()) -> Slice:
+    """Take a slice apart; rules add taints to the devices they select (devices.md 3.1).
+
+    Raises QuantityError or SelectorError for what does not parse.
+    """
     spec = item.spec
     pool = (spec.driver, spec.pool.name)
+    rules = [rule for rule in rules if rule.spec.selects(*pool)]
     return Slice(
         name=item.metadata.name,
         pool=pool,
@@ -171,21 +175,30 @@ def read_slice(item: ResourceSlice) -> Slice:
         count=spec.pool.resource_slice_count,
         reach=_reach(spec.node_name or "", spec.all_nodes, spec.node_selector),
         per_device=spec.per_device_node_selection,
-        devices=tuple(_device(pool, one) for one in spec.devices),
+        devices=tuple(_device(pool, one, rules) for one in spec.devices),
         counters=tuple((str(one.get("name", "")), _amounts(one.get("counters"))) for one in spec.shared_counters),
     )
 
 
-def _device(pool: PoolId, one: Mapping[str, Any]) -> Device:
-    selector = one.get("nodeSelector")
+def taint_of(rule: DeviceTaintRule) -> Taint:
+    """The taint that a rule gives to devices."""
+    return Taint(rule.spec.taint.key, rule.spec.taint.value, rule.spec.taint.effect)
+
+
+def stated_taints(one: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """The taints that the driver gave to a device."""
+    return tuple(
+        Taint(str(t.get("key", "")), str(t.get("value", "")), str(t.get("effect", ""))) for t in one.get("taints") or ()
+    )
+
+
+def _device(pool: PoolId, one: Mapping[str, Any], rules: Sequence[DeviceTaintRule]) -> Device:
+    selector, name = one.get("nodeSelector"), str(one.get("name", ""))
     return Device(
-        id=(*pool, str(one.get("name", ""))),
+        id=(*pool, name),
         attributes=one.get("attributes") or {},
         capacity={name: _capacity(given) for name, given in (one.get("capacity") or {}).items()},
-        taints=tuple(
-            Taint(str(t.get("key", "")), str(t.get("value", "")), str(t.get("effect", "")))
-            for t in one.get("taints") or ()
-        ),
+        taints=stated_taints(one) + tuple(taint_of(rule) for rule in rules if rule.spec.selects(*pool, name)),
         consumes={str(c.get("counterSet", "")): _amounts(c.get("counters")) for c in one.get("consumesCounters") or ()},
         shared=bool(one.get("allowMultipleAllocations")),
         reach=_reach(

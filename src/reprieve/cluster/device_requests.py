@@ -5,7 +5,7 @@ Terms: a request asks for one *option* (`exactly`) or for the first of several t
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,19 @@ MOST_OPTIONS = 8
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
+def tolerated(tolerations: Iterable[Mapping[str, Any]], taint: Taint) -> bool:
+    """Whether one of them covers the taint of a device (resourceclaim.ToleratesTaint)."""
+    for toleration in tolerations:
+        if toleration.get("effect") and toleration["effect"] != taint.effect:
+            continue
+        if toleration.get("key") and toleration["key"] != taint.key:
+            continue
+        operator = toleration.get("operator") or "Equal"
+        if operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == taint.value):
+            return True
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One way to satisfy a request. `name` is what results and constraints call it: `request` or `request/option`."""
@@ -42,16 +55,8 @@ class Option:
     """Capacity asked for, by name as written, in units of 10^-9."""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether a toleration covers the taint (resourceclaim.ToleratesTaint)."""
-        for toleration in self.tolerations:
-            if toleration.get("effect") and toleration["effect"] != taint.effect:
-                continue
-            if toleration.get("key") and toleration["key"] != taint.key:
-                continue
-            operator = toleration.get("operator") or "Equal"
-            if operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == taint.value):
-                return True
-        return False
+        """Whether a toleration covers the taint."""
+        return tolerated(self.tolerations, taint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,7 @@ class Grant:
     consumed: Mapping[str, int] = field(default_factory=dict)
     binding_conditions: tuple[str, ...] = ()
     failure_conditions: tuple[str, ...] = ()
+    tolerations: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -209,6 +215,7 @@ def read_allocation(result: AllocationResult) -> Allocation:
             consumed={name: parse(text).nano for name, text in (one.get("consumedCapacity") or {}).items()},
             binding_conditions=tuple(one.get("bindingConditions") or ()),
             failure_conditions=tuple(one.get("bindingFailureConditions") or ()),
+            tolerations=tuple(one.get("tolerations") or ()),
         )
         for one in result.devices.get("results") or ()
     )
@@ -257,6 +264,7 @@ def write_allocation(
                 dict(one.consumed),
                 one.device.binding_conditions,
                 one.device.failure_conditions,
+                one.option.tolerations,
             )
         )
     body: dict[str, Any] = {"devices": {"results": results}}

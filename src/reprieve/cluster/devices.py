@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from reprieve.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.device_allocation import (
     FEWER_STEPS,
@@ -37,7 +37,17 @@ from reprieve.cluster.device_allocation import (
     Wish,
     allocate,
 )
-from reprieve.cluster.device_pools import DeviceMatcher, Pool, Slice, SliceIndex, read_slice
+from reprieve.cluster.device_pools import (
+    DeviceId,
+    DeviceMatcher,
+    Pool,
+    PoolId,
+    Slice,
+    SliceIndex,
+    Taint,
+    read_slice,
+    taint_of,
+)
 from reprieve.cluster.device_requests import (
     MOST_OPTIONS,
     Allocation,
@@ -45,6 +55,7 @@ from reprieve.cluster.device_requests import (
     ClaimShape,
     Shapes,
     read_allocation,
+    tolerated,
     write_allocation,
 )
 from reprieve.cluster.groups import GroupState
@@ -52,8 +63,9 @@ from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pods import PodClaim, PodRecord
 from reprieve.cluster.undo import UndoLog
 
-DeviceObject = ResourceClaim | ResourceSlice | DeviceClass
-DEVICE_KINDS = (ResourceClaim, ResourceSlice, DeviceClass)
+DeviceObject = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
+DEVICE_KINDS = (ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
+NO_EXECUTE = "NoExecute"
 EVERYWHERE = -1
 """In the log of changes: any row may see it."""
 UNKNOWN = -1
@@ -142,6 +154,8 @@ class DeviceBook:
         self._undo = undo
         self.classes: dict[str, DeviceClass] = {}
         self.slices: dict[str, ResourceSlice] = {}
+        self.rules: dict[str, DeviceTaintRule] = {}
+        """Taints for devices that the rules select; already among the taints of what was read of the slices."""
         self.claims: dict[str, ClaimState] = {}
         self.in_use = InUse()
         self.matcher = DeviceMatcher()
@@ -149,7 +163,9 @@ class DeviceBook:
         self._read: dict[str, Slice] = {}
         self._index: SliceIndex | None = None
         self._version = 0
-        """Grows when slices or classes change."""
+        """Grows when slices, classes or rules change."""
+        self._executing: dict[DeviceId, tuple[Taint, ...]] | None = None
+        """Devices with taints of effect NoExecute, worked out when first asked for."""
         self._pools: dict[int, tuple[Pool, ...]] = {}
         self._pools_stamp: tuple[int, tuple[int, int]] | None = None
         self._touched = TouchLog()
@@ -166,6 +182,11 @@ class DeviceBook:
         if isinstance(item, DeviceClass):
             before = self.classes.get(item.metadata.name)
             self.classes[item.metadata.name] = item
+        elif isinstance(item, DeviceTaintRule):
+            rule = self.rules.get(item.metadata.name)
+            self.rules[item.metadata.name] = item
+            self._taint(rule, item)
+            return rule
         else:
             before = self.slices.get(item.metadata.name)
             self.slices[item.metadata.name] = item
@@ -179,6 +200,10 @@ class DeviceBook:
         """An object is gone; returns what was known of it."""
         if kind == "ResourceClaim":
             return self._remove_claim(f"{namespace or 'default'}/{name}")
+        if kind == "DeviceTaintRule":
+            rule = self.rules.pop(name, None)
+            self._taint(rule, None)
+            return rule
         table: dict[str, DeviceClass] | dict[str, ResourceSlice]
         table = self.classes if kind == "DeviceClass" else self.slices
         found = table.pop(name, None)
@@ -186,7 +211,7 @@ class DeviceBook:
             self._version += 1
             if kind == "ResourceSlice":
                 self._read.pop(name, None)
-                self._index = None
+                self._index = self._executing = None
         return found
 
     def join(self, pod: PodRecord) -> None:
@@ -322,6 +347,44 @@ class DeviceBook:
     def _free(self, allocation: Allocation) -> bool:
         """Whether nobody took the whole devices of an allocation since it was given up."""
         return not any(grant.device in self.in_use.whole for grant in allocation.grants if not grant.admin)
+
+    # -- taints -------------------------------------------------------------------------------------------------------
+
+    def evicting(self, allocation: Allocation) -> bool:
+        """Whether a device of the allocation has a taint NoExecute that its request does not tolerate."""
+        rules = [rule for rule in self.rules.values() if rule.spec.taint.effect == NO_EXECUTE]
+        if self._executing is None:
+            self._executing = self._tainted()
+        if not rules and not self._executing:
+            return False
+        for grant in allocation.grants:
+            taints = [*self._executing.get(grant.device, ()), *_of_rules(rules, grant.device)]
+            if any(not tolerated(grant.tolerations, taint) for taint in taints):
+                return True
+        return False
+
+    def _tainted(self) -> dict[DeviceId, tuple[Taint, ...]]:
+        newest: dict[PoolId, int] = {}
+        for one in self._read.values():
+            newest[one.pool] = max(newest.get(one.pool, one.generation), one.generation)
+        found = {}
+        for one in self._read.values():
+            for device in one.devices if one.generation == newest[one.pool] else ():
+                taints = tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
+                if taints:
+                    found[device.id] = taints
+        return found
+
+    def _taint(self, before: DeviceTaintRule | None, after: DeviceTaintRule | None) -> None:
+        """A rule came, changed or went: read the slices again in which it selects devices."""
+        specs = [rule.spec for rule in (before, after) if rule is not None]
+        if len(specs) == 2 and specs[0] == specs[1]:
+            return
+        for item in self.slices.values():
+            pool = (item.spec.driver, item.spec.pool.name)
+            if any(spec.selects(*pool) for spec in specs):
+                self._read_slice(item)
+        self._version += 1
 
     # -- what can be had where ----------------------------------------------------------------------------------------
 
@@ -513,12 +576,17 @@ class DeviceBook:
             self.claims.pop(state.key, None)
 
     def _read_slice(self, item: ResourceSlice) -> None:
-        self._index = None
+        self._index = self._executing = None
         try:
-            self._read[item.metadata.name] = read_slice(item)
+            self._read[item.metadata.name] = read_slice(item, self.rules.values())
         except (ValueError, TypeError, AttributeError):
             # Without this slice its pool is incomplete: nothing is allocated from what cannot be understood.
             self._read.pop(item.metadata.name, None)
+
+
+def _of_rules(rules: Iterable[DeviceTaintRule], device: DeviceId) -> list[Taint]:
+    """Taints of a device by rule; there may be none of it in the slices."""
+    return [taint_of(rule) for rule in rules if rule.spec.selects(*device)]
 
 
 def _preference(shape: ClaimShape, chosen: Sequence[Chosen]) -> int:

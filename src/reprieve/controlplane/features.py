@@ -5,7 +5,7 @@ comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (K
 `CompositePodGroup` the same holds for that kind, and what would make a tree is refused in new objects: a group's
 `parentCompositePodGroupName`, a Workload's `compositePodGroupTemplates` (KEP-6012). Without `PodGroupPreemptionPolicy`
 the field `preemptionPolicy` of new groups and templates is dropped, without `DRAWorkloadResourceClaims` their field
-`resourceClaims` (KEP-5729).
+`resourceClaims` (KEP-5729). Without `DRADeviceTaintRules` the kind DeviceTaintRule is not served (KEP-5055).
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ class Features:
     """Counts only with `generic_workload`."""
     pod_group_preemption_policy: bool = True
     dra_workload_resource_claims: bool = True
+    dra_device_taint_rules: bool = True
 
     def kinds(self) -> Iterator[Kind]:
         """Yield the built-in kinds that are served."""
         off = _WORKLOAD_KINDS if not self.generic_workload else () if self.composite_pod_group else (_COMPOSITE,)
         for kind in BUILTIN:
+            if kind.kind == "DeviceTaintRule" and not self.dra_device_taint_rules:
+                continue
             if kind.group != _GROUP or kind.kind not in off:
                 yield kind
 

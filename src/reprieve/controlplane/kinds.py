@@ -243,6 +243,7 @@ BUILTIN: tuple[Kind, ...] = (
     _storage("VolumeAttachment", sub="status", unconditional_update=False),
     _storage("VolumeAttributesClass", "vac"),
     _devices("DeviceClass", namespaced=False, generation=True),
+    _devices("DeviceTaintRule", namespaced=False, generation=True, sub="status", status_metadata="reset"),
     _devices("ResourceClaim", sub="status", status_metadata="reset"),
     _devices("ResourceClaimTemplate"),
     _devices("ResourceSlice", namespaced=False, generation=True, fields="spec.nodeName spec.driver"),

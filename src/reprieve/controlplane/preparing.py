@@ -20,11 +20,30 @@ def before_create(kind: Kind, new: Json, stamp: str) -> None:
     """Set the status and generation a new object starts with."""
     drop_foreign_status(kind, new)
     prepare_create(kind, new, now=stamp)
+    date_taints(kind, new, None, stamp)
     metadata = new["metadata"]
     if kind.generation:
         metadata["generation"] = 1
     else:
         metadata.pop("generation", None)
+
+
+def date_taints(kind: Kind, new: Json, old: Json | None, stamp: str) -> None:
+    """Say since when a device taint is there, where nobody said it; of a rule a new effect begins now (KEP-5055)."""
+    if kind.group != "resource.k8s.io":
+        return
+    spec = new.get("spec") or {}
+    if kind.kind == "DeviceTaintRule":
+        taint, before = spec.get("taint") or {}, ((old or {}).get("spec") or {}).get("taint") or {}
+        same_time = taint.get("timeAdded") == before.get("timeAdded")
+        if old is not None and same_time and taint.get("effect") != before.get("effect"):
+            taint["timeAdded"] = stamp
+        if taint:
+            taint.setdefault("timeAdded", stamp)
+    elif kind.kind == "ResourceSlice":
+        for device in spec.get("devices") or ():
+            for taint in device.get("taints") or ():
+                taint.setdefault("timeAdded", stamp)
 
 
 def drop_foreign_status(kind: Kind, new: Json) -> None:

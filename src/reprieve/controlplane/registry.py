@@ -27,7 +27,7 @@ from reprieve.controlplane.defaulting import apply_identity
 from reprieve.controlplane.deleting import DeleteOptions, Deletion
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind, KindTable
-from reprieve.controlplane.preparing import before_create, count_generation, drop_foreign_status, restrict
+from reprieve.controlplane.preparing import before_create, count_generation, date_taints, drop_foreign_status, restrict
 from reprieve.controlplane.rules.reviews import validate_review
 from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.schema import field_errors as fe
@@ -329,6 +329,8 @@ class Registry:
         new = self._mutated(kind, request)
         # Admission has no say in what this door may not touch.
         restrict(kind, new, old, subresource)
+        if not subresource:
+            date_taints(kind, new, old, self.clock.stamp())
         count_generation(kind, new, old, subresource)
         self._refuse(kind, name, self._problems(kind, new, old, subresource, options))
         stored_form = to_storage(kind, new)

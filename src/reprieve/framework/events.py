@@ -52,6 +52,7 @@ class EventKind(Enum):
     DEVICE_CLAIM_CHANGED = auto()
     DEVICE_SLICE_CHANGED = auto()
     DEVICE_CLASS_CHANGED = auto()
+    DEVICE_TAINT_RULE_CHANGED = auto()
     PREEMPTION_FINISHED = auto()
     """The API calls of a preemption are done, or it failed (preemption.md 7)."""
     FLUSH = auto()

@@ -23,6 +23,8 @@ class FeatureGates:
     """Trees of groups (composite.md); off: CompositePodGroups are ignored and a group with a parent is flat."""
     dra_workload_resource_claims: bool = True
     """Device claims of a PodGroup (KEP-5729); beta in Kubernetes 1.37. Off: they are refused."""
+    dra_device_taint_rules: bool = True
+    """DeviceTaintRules taint the devices they select (KEP-5055); finished in Kubernetes 1.37."""
     node_declared_features: bool = True
     """Pods go only where the node declares the features they need (KEP-5328); finished in Kubernetes 1.37."""
     volume_limit_scaling: bool = True
@@ -87,7 +89,6 @@ UPSTREAM = frozenset(
         "DRADerivedAttributes",
         "DRADeviceBindingConditions",
         "DRADeviceCompatibilityGroups",
-        "DRADeviceTaintRules",
         "DRADeviceTaints",
         "DRAExtendedResource",
         "DRAFractionalCapacityRange",

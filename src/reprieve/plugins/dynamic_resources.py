@@ -25,8 +25,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.api.devices import ResourceClaim
+from reprieve.api.devices import DeviceTaintRule, ResourceClaim
 from reprieve.api.meta import KubernetesObject
+from reprieve.cluster.device_allocation import BLOCKING
 from reprieve.cluster.device_requests import Allocation, Grant
 from reprieve.cluster.devices import ClaimState, Verdicts
 from reprieve.cluster.groups import GroupState
@@ -112,6 +113,7 @@ class DynamicResources(
             EventKind.NODE_CHANGED: always,
             EventKind.DEVICE_SLICE_CHANGED: _still_there,
             EventKind.DEVICE_CLASS_CHANGED: _still_there,
+            EventKind.DEVICE_TAINT_RULE_CHANGED: _taints_less,
             EventKind.DEVICE_CLAIM_CHANGED: _claim_helps,
             EventKind.POD_GONE: _gave_up_devices,
         }
@@ -192,7 +194,7 @@ class DynamicResources(
         """`bool[len(rows)]`: where all claims that are allocated can be used."""
         mask: Mask = np.ones(len(rows), dtype=np.bool_)
         for claim in asked.allocated:
-            if _failed(claim):
+            if _failed(claim) or (claim.allocation is not None and state.cluster.devices.evicting(claim.allocation)):
                 mask[:] = False
             elif claim.allocation is not None:
                 mask &= _usable_on(state.cluster, claim.allocation, rows)
@@ -375,7 +377,9 @@ def _in_the_way(
         return False
     if not claim.consumers <= waiting or not claim.groups <= {group}:
         return False
-    return _failed(claim) or not _usable_on(cluster, allocation, rows).all()
+    if _failed(claim) or cluster.devices.evicting(allocation):
+        return True
+    return not _usable_on(cluster, allocation, rows).all()
 
 
 def _without_class(cluster: ClusterState, claim: ClaimState) -> str:
@@ -498,6 +502,18 @@ def give_back(claim: ClaimState) -> PatchObject:
 def _still_there(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
     """A slice or class that is new or changed may help, one that is gone does not."""
     return event.item is not None
+
+
+def _taints_less(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    """A rule that kept pods from devices is gone, or is about other devices or another taint now."""
+    before, after = event.before, event.item
+    if not isinstance(before, DeviceTaintRule) or before.spec.taint.effect not in BLOCKING:
+        return False
+    if not isinstance(after, DeviceTaintRule):
+        return True
+    taint, other = before.spec.taint, after.spec.taint
+    same = (taint.key, taint.value, taint.effect) == (other.key, other.value, other.effect)
+    return not same or before.spec.device_selector != after.spec.device_selector
 
 
 def _claim_helps(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

@@ -93,7 +93,9 @@ class Engine:
             self.cluster, self.queue, {name: hold_seconds(profile) for name, profile in chosen.items()}
         )
         self._awaiting = PodsAwaitingPermission()
-        self._resources = StorageAndDeviceEvents(self.cluster, self.queue, self._victim_left)
+        self._resources = StorageAndDeviceEvents(
+            self.cluster, self.queue, self._victim_left, taint_rules=self.gates.dra_device_taint_rules
+        )
         self.attempts = 0
         self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None
         """Put around every attempt, with the profile's name and plugins: whoever measures how long they take."""

@@ -25,6 +25,7 @@ _EVENTS = {
     "ResourceClaim": EventKind.DEVICE_CLAIM_CHANGED,
     "ResourceSlice": EventKind.DEVICE_SLICE_CHANGED,
     "DeviceClass": EventKind.DEVICE_CLASS_CHANGED,
+    "DeviceTaintRule": EventKind.DEVICE_TAINT_RULE_CHANGED,
 }
 _OF_DEVICES = frozenset(kind.KIND for kind in DEVICE_KINDS)
 _OF_VOLUMES = frozenset(kind.KIND for kind in VOLUME_KINDS)
@@ -32,17 +33,30 @@ Item = objects.KubernetesObject
 
 
 class StorageAndDeviceEvents:
-    """See the module docstring. `left` is told the UID of a victim that gave everything back, and when."""
+    """See the module docstring. `left` is told the UID of a victim that gave everything back, and when.
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, left: Callable[[str, float], None]) -> None:
+    `taint_rules` False (the gate DRADeviceTaintRules): DeviceTaintRules are passed over.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        left: Callable[[str, float], None],
+        *,
+        taint_rules: bool = True,
+    ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._left = left
+        self._taint_rules = taint_rules
         self._lingering: dict[str, set[str]] = {}
         """Device claim -> victims that are gone while the API still lists them as its consumers."""
 
     def set(self, item: Item, now: float) -> None:
         """An object appeared or changed. Raises TypeError for a kind that the scheduler does not read."""
+        if isinstance(item, objects.DeviceTaintRule) and not self._taint_rules:
+            return
         if isinstance(item, VOLUME_KINDS):
             before: Item | None = self._cluster.volumes.set(item)
         elif isinstance(item, DEVICE_KINDS):

@@ -142,7 +142,7 @@ class VirtualCluster:
             self._claims.set_claim(item, now)
         elif isinstance(item, objects.ResourceClaimTemplate):
             self._claims.set_template(item, now)
-        elif isinstance(item, objects.ResourceSlice | objects.DeviceClass):
+        elif isinstance(item, objects.ResourceSlice | objects.DeviceClass | objects.DeviceTaintRule):
             engine.set_resource(item, now)
         elif isinstance(item, objects.Pod):
             if (item.metadata.uid or _key(item)) in self.records:
@@ -207,7 +207,7 @@ class VirtualCluster:
             return self._storage.remove(kind, namespace, name, self.now)
         elif kind in ("ResourceClaim", "ResourceClaimTemplate"):
             return self._claims.remove(kind, namespace, name, self.now)
-        elif kind in ("ResourceSlice", "DeviceClass"):
+        elif kind in ("ResourceSlice", "DeviceClass", "DeviceTaintRule"):
             return self.engine.remove_resource(kind, namespace, name, self.now)
         else:
             return False

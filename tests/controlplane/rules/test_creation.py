@@ -249,6 +249,20 @@ def test_pod_groups_of_the_newer_versions(version: str, spec: Json, expected: li
           ("Invalid", "status.declaredFeatures[3]"), ("Invalid", "status.declaredFeatures[4]"),
           ("Invalid", "status.declaredFeatures[4]"), ("Invalid", "status.declaredFeatures[5]"),
           ("Invalid", "status.declaredFeatures[6]")]),
+        (_of("resource.k8s.io/v1", "DeviceTaintRule", spec={"taint": {"key": "a.b/c", "effect": "None"}}), []),
+        (_of("resource.k8s.io/v1", "DeviceTaintRule", spec={
+            "deviceSelector": {"driver": "d.example.com", "pool": "n1/a", "device": "gpu-0"},
+            "taint": {"key": "b", "value": "c", "effect": "NoExecute"}}), []),
+        (_of("resource.k8s.io/v1", "DeviceTaintRule", spec={
+            "deviceSelector": {"driver": "X" * 64, "pool": "a/B", "device": "a.b"},
+            "taint": {"key": "a b", "value": "c d", "effect": "PreferNoSchedule"}}),
+         [("TooLong", "spec.deviceSelector.driver"), ("Invalid", "spec.deviceSelector.driver"),
+          ("Invalid", "spec.deviceSelector.pool"), ("Invalid", "spec.deviceSelector.device"),
+          ("Invalid", "spec.taint.key"), ("Invalid", "spec.taint.value"), ("NotSupported", "spec.taint.effect")]),
+        (_of("resource.k8s.io/v1", "DeviceTaintRule", spec={
+            "deviceSelector": {"driver": "", "pool": "", "device": ""}, "taint": {"key": "a"}}),
+         [("Required", "spec.deviceSelector.driver"), ("Required", "spec.deviceSelector.pool"),
+          ("Invalid", "spec.deviceSelector.device"), ("Required", "spec.taint.effect")]),
         (_of("coordination.k8s.io/v1", "Lease", spec={"preferredHolder": "a"}),
          [("Forbidden", "spec.preferredHolder")]),
         (_of("batch/v1", "CronJob", spec={"schedule": "x"}),

@@ -16,6 +16,7 @@ from reprieve.controlplane.controllers.accounts import RootCertificates, Service
 from reprieve.controlplane.controllers.claims import ResourceClaims
 from reprieve.controlplane.controllers.daemonsets import DaemonSets
 from reprieve.controlplane.controllers.deployments import Deployments
+from reprieve.controlplane.controllers.devicetaints import DeviceTaintEviction
 from reprieve.controlplane.controllers.disruption import Disruption
 from reprieve.controlplane.controllers.garbage import GarbageCollector
 from reprieve.controlplane.controllers.groups import CompositePodGroups, PodGroups
@@ -52,6 +53,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         Disruption,
         NodeLifecycle,
         TaintEviction,
+        DeviceTaintEviction,
         Quotas,
         ReplicationControllers,
         ReplicaSets,

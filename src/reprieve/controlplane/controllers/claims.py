@@ -51,7 +51,7 @@ class ResourceClaims(Controller):
         self._claims.index("consumer", lambda claim: claim.consumers)
         self._claims.index("pod", lambda claim: (owner.uid,) if (owner := claim.owning_pod) is not None else ())
         self._claims.index("group", lambda claim: (owner.uid,) if (owner := claim.owning_group) is not None else ())
-        self._pods.index("claims in group", _group_with_claims)
+        self._pods.index("claims in group", pods_with_claims_in_group)
         self._groups = sources.of(f"{_SCHEDULING}/podgroups", GroupSeen)
         self._claims.tell(self._claim_changed)
         self._pods.tell(self._pod_changed)
@@ -282,7 +282,8 @@ class ResourceClaims(Controller):
         return pod is not None and pod.metadata.uid == consumer.get("uid") and not _done(pod)
 
 
-def _group_with_claims(pod: PodSeen) -> tuple[Key, ...]:
+def pods_with_claims_in_group(pod: PodSeen) -> tuple[Key, ...]:
+    """The index of pods with device claims by their group."""
     return ((pod.metadata.namespace, pod.group),) if pod.has_claims and pod.group else ()
 
 

@@ -184,24 +184,58 @@ def read_pod(raw: bytes) -> PodSeen:
     )
 
 
-class _Consumer(msgspec.Struct, rename="camel", gc=False):
+class Consumer(msgspec.Struct, rename="camel", gc=False):
+    """One of those a claim is reserved for."""
+
     uid: str = ""
+    name: str = ""
+    resource: str = ""
+
+
+class ResultSeen(msgspec.Struct, rename="camel", gc=False):
+    """One device that a claim got, and what its request tolerates."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    tolerations: tuple[dict[str, Any], ...] | None = None
+
+
+class _DeviceResults(msgspec.Struct, rename="camel", gc=False):
+    results: tuple[ResultSeen, ...] | None = None
+
+
+class _Allocation(msgspec.Struct, rename="camel", gc=False):
+    devices: _DeviceResults | None = None
 
 
 class _ClaimStatus(msgspec.Struct, rename="camel", gc=False):
-    reserved_for: tuple[_Consumer, ...] | None = None
+    reserved_for: tuple[Consumer, ...] | None = None
+    allocation: _Allocation | None = None
 
 
 class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
-    """A device claim: whose it is and who uses it."""
+    """A device claim: whose it is, who uses it, what it got."""
 
     metadata: Meta
     status: _ClaimStatus | None = None
 
     @property
+    def users(self) -> tuple[Consumer, ...]:
+        """Those it is reserved for."""
+        return (self.status.reserved_for if self.status is not None else None) or ()
+
+    @property
     def consumers(self) -> list[str]:
         """UIDs of those it is reserved for."""
-        return [one.uid for one in (self.status.reserved_for if self.status is not None else None) or ()]
+        return [one.uid for one in self.users]
+
+    @property
+    def results(self) -> tuple[ResultSeen, ...]:
+        """The devices it got."""
+        allocation = self.status.allocation if self.status is not None else None
+        devices = allocation.devices if allocation is not None else None
+        return (devices.results if devices is not None else None) or ()
 
     @property
     def owning_pod(self) -> Owner | None:
@@ -218,12 +252,71 @@ class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
 
 
 class Taint(msgspec.Struct, rename="camel", gc=False):
-    """One taint of a node."""
+    """One taint of a node or a device."""
 
     key: str = ""
     effect: str = ""
     value: str = ""
     time_added: str | None = None
+
+
+class _Pool(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    generation: int = 0
+
+
+class _Device(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    taints: tuple[Taint, ...] | None = None
+
+
+class _SliceSpec(msgspec.Struct, rename="camel", gc=False):
+    driver: str = ""
+    pool: _Pool = msgspec.field(default_factory=_Pool)
+    devices: tuple[_Device, ...] | None = None
+
+
+class SliceSeen(msgspec.Struct, rename="camel", gc=False):
+    """A ResourceSlice: its devices with their taints."""
+
+    metadata: Meta
+    spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
+
+    @property
+    def pool(self) -> tuple[str, str]:
+        """(driver, pool)."""
+        return self.spec.driver, self.spec.pool.name
+
+    @property
+    def tainted(self) -> bool:
+        """Whether a device has a taint that evicts."""
+        return any(taint.effect == "NoExecute" for one in self.spec.devices or () for taint in one.taints or ())
+
+
+class _Selector(msgspec.Struct, rename="camel", gc=False):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class _RuleSpec(msgspec.Struct, rename="camel", gc=False):
+    taint: Taint = msgspec.field(default_factory=Taint)
+    device_selector: _Selector | None = None
+
+
+class RuleSeen(msgspec.Struct, rename="camel", gc=False):
+    """A DeviceTaintRule."""
+
+    metadata: Meta
+    spec: _RuleSpec = msgspec.field(default_factory=_RuleSpec)
+
+    def selects(self, one: ResultSeen) -> bool:
+        """Whether a device is meant; without a selector none is."""
+        wanted = self.spec.device_selector
+        if wanted is None:
+            return False
+        pairs = ((wanted.driver, one.driver), (wanted.pool, one.pool), (wanted.device, one.device))
+        return all(want in (None, have) for want, have in pairs)
 
 
 class _NodeSpec(msgspec.Struct, rename="camel", gc=False):

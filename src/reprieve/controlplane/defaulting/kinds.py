@@ -272,6 +272,7 @@ FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("policy", "PodDisruptionBudget"): dict.fromkeys(
         ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
     ),
+    ("resource.k8s.io", "DeviceTaintRule"): {},
     ("resource.k8s.io", "ResourceClaim"): {},
     ("scheduling.k8s.io", "PodGroup"): {},
     ("scheduling.k8s.io", "CompositePodGroup"): {},

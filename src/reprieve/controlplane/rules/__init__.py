@@ -106,6 +106,7 @@ RULES: dict[tuple[str, str], Rules] = {
     ("storage.k8s.io", "CSINode"): Rules(storage.csi_node, (ANEW,)),
     ("storage.k8s.io", "VolumeAttachment"): Rules(update=_SPEC_FIXED),
     ("resource.k8s.io", "DeviceClass"): Rules(devices.device_class, (devices.new_selectors,)),
+    ("resource.k8s.io", "DeviceTaintRule"): Rules(devices.taint_rule, (ANEW,), (of_new(devices.taint_rule_status),)),
     ("resource.k8s.io", "ResourceClaim"): Rules(storage.resource_claim, _SPEC_FIXED, (devices.claim_status,)),
     ("resource.k8s.io", "ResourceClaimTemplate"): Rules(storage.resource_claim_template, _SPEC_FIXED),
     ("resource.k8s.io", "ResourceSlice"): Rules(storage.resource_slice, (ANEW,)),

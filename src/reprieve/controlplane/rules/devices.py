@@ -9,7 +9,7 @@ from typing import Any
 
 from reprieve.api import device_expressions
 from reprieve.api.json import Json
-from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules import conditions, names
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
 
@@ -44,6 +44,58 @@ def new_selectors(new: Json, old: Json) -> r.Found:
     """Selectors that stay as they were are not read again: they were taken before (ValidateDeviceClassUpdate)."""
     if (r.reach(new, "spec").get("selectors") or ()) != (r.reach(old, "spec").get("selectors") or ()):
         yield from device_class(new, "")
+
+
+_EFFECTS = ("None", "NoExecute", "NoSchedule")
+_LONGEST_DRIVER = 63
+_LONGEST_POOL = 253
+
+
+def _driver(selector: Json, path: str) -> r.Found:
+    name = selector["driver"]
+    if len(name) > _LONGEST_DRIVER:
+        yield fe.too_long(f"{path}.driver", _LONGEST_DRIVER)
+    yield from fe.wanted(f"{path}.driver", name, names.subdomain)
+
+
+def _pool(selector: Json, path: str) -> r.Found:
+    name = selector["pool"]
+    if not name:
+        yield fe.required(f"{path}.pool")
+        return
+    if len(name) > _LONGEST_POOL:
+        yield fe.too_long(f"{path}.pool", _LONGEST_POOL)
+    for part in name.split("/"):
+        yield from fe.malformed(f"{path}.pool", part, names.subdomain)
+
+
+def _effect(taint: Json, path: str) -> r.Found:
+    effect = taint.get("effect") or ""
+    return () if effect in _EFFECTS else fe.one_of(f"{path}.effect", effect, _EFFECTS)
+
+
+taint_rule = r.below(
+    "spec",
+    r.given(
+        "deviceSelector",
+        r.IfThere("driver", _driver),
+        r.IfThere("pool", _pool),
+        r.formed("device", names.dns_label, "set"),
+    ),
+    r.below("taint", r.formed("key", names.qualified, "always"), r.formed("value", names.label_value), _effect),
+)
+"""Which devices, and a taint whose key is a label's (ValidateDeviceTaintRule)."""
+taint_rule_status = r.below("status", r.IfThere("conditions", lambda status, path: _conditions(status, path)))
+"""At most eight conditions (ValidateDeviceTaintRuleStatusUpdate)."""
+
+
+def _conditions(status: Json, path: str) -> r.Found:
+    if len(status["conditions"]) > _MOST_CONDITIONS:
+        yield fe.too_many(f"{path}.conditions", len(status["conditions"]), _MOST_CONDITIONS)
+    yield from conditions.conditions(status, path)
+
+
+_MOST_CONDITIONS = 8
 
 
 def claim_status(new: Json, old: Json) -> r.Found:

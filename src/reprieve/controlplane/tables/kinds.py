@@ -527,6 +527,7 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ),
     ("resource.k8s.io", "ResourceClaimTemplate"): _SIMPLE,
     ("resource.k8s.io", "DeviceClass"): _SIMPLE,
+    ("resource.k8s.io", "DeviceTaintRule"): _SIMPLE,
     ("resource.k8s.io", "ResourceSlice"): (
         NAME,
         Column("Node", _SLICE + "nodeName", text("spec.nodeName", UNSET)),
