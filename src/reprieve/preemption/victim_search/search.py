@@ -90,8 +90,9 @@ def least_weight(state: Eviction) -> int:
 class _Search:
     """One search.
 
-    `bound`: no eviction weighs less; `returns`: units tried back; `by_limit`: the highest priority decides before
-    anything but budgets.
+    `bound`: no eviction weighs less; `returns`: units tried back; `in_vain`: changes that did not help, by who was gone
+    and how many were barred (the most important always are), and `repeats`: how often they were not made again;
+    `by_limit`: the highest priority decides before anything but budgets.
     """
 
     def __init__(self, numbers: Numbers, steps: int) -> None:
@@ -100,14 +101,16 @@ class _Search:
         self.state = Eviction(numbers)
         self.bundles = [Bundles(self.state, kind) for kind in range(len(numbers.kinds))]
         self.best: Found | None = None
-        self.returns = 0
+        self.returns = self.repeats = 0
+        self.in_vain: set[tuple[frozenset[int], int, Change]] = set()
         self.bound = 0
         self.by_limit = numbers.pricing is None or numbers.pricing.by_limit
 
     @property
     def taken(self) -> int:
         """Steps so far."""
-        return sum(bundles.looked for bundles in self.bundles) + self.state.counted + self.returns
+        looked = sum(bundles.looked for bundles in self.bundles)
+        return looked + self.state.counted + self.returns + self.repeats // 8
 
     @property
     def close(self) -> bool:
@@ -332,6 +335,10 @@ class _Search:
         """Make a change and what follows from it; what it costs then, if less than that."""
         state = self.state
         barred, back, go = change
+        tried = (frozenset(state.gone), len(state.barred), change)
+        if tried in self.in_vain:
+            self.repeats += 1
+            return None
         mark = state.mark()
         for small_first in (False, True) if go else (False,):
             for unit in barred:
@@ -348,6 +355,7 @@ class _Search:
                         state.unbar(unit)
                     return found
             state.rollback(mark)
+        self.in_vain.add(tried)
         return None
 
     def _changes(self, depth: int) -> Iterator[Change]:

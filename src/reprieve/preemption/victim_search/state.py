@@ -95,6 +95,8 @@ class Eviction:
         self._holds = [
             sum(max(0, have[resource]) // size for have in self._empty) for resource, size, _ in self._floors
         ]
+        self._packings: dict[frozenset[int], list[tuple[int, int, int]] | None] = {}
+        """By who is gone: how all pods can be put anew, None: not by any of the orders.  It takes steps to get in."""
         for node in range(len(self.left)):
             self._recount(node)
 
@@ -200,17 +202,24 @@ class Eviction:
         if any(holds < count for holds, (_, _, count) in zip(self._holds, self._floors, strict=True)):
             return False
         there = [node for node, put in enumerate(self.put) if put is not None and any(put)]
-        among = sorted({*there, *(node for places in self.open for node in places)})
-        for order in self._orders:
-            self.counted += 1 + self._pods * len(among) // 64
-            found = self._packed(order, among)
-            if found is not None:
-                for node in there:
-                    self.take_off(node)
-                for each in found:
-                    self.place(*each)
-                return True
-        return False
+        gone = frozenset(self.gone)
+        if gone not in self._packings:
+            among = sorted({*there, *(node for places in self.open for node in places)})
+            self._packings[gone] = None
+            for order in self._orders:
+                self.counted += 1 + self._pods * len(among) // 64
+                found = self._packed(order, among)
+                if found is not None:
+                    self._packings[gone] = found
+                    break
+        packing = self._packings[gone]
+        if packing is None:
+            return False
+        for node in there:
+            self.take_off(node)
+        for each in packing:
+            self.place(*each)
+        return True
 
     def _packed(self, order: Sequence[int], among: Sequence[int]) -> list[tuple[int, int, int]] | None:
         """(kind, node, count) for all pods, each where least is left; None where one finds no room."""
@@ -348,33 +357,33 @@ class Eviction:
                 return False
         return True
 
-    def _charged_by_budget(self) -> list[dict[int, tuple[list[int], set[int]]]]:
-        """By budget: the units that it is charged so many pods for, and their nodes."""
-        found: list[dict[int, tuple[list[int], set[int]]]] = [{} for _ in self.numbers.allowed]
-        for unit, (charged, takes) in enumerate(zip(self.numbers.charged, self.numbers.takes, strict=True)):
-            nodes = [node for node, _ in takes]
+    def _charged_by_budget(self) -> list[dict[int, list[int]]]:
+        """By budget and pods: the units for which it is charged so many."""
+        found: list[dict[int, list[int]]] = [{} for _ in self.numbers.allowed]
+        for unit, charged in enumerate(self.numbers.charged):
             for budget, count in charged:
                 there = found[budget].get(count)
                 if there is None:
-                    there = found[budget][count] = ([], set())
-                there[0].append(unit)
-                there[1].update(nodes)
+                    found[budget][count] = [unit]
+                else:
+                    there.append(unit)
         return found
 
     def _charge(self, unit: int, sign: int) -> None:
-        """The unit's budgets have less left, or more again; where that decides who violates them it is looked anew."""
+        """The unit's budgets have less left, or more again; where that decides who violates any it is looked anew."""
         left, over = self.budget_left, self.over
-        change, changed = (1, self.dearer) if sign > 0 else (-1, self.dirty)
+        change, changed, turning = (1, self.dearer, 0) if sign > 0 else (-1, self.dirty, 1)
         for budget, count in self.numbers.charged[unit]:
             before = left[budget]
             after = left[budget] = before - sign * count
             if before <= 0 and after <= 0:
                 continue  # nothing was left, and nothing is
             low, high = (after, before) if after < before else (before, after)
-            for pods, (units, nodes) in self._charged_on[budget].items():
+            for pods, units in self._charged_on[budget].items():
                 if low < pods <= high:
-                    changed |= nodes
                     for other in units:
+                        if over[other] == turning:
+                            changed.update([node for node, _ in self.numbers.takes[other]])
                         over[other] += change
 
     def _shift(self, unit: int, sign: int) -> None:
