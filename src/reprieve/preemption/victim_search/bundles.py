@@ -9,21 +9,34 @@ share one calculation.
 
 from collections.abc import Iterable, Sequence
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
 from reprieve.preemption.victim_search.problem import Amounts
-from reprieve.preemption.victim_search.state import Eviction
+from reprieve.preemption.victim_search.state import BROKEN_BUDGET, Eviction
 
 Bundle = tuple[float, int, tuple[int, ...]]
 """What it weighs, how many places it brings, and its units."""
-BROKEN_BUDGET = float(1 << 50)
-"""Weighs more than any sum of priorities that is likely to stand against it."""
 _MISSING = (1, 2, 4, 8, 1 << 40)
 """For so many missing pods the best bundle of each node is kept: places beyond those needed are worth nothing."""
 _NOTHING = [float("inf")] * len(_MISSING)
 _Set = tuple[tuple[int, ...], int | None]
 """Positions among the units of a node, and the places that they bring; None where they hold something elsewhere."""
+
+
+class _There(NamedTuple):
+    """Who may go on a node: the units, and what makes two nodes alike.
+
+    That is what is left, the units' starts numbered from the latest on, what each holds there, and whether it holds
+    anything elsewhere.
+    """
+
+    units: tuple[int, ...]
+    alike: tuple[Amounts, tuple[int, ...], tuple[Amounts, ...], tuple[bool, ...]]
+
+
+_NOBODY = _There((), ((), (), (), ()))
 _TARGETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _MOST_ALIKE = 4_096
 """Calculations for like nodes that are kept."""
@@ -44,18 +57,22 @@ class Bundles:
         self._stale = set(range(nodes))
         self._doubted: set[int] = set()
         self._alike: dict[tuple[object, ...], tuple[_Set, ...]] = {}
-        self.gains: dict[int, int] = {}
-        """By unit: the places that it alone would bring, as long as nothing changes on its nodes."""
+        self._on: list[_There | None] = [None] * nodes
+        """By node: who may go there, as long as nothing changes on it."""
+        self._changes = [0] * len(eviction.numbers.units)
+        """By unit: how often something has changed on its nodes."""
+        self._gains: dict[tuple[int, ...], tuple[int, int]] = {}
+        """By units: the sum of their changes when it was worked out, and the places that they bring."""
         self.looked = 0
 
     def touch(self, nodes: Iterable[int]) -> None:
         """Something on these nodes has changed."""
         self._stale.update(nodes)
-        if self.gains:
-            on = self._eviction.numbers.on
-            for node in nodes:
-                for unit in on[node]:
-                    self.gains.pop(unit, None)
+        on, changes = self._eviction.numbers.on, self._changes
+        for node in nodes:
+            self._on[node] = None
+            for unit in on[node]:
+                changes[unit] += 1
 
     def doubt(self, nodes: Iterable[int]) -> None:
         """What was best on these nodes has become dearer, if anything: they are looked at when they would be chosen."""
@@ -98,35 +115,24 @@ class Bundles:
 
     def _bundles(self, node: int) -> Sequence[Bundle]:
         state = self._eviction
-        if not state.numbers.kinds[self._kind].usable[node]:
-            return ()
-        gone, barred = state.gone, state.barred
-        units = [unit for unit in state.numbers.on[node] if unit not in gone and unit not in barred]
+        there = self._on[node]
+        if there is None:
+            there = self._on[node] = self._look_at(node)
+        units = there.units
         if not units:
             return ()
         self.looked += 1 + len(units) // 4
-        shares, age, over, takes = state.share[node], state.age, state.over, state.numbers.takes
+        heavy, age, over = state.heavy, state.age, state.over
         if len(units) == 1:
-            unit = units[0]
-            gain = self.gain((unit,))
-            weight = self._weigh(unit) + age[unit]
-            return [(weight, gain, (unit,))] if gain > 0 else ()
-        weigh = [self._weigh(unit) for unit in units]
-        # Among equals those who started late go first, as far as a fraction can say so.
-        starts = {start: turn for turn, start in enumerate(sorted({age[unit] for unit in units}))}
-        young = [starts[age[unit]] for unit in units]
-        key = (
-            tuple(state.left[node]),
-            tuple(weigh),
-            tuple(young),
-            tuple([shares[unit] for unit in units]),
-            tuple([len(takes[unit]) > 1 for unit in units]),
-        )
+            gain = self.gain(units)
+            return [(heavy[units[0]] + age[units[0]], gain, units)] if gain > 0 else ()
+        weigh = [heavy[unit] for unit in units]
+        key = (there.alike, tuple(weigh))
         sets = self._alike.get(key)
         if sets is None:
             if len(self._alike) >= _MOST_ALIKE:
                 self._alike.clear()
-            sets = self._alike[key] = self._sets(*key)
+            sets = self._alike[key] = self._sets(weigh, *there.alike)
         bundles: list[Bundle] = []
         for turns, known in sets:
             those = tuple([units[turn] for turn in turns])
@@ -140,14 +146,32 @@ class Bundles:
                 bundles.append((weight, gain, those))
         return bundles
 
-    def _weigh(self, unit: int) -> float:
+    def _look_at(self, node: int) -> "_There":
+        """Who may go on a node, and what is left there."""
         state = self._eviction
-        return state.weight[unit] + (BROKEN_BUDGET if state.budgets_first and state.over[unit] else 0.0)
+        if not state.numbers.kinds[self._kind].usable[node]:
+            return _NOBODY
+        gone, barred, takes, age = state.gone, state.barred, state.numbers.takes, state.age
+        units = tuple([unit for unit in state.numbers.on[node] if unit not in gone and unit not in barred])
+        if len(units) < 2:
+            return _There(units, _NOBODY.alike) if units else _NOBODY
+        # Among equals those who started late go first, as far as a fraction can say so.
+        starts = {start: turn for turn, start in enumerate(sorted({age[unit] for unit in units}))}
+        shares = state.share[node]
+        return _There(
+            units,
+            (
+                tuple(state.left[node]),
+                tuple([starts[age[unit]] for unit in units]),
+                tuple([shares[unit] for unit in units]),
+                tuple([len(takes[unit]) > 1 for unit in units]),
+            ),
+        )
 
     def _sets(
         self,
-        have: Sequence[int],
         weigh: Sequence[float],
+        have: Sequence[int],
         young: Sequence[int],
         shares: Sequence[Amounts],
         spans: Sequence[bool],
@@ -203,11 +227,14 @@ class Bundles:
 
     def gain(self, units: Sequence[int]) -> int:
         """How many more pods fit on all nodes together with these units gone."""
-        if len(units) > 1:
-            return self._gain_of(units)
-        gain = self.gains.get(units[0])
-        if gain is None:
-            gain = self.gains[units[0]] = self._gain_of(units)
+        key = tuple(units)
+        changes = self._changes
+        now = changes[key[0]] if len(key) == 1 else sum([changes[unit] for unit in key])
+        known = self._gains.get(key)
+        if known is not None and known[0] == now:
+            return known[1]
+        gain = self._gain_of(key)
+        self._gains[key] = now, gain
         return gain
 
     def _gain_of(self, units: Sequence[int]) -> int:
@@ -245,7 +272,12 @@ def cheapest_cover(lack: Sequence[tuple[int, int]], units: Sequence[tuple[float,
     """
     if not lack:
         return []
-    useful = [each for each in units if any(each[1][resource] > 0 for resource, _ in lack)]
+    useful = [each for each in units if any([each[1][resource] > 0 for resource, _ in lack])]
+    beyond = [(resource, sum([each[1][resource] for each in useful]) - n) for resource, n in lack]
+    if any([amount < 0 for _, amount in beyond]):
+        return None
+    if not any([all([each[1][resource] <= amount for resource, amount in beyond]) for each in useful]):
+        return [each[2] for each in useful]  # nobody can be spared
     useful.sort(key=lambda each: (each[0] / sum(min(each[1][r] / n, 1.0) for r, n in lack), each[2]))
     rest = list(lack)
     chosen: list[tuple[float, Amounts, int]] = []

@@ -15,6 +15,8 @@ from reprieve.preemption.victim_search.problem import Amounts, Numbers
 
 FEW_PODS = 64
 """Groups of more pods are not put anew as a whole where one of them finds no room."""
+BROKEN_BUDGET = float(1 << 50)
+"""Weighs more than any sum of priorities that is likely to stand against it."""
 Price = tuple[int, int, Cost]
 """Violations and highest priority as far as they decide before all else, and what it costs by each criterion."""
 NOBODY: Price = (0, -(1 << 62), ())
@@ -51,6 +53,11 @@ class Eviction:
         self._charged_on = self._charged_by_budget()
         self.over = [sum([numbers.allowed[budget] < count for budget, count in each]) for each in numbers.charged]
         """By unit: how many of its budgets evicting it would exceed beside those who are gone."""
+        self.heavy = [
+            weight + (BROKEN_BUDGET if self.budgets_first and over else 0.0)
+            for weight, over in zip(self.weight, self.over, strict=True)
+        ]
+        """By unit: its weight, and that of a broken budget if evicting it exceeds any and that decides first."""
         self._wants = [
             tuple((resource, want) for resource, want in enumerate(kind.wants) if want) for kind in numbers.kinds
         ]
@@ -384,6 +391,8 @@ class Eviction:
                     for other in units:
                         if over[other] == turning:
                             changed.update([node for node, _ in self.numbers.takes[other]])
+                            if self.budgets_first:
+                                self.heavy[other] = self.weight[other] + (BROKEN_BUDGET if sign > 0 else 0.0)
                         over[other] += change
 
     def _shift(self, unit: int, sign: int) -> None:
