@@ -9,6 +9,7 @@ of it is done under a limit of priority, from no limit down to the lowest that w
 The search is anytime and deterministic: it counts the nodes it has looked at, not seconds.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -145,27 +146,26 @@ class _Search:
         if self.best is None:
             return None
         if self.best.price[0] and self.steps > _FEWEST_STEPS:
-            state.rollback(start)
             self._load(self.best)
             until = self.taken + self.steps // 4
             self._improve(1, self.steps // 4)
-            self._shake(start, until, limited=False)
+            self._shake(until, limited=False)
         best = self._lowest_limit(start, self.best)
-        state.rollback(start)
         if self.by_limit:
-            self._limit(best.price[1])
-        if not self.close and state.barred:
-            limited = state.mark()
-            if self._build():
-                self._note()
-            state.rollback(limited)
+            if best.price[1] < self.numbers.units[0].priority:
+                state.rollback(start)
+                self._limit(best.price[1])
+                if not self.close and self._build():
+                    self._note()
+            else:
+                self._limit(best.price[1])
         self._load(self.best)
         until = self.taken + self.steps
         self._improve(2, self.steps)
-        self._shake(start, until)
+        self._shake(until)
         return self.best
 
-    def _shake(self, start: int, until: int, *, limited: bool = True) -> None:
+    def _shake(self, until: int, *, limited: bool = True) -> None:
         """Where no exchange helps: some of those who go come back, others are looked for, and exchanges tried again.
 
         `limited`: nobody may go who is more important than those who do; else it ends where no budget is broken.
@@ -173,7 +173,6 @@ class _Search:
         state, drawing, left = self.state, _drawn(), _SHAKES
         while left:
             left -= 1
-            state.rollback(start)
             best = self.best
             assert best is not None
             if self.taken >= until or self.close or not (best.units if limited else best.price[0]):
@@ -217,23 +216,34 @@ class _Search:
         return best
 
     def _load(self, found: Found) -> None:
-        """Take up an eviction that was found; nobody is evicted and all pods that fit are placed."""
+        """Take up an eviction that was found, from whatever is at present; nodes that are the same stay as they are."""
         state = self.state
+        wanted: dict[int, list[int]] = {}
+        for kind, node, count in found.places:
+            wanted.setdefault(node, [0] * len(self.numbers.kinds))[kind] += count
         for node, there in enumerate(state.put):
-            if there is not None:
+            if there is not None and any(there) and there != wanted.get(node):
                 state.take_off(node)
         for unit in found.units:
-            state.evict(unit)
-        for kind, node, count in found.places:
-            state.place(kind, node, count)
+            if unit not in state.gone:
+                state.evict(unit)
+        for unit in sorted(state.gone.difference(found.units)):
+            state.restore(unit)
+        for node, counts in wanted.items():
+            if state.put[node] != counts:
+                for kind, count in enumerate(counts):
+                    if count:
+                        state.place(kind, node, count)
 
     def _limit(self, priority: int) -> None:
-        """Nobody of higher priority may go."""
-        for turn, unit in enumerate(self.numbers.units):
-            if unit.priority > priority:
-                self.state.bar(turn)
-            else:
-                break
+        """Nobody of higher priority may go, and everybody else may."""
+        state = self.state
+        above = bisect_left(self.numbers.units, -priority, key=lambda unit: -unit.priority)
+        for unit in sorted(state.barred):
+            if unit >= above:
+                state.unbar(unit)
+        for unit in range(above):
+            state.bar(unit)
 
     def _note(self) -> bool:
         """Remember the present eviction if it is the cheapest so far."""

@@ -73,6 +73,8 @@ class Eviction:
         self.open: list[dict[int, None]] = [{} for _ in numbers.kinds]
         """By kind: nodes with room for more."""
         self._log: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self._uncounted: dict[int, None] = {}
+        """Nodes whose `spare` is to be worked out anew before anything else is done."""
         self.counted = 0
         """Steps taken here, as `search.STEPS` counts them."""
         self._pods = sum(self.missing)
@@ -119,6 +121,9 @@ class Eviction:
         while len(log) > mark:
             undo, arguments = log.pop()
             undo(*arguments)
+        for node in self._uncounted:
+            self._recount(node)
+        self._uncounted.clear()
 
     def keep(self) -> None:
         """Nothing so far will be taken back."""
@@ -484,7 +489,7 @@ class Eviction:
     def _unsave(self, node: int, left: list[int], put: list[int] | None) -> None:
         self.left[node] = left
         self.put[node] = put
-        self._recount(node)
+        self._uncounted[node] = None
 
     def _unevict(self, unit: int) -> None:
         self.gone.remove(unit)
