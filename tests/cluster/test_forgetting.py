@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 
 import msgspec
 
@@ -165,3 +166,24 @@ def test_pods_that_are_gone_are_counted_until_their_budget_knows() -> None:
     assert len(state._unsettled["default/x"]) == 3
     state.set_budget(budget)
     assert state.unsettled_disruptions("default/x") == 0
+
+
+def test_whom_a_budget_counts_is_known_by_label_after_any_change() -> None:
+    """preemption.md 6, policy/v1: as asking every budget, over budgets that come, select otherwise, and go."""
+    chance = random.Random(1)
+    values = [{key: chance.choice("xyz") for key in "ab" if chance.random() < 0.7} for _ in range(20)]
+    world = World(node("n"), *(pod(f"p{i}", node="n", labels=labels) for i, labels in enumerate(values)))
+    state = world.engine.cluster
+    for turn in range(60):
+        name = f"b{chance.randrange(12)}"
+        if chance.random() < 0.3:
+            state.remove_budget(f"default/{name}")
+        else:
+            labels = {key: chance.choice("xyz") for key in "ab" if chance.random() < 0.5}
+            state.set_budget(pdb(name, labels, allowed=turn))
+        for each in state.pods.values():
+            counting = [key for key, budget in state.budgets.items() if budget.counts(each)]
+            assert sorted(state.budgets_counting(each)) == sorted(counting)
+            (charged,) = state.budget_index.charges([[each]])
+            same = {(b.selector, b.disrupted) for key, b in state.budgets.items() if key in counting}
+            assert len(charged) == len(same)

@@ -39,22 +39,27 @@ class ByLabel:
     """Selectors of namespaces by one label that they ask for: whom a pod may concern, without asking all of them."""
 
     def __init__(self, selectors: Iterable[tuple[int, str, Selector]]) -> None:
-        self._by_label: dict[tuple[str, str, str], list[int]] = {}
+        self._by_label: dict[str, dict[str, dict[str, list[int]]]] = {}
+        """By namespace, key and value."""
         self._others: dict[str, list[int]] = {}
         for number, namespace, selector in selectors:
             asked = next((one for one in selector.requirements if one.operator == IN), None)
             if asked is None:
                 self._others.setdefault(namespace, []).append(number)
                 continue
+            values = self._by_label.setdefault(namespace, {}).setdefault(asked.key, {})
             for value in dict.fromkeys(asked.values):
-                self._by_label.setdefault((namespace, asked.key, value), []).append(number)
+                values.setdefault(value, []).append(number)
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> list[int]:
         """The numbers of all selectors that can match the labels, each once, and perhaps of some that do not."""
         found = list(self._others.get(namespace, ()))
-        if self._by_label:
-            for key, value in labels.items():
-                found += self._by_label.get((namespace, key, value), ())
+        by_key = self._by_label.get(namespace)
+        if by_key:
+            for key in by_key if len(by_key) < len(labels) else labels:
+                values, value = by_key.get(key), labels.get(key)
+                if values is not None and value is not None:
+                    found += values.get(value, ())
         return found
 
 
@@ -76,17 +81,23 @@ class BudgetIndex:
         self.allowed = [budget.allowed for budget in same.values()]
         self._budgets = list(same.values())
         self._by_label = ByLabel((number, one.namespace, one.selector) for number, one in enumerate(self._budgets))
+        self._sure = [
+            len(one.selector.requirements) == 1 and one.selector.requirements[0].operator == IN and not one.disrupted
+            for one in self._budgets
+        ]
+        """By number: whether it counts all that `_by_label` names."""
 
     def charges(self, units: Sequence[Iterable[PodRecord]]) -> list[dict[int, int]]:
         """For each unit, how many of its pods each budget counts, by the budget's number."""
         if not self._budgets:
             return [{} for _ in units]
         found = []
+        candidates, budgets, sure = self._by_label.candidates, self._budgets, self._sure
         for unit in units:
             counts: dict[int, int] = {}
             for pod in unit:
-                for number in self._by_label.candidates(pod.namespace, pod.labels):
-                    if self._budgets[number].counts(pod):
+                for number in candidates(pod.namespace, pod.labels):
+                    if sure[number] or budgets[number].counts(pod):
                         counts[number] = counts.get(number, 0) + 1
             found.append(counts)
         return found

@@ -32,7 +32,7 @@ from reprieve.api.work_annotations import (
     class_terms,
 )
 from reprieve.cluster.attachments import AttachedVolumes
-from reprieve.cluster.budgets import Budget, BudgetIndex, budget_of
+from reprieve.cluster.budgets import Budget, BudgetIndex, ByLabel, budget_of
 from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.controllers import Controllers
 from reprieve.cluster.default_selectors import DefaultSelectors
@@ -69,6 +69,8 @@ class ClusterState:
         self.touched = TouchLog()
         self.budgets_version = 0
         self._budget_index: BudgetIndex | None = None
+        self._budgets_by_label: tuple[tuple[str, ...], ByLabel] | None = None
+        """The keys of the budgets, and by what label each may count a pod; None: to be made anew."""
         self.groups_version = 0
         """Grows when a group object changes: unit membership and priorities may differ."""
         self.classes: dict[str, ClassTerms] = {}
@@ -158,12 +160,11 @@ class ClusterState:
         self._note_rules(f"pod/{pod.uid}", False)
         self.doomed.discard(pod.uid)
         if pod.row >= 0 and any(terms.respects_budgets for terms in self.classes.values()):
-            for key, budget in self.budgets.items():
-                if budget.counts(pod):
-                    gone = self._unsettled.setdefault(key, deque())
-                    while gone and gone[0] + _SETTLED_AFTER <= self.now:
-                        gone.popleft()
-                    gone.append(self.now)
+            for key in self.budgets_counting(pod):
+                gone = self._unsettled.setdefault(key, deque())
+                while gone and gone[0] + _SETTLED_AFTER <= self.now:
+                    gone.popleft()
+                gone.append(self.now)
         if pod.row >= 0:
             row = pod.row
             self.displace(pod)
@@ -389,15 +390,29 @@ class ClusterState:
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
         """Learn of a PodDisruptionBudget or its change."""
         budget = budget_of(pdb)
-        self.budgets[f"{budget.namespace}/{budget.name}"] = budget
-        self._unsettled.pop(f"{budget.namespace}/{budget.name}", None)
+        key = f"{budget.namespace}/{budget.name}"
+        before = self.budgets.get(key)
+        if before is None or before.selector != budget.selector:
+            self._budgets_by_label = None
+        self.budgets[key] = budget
+        self._unsettled.pop(key, None)
         self._budgets_changed()
 
     def remove_budget(self, key: str) -> None:
         """A budget is gone."""
         self._unsettled.pop(key, None)
         if self.budgets.pop(key, None) is not None:
+            self._budgets_by_label = None
             self._budgets_changed()
+
+    def budgets_counting(self, pod: PodRecord) -> list[str]:
+        """The keys of the budgets that count a pod; which can is known by label, however many there are."""
+        if self._budgets_by_label is None:
+            selectors = ((number, one.namespace, one.selector) for number, one in enumerate(self.budgets.values()))
+            self._budgets_by_label = tuple(self.budgets), ByLabel(selectors)
+        keys, by_label = self._budgets_by_label
+        numbers = by_label.candidates(pod.namespace, pod.labels)
+        return [keys[number] for number in numbers if self.budgets[keys[number]].counts(pod)]
 
     def _budgets_changed(self) -> None:
         self.budgets_version += 1

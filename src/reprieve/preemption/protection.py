@@ -87,14 +87,12 @@ class RespectedBudgets:
     """What every budget allows beside those who are leaving, or are to leave, and may not be counted yet."""
 
     def __init__(self, cluster: ClusterState) -> None:
-        leaving = [cluster.pods[uid] for uid in {*cluster.departures, *cluster.doomed} if uid in cluster.pods]
+        leaving = {*cluster.departures, *cluster.doomed}
+        charged = Counter(
+            key for uid in leaving if uid in cluster.pods for key in cluster.budgets_counting(cluster.pods[uid])
+        )
         self._index = BudgetIndex(
-            replace(
-                budget,
-                allowed=budget.allowed
-                - sum(budget.counts(pod) for pod in leaving)
-                - cluster.unsettled_disruptions(key),
-            )
+            replace(budget, allowed=budget.allowed - charged[key] - cluster.unsettled_disruptions(key))
             for key, budget in cluster.budgets.items()
         )
 

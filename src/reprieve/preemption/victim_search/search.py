@@ -35,14 +35,18 @@ CLOSE = 50
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The eviction: indices of units, what it costs, and where the pods go as (kind, node, count)."""
+    """The eviction: indices of units, what it costs, and where the pods go as (kind, node, count).
+
+    `places` is None of an eviction that was known beforehand and that nothing cheaper was found than.
+    """
 
     units: tuple[int, ...]
     price: Price
-    places: tuple[tuple[int, int, int], ...]
+    places: tuple[tuple[int, int, int], ...] | None
 
     def assigned(self, numbers: Numbers) -> tuple[tuple[PodRecord, int], ...]:
         """The places pod by pod: (pod, row)."""
+        assert self.places is not None
         waiting = [iter(kind.pods) for kind in numbers.kinds]
         return tuple(
             (next(waiting[kind]), numbers.rows[node]) for kind, node, count in self.places for _ in range(count)
@@ -129,16 +133,19 @@ class _Search:
 
     def run(self, known: Sequence[int]) -> Found | None:
         """See `cheapest_eviction`."""
-        state = self.state
+        state, numbers = self.state, self.numbers
         state.settle()
         state.keep()
         start = state.mark()
         self.bound = least_weight(state)
-        for unit in known:
-            state.evict(unit)
-        if state.settle() or state.repack():
-            self._note()
-        state.rollback(start)
+        if known and numbers.exact and len(numbers.kinds) == 1:
+            self.best = Found(tuple(known), state.price_of(known), None)  # like pods fit wherever there is room
+        else:
+            for unit in known:
+                state.evict(unit)
+            if state.settle() or state.repack():
+                self._note()
+            state.rollback(start)
         if self.best is not None and self.close and self.best.price[1] <= state.lowest:
             return self.best
         if self._build():
@@ -219,10 +226,10 @@ class _Search:
         """Take up an eviction that was found, from whatever is at present; nodes that are the same stay as they are."""
         state = self.state
         wanted: dict[int, list[int]] = {}
-        for kind, node, count in found.places:
+        for kind, node, count in found.places or ():
             wanted.setdefault(node, [0] * len(self.numbers.kinds))[kind] += count
         for node, there in enumerate(state.put):
-            if there is not None and any(there) and there != wanted.get(node):
+            if found.places is not None and there is not None and any(there) and there != wanted.get(node):
                 state.take_off(node)
         for unit in found.units:
             if unit not in state.gone:
@@ -234,6 +241,7 @@ class _Search:
                 for kind, count in enumerate(counts):
                     if count:
                         state.place(kind, node, count)
+        state.settle()
 
     def _limit(self, priority: int) -> None:
         """Nobody of higher priority may go, and everybody else may."""
