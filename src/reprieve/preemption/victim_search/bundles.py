@@ -25,18 +25,20 @@ _Set = tuple[tuple[int, ...], int | None]
 """Positions among the units of a node, and the places that they bring; None where they hold something elsewhere."""
 
 
-class _There(NamedTuple):
-    """Who may go on a node: the units, and what makes two nodes alike.
+_Alike = tuple[Amounts, tuple[int, ...], tuple[Amounts, ...], tuple[bool, ...]]
+"""What is left on a node, and of those who may go there: their starts numbered from the latest on, what each holds
+there, and whether it holds anything elsewhere."""
 
-    That is what is left, the units' starts numbered from the latest on, what each holds there, and whether it holds
-    anything elsewhere.
-    """
+
+class _There(NamedTuple):
+    """Who may go on a node. `number`: of what makes nodes alike."""
 
     units: tuple[int, ...]
-    alike: tuple[Amounts, tuple[int, ...], tuple[Amounts, ...], tuple[bool, ...]]
+    alike: _Alike
+    number: int
 
 
-_NOBODY = _There((), ((), (), (), ()))
+_NOBODY = _There((), ((), (), (), ()), -1)
 _TARGETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _MOST_ALIKE = 4_096
 """Calculations for like nodes that are kept."""
@@ -57,6 +59,8 @@ class Bundles:
         self._stale = set(range(nodes))
         self._doubted: set[int] = set()
         self._alike: dict[tuple[object, ...], tuple[_Set, ...]] = {}
+        self._numbered: dict[_Alike, int] = {}
+        """What makes nodes alike, by number."""
         self._on: list[_There | None] = [None] * nodes
         """By node: who may go there, as long as nothing changes on it."""
         self._changes = [0] * len(eviction.numbers.units)
@@ -127,7 +131,7 @@ class Bundles:
             gain = self.gain(units)
             return [(heavy[units[0]] + age[units[0]], gain, units)] if gain > 0 else ()
         weigh = [heavy[unit] for unit in units]
-        key = (there.alike, tuple(weigh))
+        key = (there.number, tuple(weigh))
         sets = self._alike.get(key)
         if sets is None:
             if len(self._alike) >= _MOST_ALIKE:
@@ -154,19 +158,17 @@ class Bundles:
         gone, barred, takes, age = state.gone, state.barred, state.numbers.takes, state.age
         units = tuple([unit for unit in state.numbers.on[node] if unit not in gone and unit not in barred])
         if len(units) < 2:
-            return _There(units, _NOBODY.alike) if units else _NOBODY
+            return _There(units, _NOBODY.alike, -1) if units else _NOBODY
         # Among equals those who started late go first, as far as a fraction can say so.
         starts = {start: turn for turn, start in enumerate(sorted({age[unit] for unit in units}))}
         shares = state.share[node]
-        return _There(
-            units,
-            (
-                tuple(state.left[node]),
-                tuple([starts[age[unit]] for unit in units]),
-                tuple([shares[unit] for unit in units]),
-                tuple([len(takes[unit]) > 1 for unit in units]),
-            ),
+        alike = (
+            tuple(state.left[node]),
+            tuple([starts[age[unit]] for unit in units]),
+            tuple([shares[unit] for unit in units]),
+            tuple([len(takes[unit]) > 1 for unit in units]),
         )
+        return _There(units, alike, self._numbered.setdefault(alike, len(self._numbered)))
 
     def _sets(
         self,
