@@ -274,11 +274,11 @@ def cheapest_cover(lack: Sequence[tuple[int, int]], units: Sequence[tuple[float,
     """
     if not lack:
         return []
-    useful = [each for each in units if any([each[1][resource] > 0 for resource, _ in lack])]
+    useful = [each for each in units if any(each[1][resource] > 0 for resource, _ in lack)]
     beyond = [(resource, sum([each[1][resource] for each in useful]) - n) for resource, n in lack]
-    if any([amount < 0 for _, amount in beyond]):
+    if any(amount < 0 for _, amount in beyond):
         return None
-    if not any([all([each[1][resource] <= amount for resource, amount in beyond]) for each in useful]):
+    if all(any(each[1][resource] > amount for resource, amount in beyond) for each in useful):
         return [each[2] for each in useful]  # nobody can be spared
     useful.sort(key=lambda each: (each[0] / sum(min(each[1][r] / n, 1.0) for r, n in lack), each[2]))
     rest = list(lack)
