@@ -6,19 +6,20 @@ observability.md "Conditions"; kube-scheduler's `UpdatePodCondition` for transit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from reprieve.api import objects as o
-from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leading import DeposedError
 from reprieve.cluster.pods import PodRecord
-from reprieve.live.conditions import Conditions
-from reprieve.live.writes import Writes
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import PreEnqueuePlugin
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.scheduling.decision import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -28,91 +29,13 @@ from reprieve.scheduling.decision import (
     Result,
 )
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.profiles import default_profile
 
-from ..client.clock import START, FakeClock
-from .faults import group, node, pod
+from ..client.clock import START
+from .faults import pod
+from .scene import Scene, run
 
 Json = dict[str, Any]
-
-
-class Recorded(Writes):
-    """Keeps what it is asked to write; calls end well at once, or as the test says."""
-
-    def __init__(self) -> None:
-        self.pods: list[tuple[str, Json]] = []
-        self.groups: list[tuple[str, Json, Resource | None]] = []
-        self.held: list[asyncio.Future[None]] = []
-        self.hold = False
-        self.errors: list[Exception] = []
-
-    def patch_pod_status(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> asyncio.Future[None]:
-        self.pods.append((uid, dict(patch)))
-        return self._answer()
-
-    def patch_group_status(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-        conditions: Sequence[Mapping[str, Any]],
-        *,
-        resource: Resource | None = None,
-    ) -> asyncio.Future[None]:
-        [condition] = conditions
-        self.groups.append((uid, dict(condition), resource))
-        return self._answer()
-
-    def _answer(self) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.hold:
-            self.held.append(future)
-        elif self.errors:
-            future.set_exception(self.errors.pop(0))
-            future.exception()
-        else:
-            future.set_result(None)
-        return future
-
-
-class Scene:
-    """An engine with one node, conditions, and what they write."""
-
-    def __init__(self) -> None:
-        self.clock = FakeClock()
-        self.writes = Recorded()
-        self.troubles: list[str] = []
-        self.conditions = Conditions(self.writes, self.clock, on_trouble=self.troubles.append)
-        self.engine = Engine(validate=True)
-        self.engine.set_node(msgspec.convert(node("n1"), o.Node), self.now)
-
-    @property
-    def now(self) -> float:
-        return self.clock.now().timestamp()
-
-    def pod(self, name: str = "a", *, status: Json | None = None, generation: int = 0, **spec: Any) -> PodRecord:
-        """A pending pod, as the informer has it and as the engine has it."""
-        body = pod(name, uid=f"uid-{name}", **spec) | {"status": status or {}}
-        body["metadata"]["generation"] = generation
-        item = msgspec.convert(body, o.Pod)
-        self.conditions.seen_pod(item)
-        found = self.engine.set_pod(item, self.now)
-        assert found is not None
-        return found
-
-    def group(self, *, generation: int = 1, uid: str = "uid-g", count: int = 2, status: Json | None = None) -> None:
-        body = group("g", count=count) | {"status": status or {}}
-        body["metadata"] |= {"uid": uid, "generation": generation}
-        item = msgspec.convert(body, o.PodGroup)
-        self.conditions.seen_group(item, Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True))
-        self.engine.set_group(item, self.now)
-
-
-def run(test: Callable[[Scene], Awaitable[None]]) -> None:
-    asyncio.run(_run(test))
-
-
-async def _run(test: Callable[[Scene], Awaitable[None]]) -> None:
-    await test(Scene())
 
 
 def unscheduled(message: str, reason: str = UNSCHEDULABLE, since: str = "2026-01-01T00:00:00Z") -> Json:
@@ -500,5 +423,159 @@ def test_the_victims_condition() -> None:
                 "lastTransitionTime": NOW,
             }
         assert START.year == 2026
+
+    run(test)
+
+
+class Held(PreEnqueuePlugin):
+    """Keeps back pods whose names say so."""
+
+    name = "Held"
+
+    def pre_enqueue(self, _cluster: ClusterState, pod: PodRecord) -> Status:
+        return Status(Code.UNSCHEDULABLE, f"{pod.name} is not ready", "Held") if "held" in pod.name else SUCCESS
+
+
+def test_who_a_plugin_keeps_back_says_why_and_only_that_pod() -> None:
+    """KEP-5501: members that could go say what their group waits for; about gates the API server has spoken."""
+    base = default_profile(FeatureGates())
+    profile = Profile(base.name, [Held(), *base.plugins], base.score_weights)
+
+    async def test(scene: Scene) -> None:
+        scene.group(count=3)
+        scene.pod("a", group="g")
+        scene.pod("held", group="g")
+        scene.pod("gated", group="g", schedulingGates=[{"name": "later"}])
+        scene.pod("held-alone")
+        for _ in range(2):
+            scene.clock.advance(6)
+            scene.conditions.waiting(scene.engine, scene.now)
+            await scene.conditions.drain()
+        found = {uid: patch["conditions"][0] for uid, patch in scene.writes.pods}
+        assert len(scene.writes.pods) == 3
+        assert {uid: (c["reason"], c["message"]) for uid, c in found.items()} == {
+            "uid-a": ("NotReadyForScheduling", "held is not ready"),
+            "uid-held": ("NotReadyForScheduling", "held is not ready"),
+            "uid-held-alone": ("NotReadyForScheduling", "held-alone is not ready"),
+        }
+
+    run(test, Engine({profile.name: profile}, validate=True))
+
+
+def test_who_is_gone_before_a_word_was_sent_gets_none() -> None:
+    """Pods and groups; that somebody else is forgotten takes nothing away."""
+
+    async def test(scene: Scene) -> None:
+        gone, stays = scene.pod("a"), scene.pod("b")
+        for found in (gone, stays):
+            scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "m"))
+        scene.group()
+        scene.conditions.group(said(False))
+        scene.conditions.forget_pod("nobody")
+        scene.conditions.forget_group("default/nobody")
+        scene.conditions.forget_pod(gone.uid)
+        scene.conditions.forget_group("default/g")
+        await scene.conditions.drain()
+        assert [uid for uid, _ in scene.writes.pods] == ["uid-b"]
+        assert scene.writes.groups == []
+
+    run(test)
+
+
+def test_what_an_informer_tells_of_another_pod_of_the_group_does_not_count_as_scheduled() -> None:
+    """Conditions of other types are not read as this one; nor is a DisruptionTarget that is over."""
+
+    async def test(scene: Scene) -> None:
+        others = [
+            {"type": "DisruptionTarget", "status": "False", "reason": "ScheduledAgain"},
+            {"type": "Other", "status": "True", "reason": "R"},
+        ]
+        scene.group(status={"conditions": others})
+        assert not scene.conditions.is_disrupted("default/g")
+        assert not scene.conditions.is_disrupted("default/nobody")
+        assert not scene.conditions.was_scheduled("default/g")
+        assert not scene.conditions.was_scheduled("default/nobody")
+        scene.conditions.group(said(True, message=""))
+        assert scene.conditions.was_scheduled("default/g"), "it is about to say so"
+        await scene.conditions.drain()
+        assert scene.conditions.was_scheduled("default/g")
+        assert [c["type"] for _, c, _ in scene.writes.groups] == ["PodGroupInitiallyScheduled"]
+
+    run(test)
+
+
+def test_only_a_binding_that_failed_takes_the_word_back() -> None:
+    """scheduling.md 3.6: False after True is for that alone, also where the first patch for it fails."""
+
+    async def test(scene: Scene) -> None:
+        scene.group()
+        scene.conditions.not_scheduled_after_all("default/nobody", "SchedulerError", "m")
+        scene.conditions.group(said(True, message=""))
+        await scene.conditions.drain()
+        scene.writes.errors = [UnreachableError("cut")]
+        scene.conditions.not_scheduled_after_all("default/g", "SchedulerError", "binding rejected")
+        await scene.conditions.drain()
+        assert len(scene.troubles) == 1
+        scene.group(status={"conditions": [scene.writes.groups[0][1]]})
+        scene.conditions.waiting(scene.engine, scene.now)
+        await scene.conditions.drain()
+        assert [(c["status"], c["reason"]) for _, c, _ in scene.writes.groups] == [
+            ("True", "Scheduled"),
+            *[("False", "SchedulerError")] * 2,
+        ]
+        scene.conditions.group(said(False))
+        scene.conditions.group(said(True, message=""))
+        scene.conditions.group(said(False))
+        await scene.conditions.drain()
+        assert [c["status"] for _, c, _ in scene.writes.groups][3:] in (["True"], ["False"])
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [(None, False), (UnreachableError("cut"), True), (ApiError(404, "NotFound", "no"), False)],
+)
+def test_a_group_that_could_not_say_that_it_runs_again_says_so_later(error: Exception | None, again: bool) -> None:
+    """Its DisruptionTarget is history with its next members at the latest; one that is gone has nothing to say."""
+
+    async def test(scene: Scene) -> None:
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        before = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}
+        scene.group(generation=7, status={"conditions": [before, target]})
+        assert scene.conditions.is_disrupted("default/g")
+        scene.writes.errors = [error] if error else []
+        for _ in range(2):
+            scene.conditions.group(said(True, message=""))
+            await scene.conditions.drain()
+        assert len(scene.writes.groups) == 1 + again
+        assert len(scene.troubles) == again
+        assert not scene.conditions.is_disrupted("default/g")
+        assert {c["observedGeneration"] for _, c, _ in scene.writes.groups} == {7}
+
+    run(test)
+
+
+def test_draining_waits_for_what_is_on_its_way() -> None:
+    """Patches of pods and of groups, and what is wished meanwhile."""
+
+    async def test(scene: Scene) -> None:
+        scene.writes.hold = True
+        found = scene.pod()
+        scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "one"))
+        drained = asyncio.create_task(scene.conditions.drain())
+        while not scene.writes.held:
+            await asyncio.sleep(0)
+        scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "two"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not drained.done()
+        scene.writes.held.pop().set_result(None)
+        while not scene.writes.held:
+            await asyncio.sleep(0)
+        assert not drained.done()
+        scene.writes.held.pop().set_result(None)
+        await drained
+        assert [patch["conditions"][0]["message"] for _, patch in scene.writes.pods] == ["one", "two"]
 
     run(test)
