@@ -57,8 +57,14 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(drawing.SAME if config.getoption(NEW_CLUSTERS) is None else drawing.NEW)
 
 
+LONG = ("chaos", "tools/test_new_clusters", "simulation/test_large_inputs", "simulation/test_openb", "docs", "e2e")
+"""Tests that take long or wait much (below this folder): the last to begin would keep everybody waiting."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What draws nothing would find nothing new."""
+    """Long ones come first; what draws nothing would find nothing new on new clusters."""
+    long = tuple(f"tests/{place}" for place in LONG)
+    items.sort(key=lambda item: not item.nodeid.startswith(long))
     if config.getoption(NEW_CLUSTERS) is not None:
         drawn = [item for item in items if is_hypothesis_test(getattr(item, "obj", None))]
         config.hook.pytest_deselected(items=[item for item in items if item not in drawn])

@@ -103,7 +103,7 @@ def test_nobody_of_a_unit_that_another_preemption_evicts_is_told_that_it_stays()
             assert stage.calls.unmark(group, pods) == ([], [])
             for left in reversed(range(times)):
                 stage.calls.end([whole(group, pods)])
-                assert bool(stage.calls.unmark(group, pods)[0]) is not left
+                assert bool(stage.calls.unmark(group, pods)[0]) is (left == 0)
 
     run(test)
 
@@ -194,6 +194,25 @@ def test_a_deletion_is_made_once_and_again_when_it_failed_or_was_long_ago() -> N
         scene.clock.advance(0.2)
         assert await stage.calls.delete(found), "the watch must have told by now"
         assert len(scene.writes.deleted) == 3
+
+    run(test)
+
+
+def test_what_was_called_again_is_remembered_from_then_on() -> None:
+    async def test(scene: Scene) -> None:
+        stage = Stage(scene)
+        one, other = scene.pod("a", node="n1"), scene.pod("b", node="n1")
+        scene.writes.errors = [CUT]
+        with pytest.raises(UnreachableError):
+            await stage.calls.delete(one)
+        scene.clock.advance(REMEMBERED / 2)
+        assert await stage.calls.delete(other)
+        scene.clock.advance(REMEMBERED / 4)
+        assert await stage.calls.delete(one)
+        scene.clock.advance(REMEMBERED / 2)
+        assert [await stage.calls.delete(found) for found in (one, other, one)] == [False, False, False]
+        scene.clock.advance(REMEMBERED / 4 + 1)
+        assert [await stage.calls.delete(found) for found in (one, other)] == [False, True]
 
     run(test)
 
