@@ -126,6 +126,9 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
     assert list(plan) == [
         "apiVersion",
         "kind",
+        "changes",
+        "displaced",
+        "brokenGangs",
         "pods",
         "podGroups",
         "preemptions",

@@ -17,6 +17,7 @@ from reprieve.cli.snapshot import read_live
 
 if TYPE_CHECKING:
     from reprieve.api.loading import Manifests
+    from reprieve.simulation.changes import Change, Changed
     from reprieve.simulation.workloads.rows import Rows
 
 DEFAULT_MAX_BYTES = "64Mi"
@@ -73,14 +74,17 @@ class Source:
     run: Sequence[str] = ()
     """CronJobs, `[NAMESPACE/]NAME`."""
     rows: "Rows | None" = None
+    changes: "Sequence[Change]" = ()
+    """Made before its workloads are expanded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The input of a plan, its workloads expanded. `now`: when it begins, None where the input says when."""
+    """The input of a plan, changed and expanded. `now`: when it begins, None where the input says when."""
 
     manifests: "Manifests"
     now: float | None
+    changed: "Changed"
 
 
 def check_source(files: Sequence[str] | None, kubeconfig: str | None, context: str | None) -> None:
@@ -105,13 +109,21 @@ def read_runs(run: Sequence[str] | None) -> list[str]:
 def gather(source: Source, now: float | None = None) -> Gathered:
     """Read the cluster and expand its workloads. `now`: the time that is asked about, if somebody said one."""
     from reprieve.api.errors import InputError
+    from reprieve.simulation.changes import changed
+    from reprieve.simulation.plan import not_before, starts_at
+    from reprieve.simulation.workloads.table import TABLE
 
     try:
         if source.kubeconfig is not None:
             cluster, now = _live(source, now)
         else:
             cluster = read_files(source.files, source.max_bytes, source.heed)
-        return Gathered(expanded(cluster, source.heed, rows=source.rows, run=source.run, now=now), now)
+            now = not_before(now, cluster.all()) if now is not None else None
+        made = changed(cluster, source.changes, rows=source.rows or TABLE)
+        whole = expanded(made.manifests, source.heed, rows=source.rows, run=source.run, now=now)
+        if now is not None:  # what comes back was made last of all
+            now = max(now, starts_at(whole.all()))
+        return Gathered(whole, now, made)
     except InputError as error:
         refuse(str(error))
     except OSError as error:

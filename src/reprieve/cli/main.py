@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from reprieve.cli import apiserver, bench, demo, explain, openb, plan, scheduler, snapshot, up
+from reprieve.cli.changing import ORDER
 from reprieve.cli.outcome import CommandError, note, show
 from reprieve.cluster.collecting import collect_seldom
 
@@ -27,14 +28,16 @@ imports = typer.Typer(help="Turn public traces into manifests.", no_args_is_help
 
 
 class Command(TyperCommand):
-    """A command that takes no empty name for a file or directory (options whose metavar says that they are one).
+    """A command that knows in which order its options were given (`changing.ORDER`), and takes no empty name for a file
+    or directory (options whose metavar says that they are one).
 
     An empty name would be the current directory, which nobody means who writes `--data-dir "$UNSET"`.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an empty name as bad usage, else read the arguments."""
-        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[ORDER] = [param.name for param in order]
         for param in self.get_params(ctx):
             metavar = getattr(param, "metavar", None) or ""
             value = given.get(param.name or "")

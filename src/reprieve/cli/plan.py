@@ -21,6 +21,21 @@ from reprieve.cli.asking import (
     gather,
     read_runs,
 )
+from reprieve.cli.changing import (
+    AddNodesOption,
+    CordonOption,
+    DrainOption,
+    FailOption,
+    LabelOption,
+    LikeOption,
+    RemoveNodeOption,
+    ScaleOption,
+    SetPriorityOption,
+    TaintOption,
+    UncordonOption,
+    WithoutOption,
+    read_changes,
+)
 from reprieve.cli.options import (
     DEFAULT_PLUGIN_TIMEOUT,
     CompatibleOption,
@@ -47,6 +62,7 @@ class Format(StrEnum):
 
 
 def command(
+    ctx: typer.Context,
     files: FilesOption = None,
     first_decision: Annotated[
         bool,
@@ -82,6 +98,18 @@ def command(
     ignore_unknown: IgnoreUnknownOption = False,
     lenient: LenientOption = False,
     run: RunOption = None,
+    cordon: CordonOption = None,
+    uncordon: UncordonOption = None,
+    drain: DrainOption = None,
+    remove_node: RemoveNodeOption = None,
+    fail_node: FailOption = None,
+    taint: TaintOption = None,
+    label: LabelOption = None,
+    add_nodes: AddNodesOption = None,
+    like: LikeOption = None,
+    scale: ScaleOption = None,
+    set_priority: SetPriorityOption = None,
+    without: WithoutOption = None,
     workload_kinds: WorkloadKindsOption = None,
     max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
     kubeconfig: KubeconfigOption = None,
@@ -98,6 +126,20 @@ def command(
 
     Pods with a nodeName run; pods without one are what is asked about.
     """
+    given = {
+        "cordon": cordon,
+        "uncordon": uncordon,
+        "drain": drain,
+        "remove_node": remove_node,
+        "fail_node": fail_node,
+        "taint": taint,
+        "label": label,
+        "add_nodes": add_nodes,
+        "like": like,
+        "scale": scale,
+        "set_priority": set_priority,
+        "without": without,
+    }
     check_source(files, kubeconfig, context)
     if strict and (ignore_unknown or lenient):
         refuse(f"--strict and {'--ignore-unknown' if ignore_unknown else '--lenient'} exclude each other")
@@ -126,6 +168,7 @@ def command(
         heed=heed,
         run=read_runs(run),
         rows=read_workload_kinds(workload_kinds or ()),
+        changes=read_changes(ctx, given),
     )
     from dataclasses import replace
 
@@ -153,11 +196,13 @@ def answer_for(source: Source, options: "PlanOptions") -> "Answer":
     from dataclasses import replace
 
     from reprieve.api.errors import InputError
+    from reprieve.simulation.changes import with_changes
     from reprieve.simulation.plan import plan
 
     gathered = gather(source, options.now)
     try:
-        return plan(gathered.manifests, replace(options, now=gathered.now))
+        answer = plan(gathered.manifests, replace(options, now=gathered.now))
+        return with_changes(answer, gathered.changed)
     except InputError as error:
         refuse(str(error))
 

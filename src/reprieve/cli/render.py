@@ -54,7 +54,10 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     members = _members(plan.pods)
     sections = [
+        _changes(plan),
         _verdict(plan, account),
+        _displaced(plan),
+        _broken_gangs(plan),
         _placed(plan, groups, members),
         *(section for made in account.preemptions for section in (_evicted(made), _spared(made))),
         _put_off(plan),
@@ -124,6 +127,37 @@ def _verdict(plan: Plan, account: Account) -> Section:
         f"{account.running_after} after."
     )
     return Section(title, notes=tuple(notes), tone=tone)
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------
+
+
+def _changes(plan: Plan) -> Section | None:
+    """What was changed before anything was decided, in order."""
+    rows = tuple(Row((made.change, made.sentence)) for made in plan.changes)
+    return Section("Changes", ("", ""), rows) if rows else None
+
+
+def _displaced(plan: Plan) -> Section | None:
+    """Where those went that a change took from their nodes; who waits first, then who is lost."""
+    order = {"Waiting": 0, "Lost": 1, "Moved": 2}
+    rows = []
+    for one in sorted(plan.displaced, key=lambda one: (order[one.outcome], one.namespace, _natural(one.name))):
+        against = f"against {', '.join(one.budgets)}" if one.budgets else ""
+        to = {"Moved": f"to {one.to}", "Waiting": "waits", "Lost": "lost: no controller makes it again"}[one.outcome]
+        tone = {"Moved": Tone.PLAIN, "Waiting": Tone.WAITING, "Lost": Tone.BAD}[one.outcome]
+        renamed = f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
+        rows.append(Row((f"pod {one.namespace}/{one.name}", f"from {one.node_name}", renamed, against), tone=tone))
+    return Section("Displaced", ("", "", "", ""), *_first(rows)) if rows else None
+
+
+def _broken_gangs(plan: Plan) -> Section | None:
+    """Gangs of which the changes left fewer than their minimum."""
+    rows = []
+    for one in plan.broken_gangs:
+        left = f"{one.left} of {one.before} left, minCount {one.min_count}"
+        rows.append(Row((f"gang {one.namespace}/{one.name}", left, f"{one.after} placed at the end")))
+    return Section("Gangs broken by the changes", ("", "", ""), *_first(rows), tone=Tone.BAD) if rows else None
 
 
 # -- placed ------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The status the disruption controller would give a PodDisruptionBudget that has none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -8,6 +8,36 @@ from reprieve.api import objects
 from reprieve.api.selectors import compile_label_selector
 from reprieve.cluster.budgets import ByLabel
 from reprieve.cluster.pods import PodRecord
+
+
+def allowed_now(
+    budgets: Sequence[objects.PodDisruptionBudget], pods: Sequence[objects.Pod]
+) -> Callable[[objects.Pod], tuple[str, ...]]:
+    """Counts evictions: asked about pod after pod it names the budgets that do not allow its eviction.
+
+    A budget without a status has the one the disruption controller would write.
+    """
+    selectors = [compile_label_selector(budget.spec.selector) for budget in budgets]
+    spaces = [budget.namespace or "default" for budget in budgets]
+    left = []
+    for budget, selector, space in zip(budgets, selectors, spaces, strict=True):
+        if budget.status is None:
+            matching = [pod for pod in pods if pod.namespace == space and selector.matches(pod.metadata.labels)]
+            expected = [pod for pod in matching if pod.status.phase not in ("Succeeded", "Failed")]
+            healthy = sum(bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is None for pod in expected)
+            budget = _with_status(budget, len(expected), healthy)
+        left.append(budget.status.disruptions_allowed if budget.status is not None else 0)
+
+    def over(pod: objects.Pod) -> tuple[str, ...]:
+        against = []
+        for number, selector in enumerate(selectors):
+            if spaces[number] == pod.namespace and selector.matches(pod.metadata.labels):
+                if left[number] <= 0:
+                    against.append(f"{spaces[number]}/{budgets[number].name}")
+                left[number] -= 1
+        return tuple(against)
+
+    return over
 
 
 def _share(value: int | str, of: int) -> int:

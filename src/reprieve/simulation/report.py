@@ -201,6 +201,45 @@ class ReleasedOutcome(_Document, frozen=True, kw_only=True):
     at: float
 
 
+class ChangeMade(_Document, frozen=True, kw_only=True):
+    """A change to the input before it was planned, in the order given (whatif.md 4). `change`: as it was given."""
+
+    change: str
+    sentence: str
+    nodes: tuple[str, ...] = ()
+
+
+class DisplacedPod(_Document, frozen=True, kw_only=True):
+    """A pod that a change took from its node. `outcome`: Moved, Waiting or Lost.
+
+    `successor`: the name under which its controller made it again, if it has one; `to`: who has it at the end.
+    `budgets`: those that do not allow its eviction (a drain asks them).
+    """
+
+    namespace: str
+    name: str
+    pod_group: str | None
+    priority: int
+    node_name: str
+    change: str
+    successor: str | None = None
+    outcome: str = "Lost"
+    to: str | None = None
+    budgets: tuple[str, ...] = ()
+
+
+class BrokenGang(_Document, frozen=True, kw_only=True):
+    """A gang of which the changes left fewer than its minimum: `before` of it ran, `left` do, `after` at the end."""
+
+    namespace: str
+    name: str
+    min_count: int
+    before: int
+    left: int
+    coming_back: int
+    after: int = 0
+
+
 class Stats(_Document, frozen=True, kw_only=True):
     """`seconds` of real time, `virtual_seconds` until nothing changed any more, attempts of the scheduler."""
 
@@ -214,6 +253,9 @@ class Plan(_Document, frozen=True, kw_only=True):
 
     api_version: str = "reprieve.dev/v1alpha1"
     kind: str = "Plan"
+    changes: tuple[ChangeMade, ...] = ()
+    displaced: tuple[DisplacedPod, ...] = ()
+    broken_gangs: tuple[BrokenGang, ...] = ()
     pods: tuple[PodOutcome, ...] = ()
     pod_groups: tuple[PodGroupOutcome, ...] = ()
     preemptions: tuple[PreemptionOutcome, ...] = ()

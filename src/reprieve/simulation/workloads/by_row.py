@@ -29,7 +29,7 @@ def by_row(maker: Maker, workload: Workload, row: WorkloadKind) -> None:
 
 
 def _set(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet) -> None:
-    entries = list(_entries(maker, workload, pods))
+    entries = list(_entries(workload, pods))
     if not entries and not pods.optional:
         maker.problem(
             workload,
@@ -187,28 +187,32 @@ def _made_object(
     maker.child(workload, made, where, inner=inner, group=group)
 
 
-def _entries(maker: Maker, workload: Workload, pods: PodSet) -> Iterator[tuple[str, str, Any]]:
-    """(path, part, entry) of every entry of a set."""
+def _entries(workload: Workload, pods: PodSet) -> Iterator[tuple[str, str, Any]]:
+    """(path, part, entry) of every entry of a set. Raises InputError for an entry that is none."""
     path = pods.each.removesuffix("*").removesuffix(".")
     found = look(workload.manifest, path)
+    if found is not None and pods.each.endswith("*") and not isinstance(found, list | Mapping):
+        raise workload.error(path, "must be a list or a map")
+    for at, part, entry in entries_of(workload.manifest, pods):
+        if not isinstance(entry, Mapping):
+            raise workload.error(at, "must be an object")
+        yield at, part, entry
+
+
+def entries_of(manifest: Mapping[str, Any], pods: PodSet) -> Iterator[tuple[str, str, Any]]:
+    """(path, part, entry) of every entry of a set, whatever it is."""
+    path = pods.each.removesuffix("*").removesuffix(".")
+    found = look(manifest, path)
     if found is None:
         return
     if not pods.each.endswith("*"):
-        if not isinstance(found, Mapping):
-            raise workload.error(path, "must be an object")
         yield path, "", found
     elif isinstance(found, list):
         for index, entry in enumerate(found):
-            if not isinstance(entry, Mapping):
-                raise workload.error(f"{path}[{index}]", "must be an object")
-            yield f"{path}[{index}]", text(entry.get(pods.part)) or str(index), entry
+            yield f"{path}[{index}]", text(mapping(entry).get(pods.part)) or str(index), entry
     elif isinstance(found, Mapping):
         for name, entry in found.items():
-            if not isinstance(entry, Mapping):
-                raise workload.error(f"{path}.{name}", "must be an object")
             yield f"{path}.{name}", str(name).lower(), entry
-    else:
-        raise workload.error(path, "must be a list or a map")
 
 
 def _number(
@@ -235,7 +239,7 @@ def _misnamed(maker: Maker, workload: Workload, row: WorkloadKind, path: str, en
     entry = look(entry, ".".join(above))
     for name in mapping(entry):
         if isinstance(name, str) and name not in known and nearest(name, [last]) == last:
-            steps = _steps(workload.place(".".join(filter(None, (path, *above)))))
+            steps = steps_of(workload.place(".".join(filter(None, (path, *above)))))
             maker.unknown_fields.append(UnknownField(workload.origin, workload.subject, (*steps, name), last))
 
 
@@ -268,7 +272,7 @@ def _paths_of(pods: PodSet) -> Iterator[str]:
     )
 
 
-def _steps(path: str) -> tuple[str | int, ...]:
+def steps_of(path: str) -> tuple[str | int, ...]:
     """`spec.tasks[0]` as steps."""
     steps = filter(None, path.replace("[", ".[").split("."))
     return tuple(int(step[1:-1]) if step.startswith("[") else step for step in steps)

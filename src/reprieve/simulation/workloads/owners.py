@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from reprieve.api.loading import Manifests
+from reprieve.api.meta import OwnerReference
 from reprieve.api.objects import Pod
 from reprieve.api.workloads import group_of
 
@@ -63,7 +64,7 @@ class Owners:
     def direct(self, key: Owner, uid: str = "") -> list[Pod]:
         """Pods whose controlling reference names the object, which need not be in the input."""
         found = self._direct.get(key, [])
-        return [pod for pod in found if not (uid and (named := _reference(pod)) and named.uid and named.uid != uid)]
+        return [pod for pod in found if not (uid and (named := reference_of(pod)) and named.uid and named.uid != uid)]
 
     def set_of(self, deployment: Owner) -> Owner | None:
         """A ReplicaSet that is not in the input, as far as pods name one."""
@@ -82,7 +83,7 @@ class Owners:
                 self._below.setdefault(above, []).append(key)
 
     def _of_pod(self, pod: Pod) -> tuple[Owner, str] | None:
-        reference = _reference(pod)
+        reference = reference_of(pod)
         if reference is None:
             return None
         owner = (group_of(reference.api_version), reference.kind, pod.namespace or "default", reference.name)
@@ -147,5 +148,6 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _reference(pod: Pod) -> Any:
+def reference_of(pod: Pod) -> OwnerReference | None:
+    """The controlling owner reference of a pod."""
     return next((reference for reference in pod.metadata.owner_references if reference.controller), None)

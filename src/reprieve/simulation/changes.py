@@ -1,0 +1,577 @@
+"""Changes to an input before it is planned: cordon, drain, more nodes, fewer replicas (whatif.md 4).
+
+Terms: a displaced pod ran on a node that is drained, taken away or fails; who has a controller has a successor, which
+waits for a place as the controller would have made it.
+
+Invariants: changes happen in the order given, each to what the ones before left; the input is not changed, a copy is; a
+change that meets nothing is an error, not a change of nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.api.admission import PriorityAdmission
+from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.group_sources import pod_group_name
+from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.objects import Taint
+from reprieve.api.selectors import SelectorError, parse_label_selector
+from reprieve.api.unknown_fields import nearest
+from reprieve.simulation.budgets import allowed_now
+from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod
+from reprieve.simulation.workloads.owners import is_active, reference_of
+from reprieve.simulation.workloads.rows import Rows
+from reprieve.simulation.workloads.scaling import Named, Workloads
+from reprieve.simulation.workloads.table import TABLE
+
+MOST_ADDED: Final = 10_000
+"""Nodes that one change may add."""
+HOSTNAME: Final = "kubernetes.io/hostname"
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_LIFECYCLE: Final = "node.kubernetes.io/"
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_FAILED: Final = tuple(Taint(key="node.kubernetes.io/unreachable", effect=each) for each in ("NoSchedule", "NoExecute"))
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_ENDING: Final = re.compile(r"-(?:[a-z0-9]{5}|\d{5})$")
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One flag as it was given: `drain`, `n1`. `like`: the node that new ones are copies of."""
+
+    flag: str
+    value: str
+    like: str = ""
+
+    def __str__(self) -> str:
+        return f"--{self.flag} {self.value}" + (f" --like {self.like}" if self.like else "")
+
+
+@dataclass(slots=True)
+class Changed:
+    """An input after its changes. `displaced` and `broken` are completed when the plan is known (`settled`)."""
+
+    manifests: Manifests
+    made: list[ChangeMade] = field(default_factory=list)
+    displaced: list[DisplacedPod] = field(default_factory=list)
+    broken: list[BrokenGang] = field(default_factory=list)
+
+
+def changed(manifests: Manifests, changes: Sequence[Change], *, rows: Rows = TABLE) -> Changed:
+    """The input after its changes. Raises InputError, with the flag as its place, for one that meets nothing."""
+    if not changes:
+        return Changed(manifests)
+    changer = _Changer(manifests, rows)
+    for change in changes:
+        changer.make(change)
+    return changer.finished()
+
+
+class _Changer:
+    """Changes a copy of an input, change by change."""
+
+    def __init__(self, manifests: Manifests, rows: Rows) -> None:
+        self._manifests = Manifests(
+            objects={kind: list(found) for kind, found in manifests.objects.items()},
+            scenarios=manifests.scenarios,
+            unknown=list(manifests.unknown),
+            pod_makers=list(manifests.pod_makers),
+            unknown_fields=manifests.unknown_fields,
+            unknown_fields_total=manifests.unknown_fields_total,
+        )
+        self._workloads = Workloads(self._manifests, rows)
+        self._order = 1 + max((loaded.order for loaded in manifests.all()), default=0)
+        self._latest = max((loaded.created for loaded in manifests.all()), default=0.0)
+        self._names = {(loaded.object.namespace, loaded.object.name) for loaded in manifests.pods}
+        self._before = _minimums(manifests)
+        self._change = Change("", "")
+        self._made: list[ChangeMade] = []
+        self._displaced: list[DisplacedPod] = []
+        self._makers: dict[str, Callable[[str], str]] = {
+            "cordon": lambda value: self._on_nodes(value, _cordoned, "no new pods go there"),
+            "uncordon": lambda value: self._on_nodes(value, _uncordoned, "pods may go there again"),
+            "drain": self._drain,
+            "remove-node": lambda value: self._take(value, "removed", keep=False),
+            "fail": lambda value: self._take(value, "failed", keep=True),
+            "taint": self._taint,
+            "label": self._label,
+            "add-nodes": self._add_nodes,
+            "scale": self._scale,
+            "set-priority": self._set_priority,
+            "without": self._without,
+        }
+        self._touched: tuple[str, ...] = ()
+
+    def make(self, change: Change) -> None:
+        """Make one change."""
+        self._change, self._touched = change, ()
+        sentence = self._makers[change.flag](change.value)
+        self._made.append(ChangeMade(change=str(change), sentence=sentence, nodes=self._touched))
+
+    def finished(self) -> Changed:
+        """The changed input."""
+        after = _minimums(self._manifests)
+        broken = []
+        for key, (minimum, before) in self._before.items():
+            now = after.get(key)
+            if now is not None and before >= minimum > now[1] and minimum == now[0]:
+                namespace, name = key
+                back = sum(
+                    (one.namespace, one.pod_group) == key and one.successor is not None for one in self._displaced
+                )
+                broken.append(
+                    BrokenGang(
+                        namespace=namespace, name=name, min_count=minimum, before=before, left=now[1], coming_back=back
+                    )
+                )
+        return Changed(self._manifests, self._made, self._displaced, broken)
+
+    def _error(self, message: str) -> InputError:
+        return InputError(Origin(str(self._change)), message)
+
+    def _list(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
+        return cast("list[Loaded[ObjectT]]", self._manifests.objects.setdefault(kind, []))
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _nodes(self, text: str) -> list[Loaded[objects.Node]]:
+        """The node of this name, or those that a selector matches."""
+        nodes = self._list(objects.Node)
+        named = [loaded for loaded in nodes if loaded.object.name == text]
+        if not named and re.search(r"[=!,()]|\s(in|notin)\s", text):
+            try:
+                selector = parse_label_selector(text)
+            except SelectorError as error:
+                raise self._error(f"neither a node nor a label selector: {error}") from None
+            named = [loaded for loaded in nodes if selector.matches(loaded.object.metadata.labels)]
+            if not named:
+                raise self._error(f'no node matches "{text}"')
+        if not named:
+            meant = nearest(text, (loaded.object.name for loaded in nodes))
+            raise self._error(f'no node "{text}"' + (f', did you mean "{meant}"?' if meant else ""))
+        self._touched = (*self._touched, *(loaded.object.name for loaded in named))
+        return named
+
+    def _on_nodes(self, text: str, change: Callable[[objects.Node], objects.Node], what: str) -> str:
+        nodes = self._nodes(text)
+        for loaded in nodes:
+            self._put(loaded, change(loaded.object))
+        return f"{_count(len(nodes), 'node')}: {what}"
+
+    def _put(self, loaded: Loaded[ObjectT], item: ObjectT) -> None:
+        """Another object in the place of one: what was given stays as it was."""
+        found = self._list(type(item))
+        found[found.index(loaded)] = Loaded(item, loaded.origin, loaded.order, loaded.created)
+
+    def _taint(self, value: str) -> str:
+        target, text = self._target(value)
+        gone = text.endswith("-")
+        match = re.fullmatch(r"([^=:\s]+)(?:=([^=:\s]*))?(?::(\w+))?-?", text)
+        if match is None or (not gone and match[3] not in _EFFECTS) or (match[3] and match[3] not in _EFFECTS):
+            raise self._error(
+                f'"{text}": want KEY[=VALUE]:EFFECT with {", ".join(_EFFECTS)}, or KEY[:EFFECT]- to take it off'
+            )
+        key, content, effect = match[1].removesuffix("-"), match[2] or "", match[3] or ""
+
+        def taint(node: objects.Node) -> objects.Node:
+            kept = tuple(one for one in node.spec.taints if one.key != key or (effect and one.effect != effect))
+            if gone and len(kept) == len(node.spec.taints):
+                raise self._error(f'node "{node.name}" has no taint "{text.removesuffix("-")}"')
+            more = () if gone else (Taint(key=key, value=content, effect=effect),)
+            return replace(node, spec=replace(node.spec, taints=(*kept, *more)))
+
+        return self._on_nodes(target, taint, f"taint {text.removesuffix('-')} {'taken off' if gone else 'put on'}")
+
+    def _label(self, value: str) -> str:
+        target, text = self._target(value)
+        key, equals, content = text.partition("=")
+        gone = not equals and text.endswith("-")
+        if not key or not (equals or gone):
+            raise self._error(f'"{text}": want KEY=VALUE, or KEY- to take it off')
+        key = key.removesuffix("-") if gone else key
+
+        def label(node: objects.Node) -> objects.Node:
+            labels = {name: one for name, one in node.metadata.labels.items() if name != key}
+            if gone and key not in node.metadata.labels:
+                raise self._error(f'node "{node.name}" has no label "{key}"')
+            labels = labels if gone else {**labels, key: content}
+            return replace(node, metadata=replace(node.metadata, labels=labels))
+
+        return self._on_nodes(target, label, f"label {key} taken off" if gone else f"label {text}")
+
+    def _target(self, value: str) -> tuple[str, str]:
+        """`NODE=KEY...`, or `NODE|SELECTOR KEY...`."""
+        target, space, text = value.strip().partition(" ")
+        if not space:
+            names = [loaded.object.name for loaded in self._list(objects.Node)]
+            fitting = [name for name in names if value.startswith((f"{name}=", f"{name}:"))]
+            if not fitting:
+                raise self._error('want "NODE|SELECTOR CHANGE", or NODE=CHANGE with a node that exists')
+            target = max(fitting, key=len)
+            text = value[len(target) + 1 :]
+        return target, text.strip()
+
+    def _drain(self, value: str) -> str:
+        nodes = self._nodes(value)
+        names = {loaded.object.name for loaded in nodes}
+        for loaded in nodes:
+            self._put(loaded, _cordoned(loaded.object))
+        pods = [pod for pod in self._pods_on(names) if not _stays(pod.object)]
+        over = allowed_now(
+            [loaded.object for loaded in self._list(objects.PodDisruptionBudget)],
+            [loaded.object for loaded in self._list(objects.Pod)],
+        )
+        kept = len(self._pods_on(names)) - len(pods)
+        back, lost, against = self._displace(pods, over)
+        parts = [f"{_count(len(pods), 'pod')} evicted from {_count(len(nodes), 'node')}"]
+        parts += [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
+        parts += [f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else []
+        parts += [f"{against} against a budget"] if against else []
+        parts += [f"{kept} of DaemonSets or static {'stays' if kept == 1 else 'stay'}"] if kept else []
+        return ", ".join(parts)
+
+    def _take(self, value: str, what: str, *, keep: bool) -> str:
+        """Nodes that go with their pods: away for good, or there and not ready."""
+        nodes = self._nodes(value)
+        names = {loaded.object.name for loaded in nodes}
+        pods = self._pods_on(names)
+        gone = [pod for pod in pods if _stays(pod.object)]
+        back, lost, _ = self._displace([pod for pod in pods if not _stays(pod.object)], None)
+        for pod in gone:
+            self._list(objects.Pod).remove(pod)
+        for loaded in nodes:
+            if keep:
+                self._put(loaded, _failed(loaded.object))
+            else:
+                self._list(objects.Node).remove(loaded)
+        slices = self._list(objects.ResourceSlice)
+        slices[:] = [one for one in slices if one.object.spec.node_name not in names]
+        parts = [f"{_count(len(nodes), 'node')} {what} with {_count(back + lost, 'pod')}"]
+        parts += [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
+        parts += [f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else []
+        return ", ".join(parts)
+
+    def _pods_on(self, names: set[str]) -> list[Loaded[objects.Pod]]:
+        return [
+            loaded
+            for loaded in self._list(objects.Pod)
+            if loaded.object.spec.node_name in names and loaded.object.status.phase not in ("Succeeded", "Failed")
+        ]
+
+    def _displace(
+        self, pods: Sequence[Loaded[objects.Pod]], over: Callable[[objects.Pod], tuple[str, ...]] | None
+    ) -> tuple[int, int, int]:
+        """Take pods from their nodes; how many come back, are lost, and go against a budget.
+
+        `over`: which budgets do not allow the eviction of a pod, each eviction counted.
+        """
+        back = lost = against = 0
+        for loaded in pods:
+            pod = loaded.object
+            budgets = over(pod) if over is not None else ()
+            against += bool(budgets)
+            self._list(objects.Pod).remove(loaded)
+            self._names.discard((pod.namespace, pod.name))
+            successor = None
+            if reference_of(pod) is not None and pod.metadata.deletion_timestamp is None:
+                successor = self._add_successor(loaded)
+                back += 1
+            elif pod.metadata.deletion_timestamp is None:
+                lost += 1
+            self._displaced.append(
+                DisplacedPod(
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    pod_group=pod_group_name(pod),
+                    priority=pod.spec.priority or 0,
+                    node_name=pod.spec.node_name,
+                    change=str(self._change),
+                    successor=successor,
+                    budgets=budgets,
+                )
+            )
+        return back, lost, against
+
+    def _add_successor(self, loaded: Loaded[objects.Pod]) -> str:
+        pod = waiting_like(loaded.object, self._names)
+        self._add(pod, loaded.origin)
+        return pod.name
+
+    def _add(self, item: KubernetesObject, origin: Origin) -> None:
+        """One more object, made after everything there."""
+        self._latest += 1e-3
+        self._list(type(item)).append(Loaded(item, origin, self._order, self._latest))
+        if isinstance(item, objects.Pod):
+            self._names.add((item.namespace, item.name))
+        self._order += 1
+
+    def _add_nodes(self, value: str) -> str:
+        if not value.isdecimal() or not 0 < int(value) <= MOST_ADDED:
+            raise self._error(f'"{value}": want a number of nodes from 1 to {MOST_ADDED}')
+        if not self._change.like:
+            raise self._error("--like NODE says what the new nodes are like")
+        (model, *more) = self._nodes(self._change.like)
+        if more:
+            raise self._error(f'"{self._change.like}" matches {len(more) + 1} nodes: want one')
+        taken = {loaded.object.name for loaded in self._list(objects.Node)}
+        names: list[str] = []
+        number = 1
+        while len(names) < int(value):
+            name = f"{model.object.name}-{number}"
+            if name not in taken:
+                names.append(name)
+            number += 1
+        for name in names:
+            for item in copies_of_node(self._manifests, model.object, name, self._workloads.makes_daemons):
+                self._add(item, model.origin)
+        self._touched = tuple(names)
+        return f"{_count(len(names), 'node')} like {model.object.name}: {_named(names)}"
+
+    # -- workloads ---------------------------------------------------------------------------------
+
+    def _assigned(self, value: str, what: str) -> tuple[Named, str]:
+        name, equals, text = value.rpartition("=")
+        if not equals or not text:
+            raise self._error(f'"{value}": want KIND/NAME={what}')
+        return self._found(name), text
+
+    def _found(self, name: str) -> Named:
+        try:
+            return self._workloads.named(name)
+        except FieldError as error:
+            raise self._error(error.message) from None
+
+    def _scale(self, value: str) -> str:
+        found, text = self._assigned(value, "N")
+        if not text.isdecimal() or int(text) > 100_000:
+            raise self._error(f'"{text}": want a number from 0 to 100000')
+        number = int(text)
+        if found.kind == "PodGroup":
+            (loaded,) = [one for one in self._list(objects.PodGroup) if one.object.key == found.key]
+            gang = loaded.object.spec.scheduling_policy.gang
+            if gang is None:
+                raise self._error("a group without a gang has no minimum")
+            policy = replace(loaded.object.spec.scheduling_policy, gang=replace(gang, min_count=number))
+            self._put(loaded, replace(loaded.object, spec=replace(loaded.object.spec, scheduling_policy=policy)))
+            return f"minCount of {found} {gang.min_count} -> {number}"
+        try:
+            before, surplus, like = self._workloads.scale(found, number)
+        except FieldError as error:
+            raise self._error(error.message) from None
+        for pod in surplus:
+            self._list(objects.Pod).remove(pod)
+        for model in like:
+            self._add(waiting_like(model.object, self._names), model.origin)
+        return f"{found} {before} -> {number}"
+
+    def _set_priority(self, value: str) -> str:
+        found, text = self._assigned(value, "CLASS|N")
+        classes = {loaded.object.name: loaded.object for loaded in self._list(objects.PriorityClass)}
+        admission = PriorityAdmission(classes.values())
+        name, number = ("", int(text)) if re.fullmatch(r"-?\d+", text) else (text, 0)
+        if name:
+            try:
+                spec = admission.resolve(objects.Pod(spec=objects.PodSpec(priority_class_name=name))).spec
+            except FieldError as error:
+                raise self._error(error.message) from None
+            number = spec.priority or 0
+        elif not -(2**31) <= number <= 1_000_000_000:
+            raise self._error(f'"{text}": want a class, or a number up to 1000000000')
+        policy = classes[name].preemption_policy if name in classes else None
+        pods, groups = self._workloads.members(found)
+
+        def changed_spec(spec: Any) -> Any:
+            more = {"preemption_policy": policy} if policy is not None else {}
+            return replace(spec, priority=number, priority_class_name=name, **more)
+
+        for loaded in pods:
+            self._put(loaded, replace(loaded.object, spec=changed_spec(loaded.object.spec)))
+        for group in groups:
+            self._put(group, replace(group.object, spec=changed_spec(group.object.spec)))
+        templates = self._workloads.set_priority(found, name, number)
+        if not pods and not groups and not templates:
+            raise self._error(f"{found} has no pods and no template")
+        return f"priority of {found} is {number}" + (f" ({name})" if name else "")
+
+    def _without(self, value: str) -> str:
+        found = self._found(value)
+        pods, groups = self._workloads.remove(found)
+        gone = {id(loaded) for loaded in (*pods, *groups)}
+        for kind in (objects.Pod, objects.PodGroup):
+            listed: Any = self._list(kind)
+            listed[:] = [loaded for loaded in listed if id(loaded) not in gone]
+        return f"{found} was never there" + (f", nor its {_count(len(pods), 'pod')}" if pods else "")
+
+
+def with_changes(answer: Answer, made: Changed) -> Answer:
+    """The answer to a changed input, with what the changes did and what became of whom they displaced."""
+    if not made.made:
+        return answer
+    plan = answer.plan
+    outcomes = {(pod.namespace, pod.name): pod for pod in plan.pods}
+    displaced = []
+    for one in made.displaced:
+        found = outcomes.get((one.namespace, one.successor)) if one.successor is not None else None
+        if found is not None and found.node_name is not None:
+            one = replace(one, outcome="Moved", to=found.node_name)
+        elif found is not None:
+            one = replace(one, outcome="Waiting")
+        displaced.append(one)
+    lost = [
+        LostPod(
+            namespace=one.namespace,
+            name=one.name,
+            pod_group=one.pod_group,
+            node_name=one.node_name,
+            priority=one.priority,
+        )
+        for one in displaced
+        if one.outcome == "Lost"
+    ]
+    scheduled = {(group.namespace, group.name): group.scheduled for group in plan.pod_groups}
+    broken = tuple(replace(one, after=scheduled.get((one.namespace, one.name), 0)) for one in made.broken)
+    displaced.sort(key=lambda one: (one.namespace, one.name))
+    changed_plan = replace(
+        plan,
+        changes=tuple(made.made),
+        displaced=tuple(displaced),
+        broken_gangs=broken,
+        lost=tuple(sorted((*plan.lost, *lost), key=lambda pod: (pod.namespace, pod.name))),
+    )
+    return Answer(changed_plan, answer.account)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def waiting_like(pod: objects.Pod, taken: set[tuple[str, str]]) -> objects.Pod:
+    """The pod that a controller makes for one that is gone: alike, without a node, under a name that is free.
+
+    Whose name tells an ordinal has it again; a name that ends in five made-up characters gets others.
+    """
+    meta = pod.metadata
+    name = meta.name
+    if (pod.namespace, name) in taken or _ENDING.search(name):
+        base = f"{_ENDING.sub('', name)}-"[:58]
+        number = 0
+        while (pod.namespace, f"{base}{number:05d}") in taken or f"{base}{number:05d}" == name:
+            number += 1
+        name = f"{base}{number:05d}"
+    spec = replace(pod.spec, node_name="")
+    fresh = replace(meta, name=name, generate_name="", uid="", resource_version="", creation_timestamp=None)
+    fresh = replace(fresh, deletion_timestamp=None, deletion_grace_period_seconds=None)
+    return objects.Pod(metadata=fresh, spec=spec)
+
+
+def copies_of_node(
+    manifests: Manifests, model: objects.Node, name: str, makes_daemons: Callable[[objects.Pod], bool]
+) -> list[KubernetesObject]:
+    """A node like another, ready and open for pods, with its devices and the daemons that nobody else makes."""
+    labels = {**model.metadata.labels, **({HOSTNAME: name} if HOSTNAME in model.metadata.labels else {})}
+    taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_LIFECYCLE))
+    meta = replace(model.metadata, name=name, uid="", resource_version="", labels=labels, creation_timestamp=None)
+    spec = replace(model.spec, unschedulable=False, taints=taints, provider_id="")
+    ready = tuple(each for each in model.status.conditions if each.type != "Ready")
+    made: list[KubernetesObject] = [
+        replace(model, metadata=meta, spec=spec, status=replace(model.status, conditions=ready))
+    ]
+    drivers = (loaded.object for loaded in manifests.of(objects.CSINode) if loaded.object.name == model.name)
+    made += [replace(csi, metadata=replace(csi.metadata, name=name, uid="")) for csi in drivers]
+    for one in (loaded.object for loaded in manifests.of(objects.ResourceSlice)):
+        if one.spec.node_name == model.name:
+            pool = replace(one.spec.pool, name=f"{one.spec.pool.name}-{name}")
+            renamed = replace(one.metadata, name=f"{one.name}-{name}"[:253], uid="")
+            made.append(replace(one, metadata=renamed, spec=replace(one.spec, node_name=name, pool=pool)))
+    for pod in (loaded.object for loaded in manifests.pods if loaded.object.spec.node_name == model.name):
+        if _is_daemon(pod) and is_active(pod) and not makes_daemons(pod):
+            renamed = replace(pod.metadata, name=f"{pod.name[:200]}-{name}"[:253], uid="", creation_timestamp=None)
+            affinity = _pinned_to(pod.spec.affinity, name)
+            made.append(replace(pod, metadata=renamed, spec=replace(pod.spec, node_name=name, affinity=affinity)))
+    return made
+
+
+def _pinned_to(affinity: objects.Affinity | None, name: str) -> objects.Affinity | None:
+    """The affinity of a daemon's pod for another node."""
+    if affinity is None or affinity.node_affinity is None:
+        return affinity
+    requirement = objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=(name,))
+    term = objects.NodeSelectorTerm(match_fields=(requirement,))
+    selector = objects.NodeSelector(node_selector_terms=(term,))
+    of_node = replace(affinity.node_affinity, required_during_scheduling_ignored_during_execution=selector)
+    return replace(affinity, node_affinity=of_node)
+
+
+def _cordoned(node: objects.Node) -> objects.Node:
+    taint = Taint(key=_UNSCHEDULABLE, effect="NoSchedule")
+    taints = (
+        node.spec.taints if any(one.key == _UNSCHEDULABLE for one in node.spec.taints) else (*node.spec.taints, taint)
+    )
+    return replace(node, spec=replace(node.spec, unschedulable=True, taints=taints))
+
+
+def _uncordoned(node: objects.Node) -> objects.Node:
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNSCHEDULABLE)
+    return replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
+
+
+def _failed(node: objects.Node) -> objects.Node:
+    others = tuple(each for each in node.status.conditions if each.type != "Ready")
+    ready = objects.NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _FAILED[0].key)
+    return replace(
+        node,
+        spec=replace(node.spec, taints=(*taints, *_FAILED)),
+        status=replace(node.status, conditions=(*others, ready)),
+    )
+
+
+def _is_daemon(pod: objects.Pod) -> bool:
+    reference = reference_of(pod)
+    return reference is not None and reference.kind == "DaemonSet"
+
+
+def _stays(pod: objects.Pod) -> bool:
+    """Whether a drain leaves the pod: it is a daemon's or a static one."""
+    return _is_daemon(pod) or _MIRROR in pod.metadata.annotations or _is_static(pod)
+
+
+def _is_static(pod: objects.Pod) -> bool:
+    reference = reference_of(pod)
+    return reference is not None and reference.kind == "Node"
+
+
+def _minimums(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
+    """(namespace, name) of every gang: its minimum and how many of it have a node."""
+    bound: dict[tuple[str, str], int] = {}
+    for loaded in manifests.pods:
+        pod = loaded.object
+        name = pod_group_name(pod)
+        if name is not None and pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+            key = (pod.namespace, name)
+            bound[key] = bound.get(key, 0) + 1
+    found = {}
+    for group in (loaded.object for loaded in manifests.pod_groups):
+        gang = group.spec.scheduling_policy.gang
+        if gang is not None:
+            key = (group.namespace, group.name)
+            found[key] = (gang.min_count, bound.get(key, 0))
+    return found
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _named(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

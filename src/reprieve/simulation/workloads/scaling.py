@@ -1,0 +1,356 @@
+"""Workloads by name: what belongs to them, with another count, another priority, or not there at all (whatif.md 4).
+
+Where a workload's template is in the input its manifest is changed, and its pods follow when it is expanded; where only
+its pods are, as in a snapshot, they are what is changed, and new ones are like one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from reprieve.api import objects
+from reprieve.api.decoding import KINDS
+from reprieve.api.errors import FieldError
+from reprieve.api.group_sources import pod_group_name
+from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.unknown_fields import Path, nearest
+from reprieve.api.workloads import POD_MAKERS, templates_in
+from reprieve.simulation.workloads.by_row import entries_of, steps_of
+from reprieve.simulation.workloads.owners import HASH, Owner, Owners, is_active, key_of, mapping, reference_of, text
+from reprieve.simulation.workloads.rows import PodSet, Rows, filled, look
+
+_SHORT: Final = {
+    "deploy": "deployment",
+    "ds": "daemonset",
+    "rs": "replicaset",
+    "rc": "replicationcontroller",
+    "sts": "statefulset",
+    "cj": "cronjob",
+    "po": "pod",
+    "pg": "podgroup",
+    "pdb": "poddisruptionbudget",
+    "lws": "leaderworkerset",
+    "vcjob": "job.batch.volcano.sh",
+    "vj": "job.batch.volcano.sh",
+    "no": "node",
+    "pvc": "persistentvolumeclaim",
+    "pc": "priorityclass",
+}
+_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+
+
+class Named(NamedTuple):
+    """Something of the input that was named. `part`: one of its sets of pods."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    part: str = ""
+
+    @property
+    def owner(self) -> Owner:
+        """As an owner of pods."""
+        return self.group, self.kind, self.namespace, self.name
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`; the name alone of what has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def __str__(self) -> str:
+        part = f" ({self.part})" if self.part else ""
+        return f"{self.kind.lower()} {self.key}{part}"
+
+
+class Workloads:
+    """The workloads of an input that is being changed; every question looks at it as it is then."""
+
+    def __init__(self, manifests: Manifests, rows: Rows) -> None:
+        self._manifests = manifests
+        self._rows = rows
+
+    # -- by name -----------------------------------------------------------------------------------
+
+    def named(self, given: str) -> Named:
+        """What `[NAMESPACE/]KIND/NAME[/PART]` names. Raises FieldError if there is no such thing, or more than one."""
+        parts = given.strip().split("/")
+        if not 2 <= len(parts) <= 4 or not all(parts):
+            raise FieldError("", f'"{given}": want KIND/NAME or NAMESPACE/KIND/NAME')
+        known = self._kinds()
+        if len(parts) > 2 and _singular(parts[0], known) is None:
+            namespace, kind, name, *rest = parts
+        else:
+            namespace, (kind, name, *rest) = "default", parts
+        singular = _singular(kind, known)
+        if singular is None:
+            meant = nearest(kind.lower(), known)
+            raise FieldError("", f'no kind "{kind}"' + (f', did you mean "{meant}"?' if meant else ""))
+        kind, _, group = singular.partition(".")
+        found = {
+            each
+            for each in self._all()
+            if each.kind.lower() == kind
+            and (not group or each.group == group)
+            and each.name == name
+            and each.namespace in (namespace, "")
+        }
+        if not found:
+            there = sorted({one.name for one in self._all() if one.kind.lower() == kind})
+            meant = nearest(name, there)
+            where = f"{kind} {namespace}/{name}"
+            raise FieldError("", f"no {where} is in the input" + (f', did you mean "{meant}"?' if meant else ""))
+        if len(found) > 1:
+            groups = " or ".join(f"{kind}.{each.group}/{name}" for each in sorted(found))
+            raise FieldError("", f"{given} names {len(found)} objects: say {groups}")
+        (one,) = found
+        return one._replace(part=rest[0] if rest else "")
+
+    def _all(self) -> Iterator[Named]:
+        for maker in self._manifests.pod_makers:
+            yield Named(*key_of(maker.manifest))
+        for each in self._manifests.unknown:
+            yield Named(*key_of(each.manifest))
+        for kind, found in self._manifests.objects.items():
+            group = kind.API_VERSION.rpartition("/")[0]
+            for loaded in found:
+                namespace = (loaded.object.namespace or "default") if kind.NAMESPACED else ""
+                yield Named(group, kind.KIND, namespace, loaded.object.name)
+        for loaded in self._manifests.pods:
+            reference = reference_of(loaded.object)
+            if reference is not None:
+                group = reference.api_version.rpartition("/")[0]
+                namespace = loaded.object.namespace or "default"
+                yield Named(group, reference.kind, namespace, reference.name)
+                deployment = _deployment_of(loaded.object)
+                if deployment:
+                    yield Named(group, "Deployment", namespace, deployment)
+
+    def _kinds(self) -> set[str]:
+        return {each.kind.lower() for each in self._all()} | {
+            kind.lower() for kinds in (KINDS, *POD_MAKERS.values()) for kind in kinds
+        }
+
+    # -- what belongs to it ------------------------------------------------------------------------
+
+    def pods_of(self, found: Named) -> list[Loaded[objects.Pod]]:
+        """The pods of a workload that have not ended, directly or through others."""
+        if found.kind == "Pod":
+            return [loaded for loaded in self._manifests.pods if loaded.object.key == found.key]
+        if found.kind == "PodGroup":
+            return [
+                loaded
+                for loaded in self._manifests.pods
+                if loaded.object.namespace == found.namespace and pod_group_name(loaded.object) == found.name
+            ]
+        owners = Owners(self._manifests)
+        names = {(pod.namespace, pod.name) for pod in (*owners.pods(found.owner), *owners.direct(found.owner))}
+        return [
+            loaded
+            for loaded in self._manifests.pods
+            if (loaded.object.namespace, loaded.object.name) in names
+            or (found.kind == "Deployment" and _is_of_deployment(loaded.object, found))
+        ]
+
+    def members(self, found: Named) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
+        """The pods of a workload and the groups they name, each with all its members: they share one priority."""
+        pods = self.pods_of(found)
+        named = {(one.object.namespace, name) for one in pods if (name := pod_group_name(one.object)) is not None}
+        if found.kind == "PodGroup":
+            named.add((found.namespace, found.name))
+        groups = [one for one in self._manifests.pod_groups if (one.object.namespace, one.object.name) in named]
+        names = {(one.object.namespace, one.object.name) for one in pods}
+        for loaded in self._manifests.pods:
+            group = pod_group_name(loaded.object)
+            key = (loaded.object.namespace, loaded.object.name)
+            if group is not None and (key[0], group) in named and key not in names:
+                pods.append(loaded)
+        return pods, groups
+
+    def makes_daemons(self, pod: objects.Pod) -> bool:
+        """Whether the DaemonSet of a pod is in the input with its template, and so makes the pods of new nodes."""
+        reference = reference_of(pod)
+        if reference is None:
+            return False
+        key = ("apps", "DaemonSet", pod.namespace or "default", reference.name)
+        return any(
+            key_of(maker.manifest) == key and "template" in mapping(maker.manifest.get("spec"))
+            for maker in self._manifests.pod_makers
+        )
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def scale(self, found: Named, number: int) -> tuple[int, list[Loaded[objects.Pod]], list[Loaded[objects.Pod]]]:
+        """Give a workload another count: what it was, the pods that go, and pods to make others like.
+
+        Raises FieldError where nothing says how many there are.
+        """
+        index = self._maker(found)
+        manifest = self._manifests.pod_makers[index].manifest if index is not None else None
+        there = sorted((one for one in self.pods_of(found) if is_active(one.object)), key=_goes_last(found))
+        if manifest is None or not any(True for _ in templates_in(manifest)):
+            if not there:
+                raise FieldError("", f"{found} has no template and no pods: nothing to scale")
+            return len(there), there[number:], there[:1] * (number - len(there))
+        row = self._rows.of(text(manifest.get("apiVersion")), found.kind)
+        if row is None:
+            raise FieldError("", f"{found}: there is no row for its kind")
+        if row.scale and not found.part:
+            before = look(manifest, row.scale)
+            self._replace(index, _with(manifest, tuple(row.scale.split(".")), number))
+            many = 1 if len(row.sets) < 2 else None
+            return _number(before, 1), there[number:] if many else [], []
+        for pods in row.sets:
+            for path, part, entry in entries_of(manifest, pods):
+                if part == found.part.lower() and isinstance(pods.replicas, str) and part:
+                    steps = (*steps_of(path), *pods.replicas.split("."))
+                    before = _number(look(entry, pods.replicas), pods.default)
+                    self._replace(index, _with(manifest, steps, number))
+                    return before, _beyond(there, pods, part, found, number), []
+        parts = sorted({part for pods in row.sets for _, part, _ in entries_of(manifest, pods) if part})
+        if parts:
+            choices = " or ".join(f"{found.kind.lower()}/{found.name}/{part}" for part in parts[:8])
+            raise FieldError("", f"{found} has several counts: say {choices}")
+        raise FieldError("", f"{found}: its kind has no count to set")
+
+    def set_priority(self, found: Named, name: str, number: int) -> int:
+        """Give the templates of a workload another priority; how many there were."""
+        index = self._maker(found)
+        if index is None:
+            return 0
+        manifest = self._manifests.pod_makers[index].manifest
+        places = [path for path, _ in templates_in(manifest)]
+        for path in places:
+            at: Any = manifest
+            for step in path:
+                at = at[step]
+            spec = {key: each for key, each in at["spec"].items() if key not in ("priorityClassName", "priority")}
+            spec |= {"priorityClassName": name} if name else {"priority": number}
+            manifest = _with(manifest, (*path, "spec"), spec)
+        self._replace(index, manifest)
+        return len(places)
+
+    def remove(self, found: Named) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
+        """Take a workload, and what it owns, out of the input; the pods and groups that go with it."""
+        pods = self.pods_of(found)
+        named = {(one.object.namespace, pod_group_name(one.object)) for one in pods}
+        going = {(one.object.namespace, one.object.name) for one in pods}
+        staying = {
+            (one.object.namespace, pod_group_name(one.object))
+            for one in self._manifests.pods
+            if (one.object.namespace, one.object.name) not in going
+        }
+        alone = {key for key in named - staying if key[1] is not None} if found.kind != "Pod" else set()
+        if found.kind == "PodGroup":
+            alone = {(found.namespace, found.name)}
+        groups = [one for one in self._manifests.pod_groups if (one.object.namespace, one.object.name) in alone]
+        owners = Owners(self._manifests)
+        gone: set[Owner] = set()
+        todo = [found.owner]
+        while todo:
+            key = todo.pop()
+            if key not in gone:
+                gone.add(key)
+                todo += owners.owned(key)
+        makers = self._manifests.pod_makers
+        makers[:] = [maker for maker in makers if key_of(maker.manifest) not in gone]
+        unknown = self._manifests.unknown
+        unknown[:] = [each for each in unknown if key_of(each.manifest) not in gone]
+        for kind, listed in self._manifests.objects.items():
+            if kind not in (objects.Pod, objects.PodGroup):
+                group = kind.API_VERSION.rpartition("/")[0]
+                listed[:] = [
+                    one
+                    for one in listed
+                    if (
+                        group,
+                        kind.KIND,
+                        (one.object.namespace or "default") if kind.NAMESPACED else "",
+                        one.object.name,
+                    )
+                    not in gone
+                ]
+        return pods, groups
+
+    def _maker(self, found: Named) -> int | None:
+        makers = enumerate(self._manifests.pod_makers)
+        return next((index for index, maker in makers if key_of(maker.manifest) == found.owner), None)
+
+    def _replace(self, index: int | None, manifest: Mapping[str, Any]) -> None:
+        if index is not None:
+            makers = self._manifests.pod_makers
+            makers[index] = makers[index]._replace(manifest=manifest)
+
+
+def _singular(kind: str, known: Iterable[str]) -> str | None:
+    """`deployment` for `Deployments`, `deploy` and `deployment.apps`; None if there is no such kind."""
+    name, dot, group = kind.lower().partition(".")
+    name = _SHORT.get(name, name)
+    if name.partition(".")[0] in known:
+        return name + dot + group
+    return name[:-1] + dot + group if name.endswith("s") and name[:-1] in known else None
+
+
+def _deployment_of(pod: objects.Pod) -> str:
+    """The Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
+    reference, label = reference_of(pod), pod.metadata.labels.get(HASH)
+    if reference is None or reference.kind != "ReplicaSet" or not label or not reference.name.endswith(f"-{label}"):
+        return ""
+    return str(reference.name).removesuffix(f"-{label}")
+
+
+def _is_of_deployment(pod: objects.Pod, found: Named) -> bool:
+    return (pod.namespace or "default") == found.namespace and _deployment_of(pod) == found.name
+
+
+def _goes_last(found: Named) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]:
+    """Sorts pods so that those that go first when fewer are wanted come last."""
+    if found.kind == "StatefulSet":
+        return lambda loaded: (_ordinal(loaded.object.name), loaded.object.name)
+
+    def key(loaded: Loaded[objects.Pod]) -> tuple[Any, ...]:
+        pod = loaded.object
+        cost = pod.metadata.annotations.get(_DELETION_COST, "0")
+        number = int(cost) if cost.lstrip("-").isdecimal() else 0
+        return (not pod.spec.node_name, -number, loaded.created, pod.name)
+
+    return key
+
+
+def _ordinal(name: str) -> int:
+    last = name.rpartition("-")[2]
+    return int(last) if last.isdecimal() and len(last) < 9 else 0
+
+
+def _beyond(
+    there: list[Loaded[objects.Pod]], pods: PodSet, part: str, found: Named, number: int
+) -> list[Loaded[objects.Pod]]:
+    """Pods of a set that has fewer replicas than they."""
+    values = {"name": found.name, "namespace": found.namespace, "part": part, "replicas": number, "size": 1}
+    labels = {key: filled(each, values) for key, each in pods.labels.items() if "{in" not in each and "{re" not in each}
+    same = [one for one in there if all(one.object.metadata.labels.get(key) == each for key, each in labels.items())]
+    if pods.name.endswith("-"):
+        return same[number:]
+    names = {filled(pods.name, {**values, "index": index, "replica": index, "member": 0}) for index in range(number)}
+    prefix = filled(pods.name, {**values, "index": "", "replica": "", "member": ""}).rstrip("-")
+    counted = Counter(one.object.name in names for one in same)
+    if not counted[True] and not same:
+        same = [one for one in there if one.object.name.startswith(f"{prefix}-")]
+    return [one for one in same if one.object.name not in names]
+
+
+def _with(value: Any, path: Path, item: Any) -> Any:
+    """Plain data with another item at a path."""
+    if not path:
+        return item
+    step, *rest = path
+    if isinstance(step, int):
+        return [_with(each, tuple(rest), item) if index == step else each for index, each in enumerate(value)]
+    value = mapping(value)
+    return {**value, step: _with(value.get(step), tuple(rest), item)}
+
+
+def _number(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise

@@ -1,0 +1,69 @@
+"""Changes as flags on the command line (whatif.md 4): their order, the answer's text and document, exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+CLUSTER = """apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "2", pods: "10"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable: {cpu: "2", pods: "10"}}}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: web-aaaaa
+    namespace: default
+    ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]
+  spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(CLUSTER)
+    return str(file)
+
+
+def test_changes_are_told_on_top_of_the_answer(run: Run, cluster: str) -> None:
+    ended = run("plan", "-f", cluster, "--cordon", "n2", "--drain", "n1", "--add-nodes", "1", "--like", "n1")
+    assert ended.code == 0
+    first = [line.split("  ")[1].strip() for line in ended.out.splitlines()[1:4]]
+    assert first == ["--cordon n2", "--drain n1", "--add-nodes 1 --like n1"]
+    assert "pod default/web-aaaaa  from n1  to n1-1 as web-00000" in ended.out
+
+
+def test_the_order_is_that_of_the_command_line_and_not_of_the_options(run: Run, cluster: str) -> None:
+    flags = ("--drain", "n1", "--cordon", "n2", "--drain", "n2", "--uncordon", "n1")
+    ended = run("plan", "-f", cluster, *flags, "-o", "json")
+    document = json.loads(ended.out)
+    assert [each["change"] for each in document["changes"]] == [
+        "--drain n1",
+        "--cordon n2",
+        "--drain n2",
+        "--uncordon n1",
+    ]
+    (moved,) = document["displaced"]
+    assert (moved["nodeName"], moved["outcome"], moved["to"]) == ("n1", "Moved", "n1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (("--drain", "n1"), 0),
+        (("--drain", "n1", "--cordon", "n2"), 1),
+        (("--drain", "n3"), 2),
+        (("--like", "n1"), 2),
+        (("--add-nodes", "1", "--cordon", "n1", "--like", "n1"), 2),
+        (("--add-nodes", "1"), 2),
+    ],
+)
+def test_exit_codes(run: Run, cluster: str, flags: tuple[str, ...], code: int) -> None:
+    ended = run("plan", "-f", cluster, *flags, "--fail-on-pending")
+    assert ended.code == code
+    assert (code == 2) == (ended.out == "")
+    assert (code == 2) == ended.err.startswith("error: ")

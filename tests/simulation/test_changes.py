@@ -1,0 +1,351 @@
+"""Changes to an input before it is planned (whatif.md 4)."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import yaml
+
+from reprieve.api.errors import InputError
+from reprieve.api.loading import Manifests, load
+from reprieve.api.objects import Pod
+from reprieve.simulation.changes import Change, Changed, changed, with_changes
+from reprieve.simulation.plan import plan
+from reprieve.simulation.report import Plan
+from reprieve.simulation.workloads.expanding import expand
+
+Json = dict[str, Any]
+
+
+def node(name: str, cpu: str = "4", **more: Any) -> Json:
+    labels = {"kubernetes.io/hostname": name, **more.pop("labels", {})}
+    status = {"allocatable": {"cpu": cpu, "pods": "10"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status, **more}
+
+
+def pod(name: str, on: str = "", owner: str = "", cpu: str = "1", **more: Any) -> Json:
+    """`owner`: `Kind name`; `labels`, `annotations` go into the metadata, the rest into the spec."""
+    meta: Json = {"name": name, "namespace": "default"}
+    meta |= {key: more.pop(key) for key in ("labels", "annotations") if key in more}
+    if owner:
+        kind, of = owner.split()
+        versions = {"Job": "batch/v1", "Node": "v1"}
+        meta["ownerReferences"] = [
+            {
+                "apiVersion": versions.get(kind, "apps/v1"),
+                "kind": kind,
+                "name": of,
+                "uid": f"u-{of}",
+                "controller": True,
+            }
+        ]
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **more}
+    if on:
+        spec["nodeName"] = on
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def gang(name: str, minimum: int, priority: int = 0) -> Json:
+    spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}, "priority": priority}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": spec}
+
+
+def loaded(*documents: Json) -> Manifests:
+    return load(["-"], stdin=io.BytesIO(yaml.safe_dump_all(documents).encode()))
+
+
+def made(manifests: Manifests, *flags: str) -> Changed:
+    """The input after `drain n1`, `add-nodes 2 like n1` and so on."""
+    changes = []
+    for flag in flags:
+        name, _, value = flag.partition(" ")
+        value, _, like = value.partition(" like ")
+        changes.append(Change(name, value, like))
+    return changed(manifests, changes)
+
+
+def planned(manifests: Manifests, *flags: str) -> Plan:
+    after = made(manifests, *flags)
+    return with_changes(plan(expand(after.manifests).manifests), after).plan
+
+
+def where(answer: Plan) -> dict[str, str | None]:
+    return {one.name: one.to or one.outcome for one in answer.displaced}
+
+
+NODES = (node("n1", labels={"pool": "a"}), node("n2", labels={"pool": "b"}))
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+def test_a_cordoned_node_takes_nobody_and_keeps_its_pods() -> None:
+    answer = planned(loaded(*NODES, pod("runs", on="n1"), pod("new")), "cordon n1")
+    assert answer.pods[0].node_name == "n2"
+    assert (answer.changes[0].change, answer.changes[0].nodes) == ("--cordon n1", ("n1",))
+    assert not answer.displaced
+
+
+def test_nodes_are_named_or_selected() -> None:
+    after = made(loaded(*NODES, node("n3", labels={"pool": "a"})), "cordon pool=a", "uncordon n3")
+    assert [one.object.spec.unschedulable for one in after.manifests.nodes] == [True, False, False]
+
+
+def test_the_input_stays_as_it_was() -> None:
+    given = loaded(*NODES, pod("a", on="n1", owner="ReplicaSet r"))
+    before = [(one.object, one.order) for one in given.all()]
+    made(given, "drain n1", "scale replicaset/r=3", "remove-node n2")
+    assert [(one.object, one.order) for one in given.all()] == before
+
+
+def test_a_drain_moves_who_has_a_controller_and_loses_who_has_none() -> None:
+    given = loaded(
+        *NODES,
+        pod("web-5d4-abcde", on="n1", owner="ReplicaSet web-5d4"),
+        pod("db-0", on="n1", owner="StatefulSet db"),
+        pod("bare", on="n1"),
+        pod("agent-xxxxx", on="n1", owner="DaemonSet agent", cpu="100m"),
+        pod("etcd-n1", on="n1", owner="Node n1", cpu="100m"),
+        pod("stays", on="n2"),
+    )
+    answer = planned(given, "drain n1")
+    assert where(answer) == {"bare": "Lost", "db-0": "n2", "web-5d4-abcde": "n2"}
+    assert {one.name: one.successor for one in answer.displaced} == {
+        "bare": None,
+        "db-0": "db-0",
+        "web-5d4-abcde": "web-5d4-00000",
+    }
+    assert [one.name for one in answer.lost] == ["bare"]
+    assert not answer.all_placed
+    assert "2 of DaemonSets or static stay" in answer.changes[0].sentence
+
+
+def test_a_drain_names_the_budgets_in_its_way() -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    pods = [pod(f"web-{i}", on="n1", owner="StatefulSet web", labels={"app": "web"}) for i in range(3)]
+    answer = planned(loaded(*NODES, budget, *pods), "drain n1")
+    assert [one.budgets for one in answer.displaced] == [(), ("default/web",), ("default/web",)]
+    assert "2 against a budget" in answer.changes[0].sentence
+
+
+def test_a_broken_gang_is_named_with_what_is_left() -> None:
+    members = [
+        pod(f"g-{i}-aaaaa", on=f"n{i % 2 + 1}", owner="Job g", cpu="2", schedulingGroup={"podGroupName": "g"})
+        for i in range(4)
+    ]
+    answer = planned(loaded(*NODES, gang("g", 4), *members), "drain n1")
+    (broken,) = answer.broken_gangs
+    assert (broken.name, broken.before, broken.left, broken.coming_back, broken.after) == ("g", 4, 2, 2, 2)
+    assert [one.outcome for one in answer.displaced] == ["Waiting", "Waiting"]
+
+
+def test_a_removed_node_takes_its_daemons_along() -> None:
+    given = loaded(*NODES, pod("a-xxxxx", on="n1", owner="DaemonSet a"), pod("w-xxxxx", on="n1", owner="ReplicaSet w"))
+    after = made(given, "remove-node n1")
+    assert [one.object.name for one in after.manifests.nodes] == ["n2"]
+    assert [(one.object.name, one.object.spec.node_name) for one in after.manifests.pods] == [("w-00000", "")]
+
+
+def test_a_failed_node_stays_and_takes_nobody() -> None:
+    given = loaded(NODES[0], pod("w-xxxxx", on="n1", owner="ReplicaSet w"))
+    answer = planned(given, "fail n1")
+    assert where(answer) == {"w-xxxxx": "Waiting"}
+    assert "untolerated taint" in (answer.pods[0].message or "")
+
+
+def test_new_nodes_are_like_the_one_that_is_named() -> None:
+    tainted = node("gpu", labels={"pool": "gpu"}, spec={"taints": [{"key": "gpu", "effect": "NoSchedule"}]})
+    given = loaded(tainted, node("gpu-1"), pod("agent-xxxxx", on="gpu", owner="DaemonSet agent", cpu="500m"))
+    after = made(given, "cordon gpu", "add-nodes 2 like gpu")
+    nodes = {one.object.name: one.object for one in after.manifests.nodes}
+    assert sorted(nodes) == ["gpu", "gpu-1", "gpu-2", "gpu-3"]
+    new = nodes["gpu-2"]
+    assert new.metadata.labels == {"kubernetes.io/hostname": "gpu-2", "pool": "gpu"}
+    assert [taint.key for taint in new.spec.taints] == ["gpu"]
+    assert not new.spec.unschedulable
+    on = [one.object.spec.node_name for one in after.manifests.pods]
+    assert on == ["gpu", "gpu-2", "gpu-3"], "the daemon comes along where nobody else makes it"
+
+
+def test_taints_and_labels_are_put_on_and_taken_off() -> None:
+    after = made(
+        loaded(*NODES), "taint n1=a=b:NoSchedule", "taint pool=b x:NoExecute", "label n1 zone=z", "label n2=pool-"
+    )
+    one, two = (each.object for each in after.manifests.nodes)
+    assert [(t.key, t.value, t.effect) for t in one.spec.taints] == [("a", "b", "NoSchedule")]
+    assert [(t.key, t.value, t.effect) for t in two.spec.taints] == [("x", "", "NoExecute")]
+    assert one.metadata.labels["zone"] == "z"
+    assert "pool" not in two.metadata.labels
+    gone = made(after.manifests, "taint n1 a-", "taint n2 x:NoExecute-")
+    assert [each.object.spec.taints for each in gone.manifests.nodes] == [(), ()]
+
+
+# -- workloads -------------------------------------------------------------------------------------
+
+
+TEMPLATE: Json = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
+DEPLOYMENT: Json = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE},
+}
+PYTORCH: Json = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"name": "pt"},
+    "spec": {
+        "pytorchReplicaSpecs": {
+            "Master": {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}},
+            "Worker": {"replicas": 2, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        }
+    },
+}
+
+
+def names(after: Changed) -> list[str]:
+    return sorted(one.object.name for one in expand(after.manifests).manifests.pods)
+
+
+def test_scaling_sets_the_count_of_a_template() -> None:
+    assert len(names(made(loaded(*NODES, DEPLOYMENT), "scale deployment/web=5"))) == 5
+    assert names(made(loaded(*NODES, DEPLOYMENT), "scale deploy/web=0")) == []
+
+
+def test_scaling_one_part_of_a_workload() -> None:
+    assert names(made(loaded(*NODES, PYTORCH), "scale pytorchjob/pt/worker=1")) == ["pt-master-0", "pt-worker-0"]
+    runs = {**pod("pt-worker-1", on="n1"), "metadata": {"name": "pt-worker-1", "namespace": "default"}}
+    runs["metadata"]["ownerReferences"] = [
+        {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "pt", "controller": True}
+    ]
+    assert names(made(loaded(*NODES, PYTORCH, runs), "scale pytorchjob/pt/worker=1")) == ["pt-master-0", "pt-worker-0"]
+
+
+def test_pods_of_a_snapshot_are_scaled_after_one_of_them() -> None:
+    """Owners have no template there: the pods are what is known."""
+    runs = [
+        pod(f"w-5d4-aaaa{i}", on="n1", owner="ReplicaSet w-5d4", labels={"pod-template-hash": "5d4"}) for i in "xyz"
+    ]
+    assert names(made(loaded(*NODES, *runs), "scale deployment/w=4")) == [
+        *(f"w-5d4-{n}" for n in ("00000", "aaaax", "aaaay", "aaaaz"))
+    ]
+    costs = [{**one, "metadata": {**one["metadata"]}} for one in runs]
+    costs[0]["metadata"]["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": "-5"}
+    assert names(made(loaded(*NODES, *costs), "scale deployment/w=2")) == ["w-5d4-aaaay", "w-5d4-aaaaz"]
+    sts = [pod(f"db-{i}", on="n1", owner="StatefulSet db", cpu="100m") for i in range(3)]
+    assert names(made(loaded(*NODES, *sts), "scale sts/db=1")) == ["db-0"]
+
+
+def test_scaling_a_group_sets_its_minimum() -> None:
+    after = made(loaded(*NODES, gang("g", 4)), "scale podgroup/g=2")
+    assert after.manifests.pod_groups[0].object.min_count == 2
+    assert after.made[0].sentence == "minCount of podgroup default/g 4 -> 2"
+
+
+def test_a_priority_is_that_of_everybody_who_shares_it() -> None:
+    members = [pod(f"g-{i}", owner="Job g", schedulingGroup={"podGroupName": "g"}) for i in range(2)]
+    classes = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "top"}, "value": 900}
+    after = made(loaded(*NODES, classes, gang("g", 2), *members), "set-priority job/g=top")
+    assert {one.object.spec.priority for one in after.manifests.pods} == {900}
+    assert after.manifests.pod_groups[0].object.spec.priority == 900
+    later = made(loaded(*NODES, PYTORCH), "set-priority pytorchjob/pt=7")
+    assert {one.object.spec.priority for one in expand(later.manifests).manifests.pods} == {7}
+
+
+def test_without_takes_all_that_is_owned() -> None:
+    members = [pod(f"g-{i}", on="n1", owner="Job g", schedulingGroup={"podGroupName": "g"}) for i in range(2)]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "g"}, "spec": {"template": TEMPLATE}}
+    after = made(loaded(*NODES, job, gang("g", 2), *members, pod("other")), "without job/g")
+    assert names(after) == ["other"]
+    assert not after.manifests.pod_groups
+    assert names(made(loaded(*NODES, gang("g", 2), *members, pod("other")), "without podgroup/g")) == ["other"]
+
+
+def test_a_daemon_comes_to_new_nodes() -> None:
+    daemons = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent"},
+        "spec": {"template": TEMPLATE},
+    }
+    assert len(names(made(loaded(*NODES, daemons), "add-nodes 3 like n1"))) == 5
+
+
+def test_who_comes_back_is_not_made_again_by_its_workload() -> None:
+    deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 1}}
+    runs = pod("web-5d4-aaaaa", on="n1", owner="ReplicaSet web-5d4", labels={"pod-template-hash": "5d4"})
+    assert names(made(loaded(*NODES, deployment, runs), "drain n1")) == ["web-5d4-00000"]
+
+
+# -- order and errors ------------------------------------------------------------------------------
+
+
+def test_changes_happen_in_the_order_given() -> None:
+    given = loaded(NODES[0], pod("w-xxxxx", on="n1", owner="ReplicaSet w"))
+    assert where(planned(given, "drain n1", "add-nodes 1 like n1")) == {"w-xxxxx": "n1-1"}
+    assert where(planned(given, "drain n1", "uncordon n1")) == {"w-xxxxx": "n1"}
+    assert where(planned(given, "uncordon n1", "drain n1")) == {"w-xxxxx": "Waiting"}
+    sentences = [one.change for one in planned(given, "drain n1", "add-nodes 1 like n1").changes]
+    assert sentences == ["--drain n1", "--add-nodes 1 --like n1"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("cordon gpu-77", '--cordon gpu-77: no node "gpu-77", did you mean "gpu-7"?'),
+        ("drain pool=c", '--drain pool=c: no node matches "pool=c"'),
+        ("drain a=(", "neither a node nor a label selector"),
+        ("add-nodes 0 like n1", "want a number of nodes from 1 to 10000"),
+        ("add-nodes 1", "--like NODE says"),
+        ("add-nodes 1 like pool in (a,b)", "matches 2 nodes"),
+        ("taint n1=a=b", "want KEY[=VALUE]:EFFECT"),
+        ("taint n1 a=b:Never", "want KEY[=VALUE]:EFFECT"),
+        ("taint n1 a-", 'has no taint "a"'),
+        ("taint nowhere", 'want "NODE|SELECTOR CHANGE"'),
+        ("label n1 zone", "want KEY=VALUE"),
+        ("label n1 zone-", 'has no label "zone"'),
+        ("scale web=2", "want KIND/NAME"),
+        ("scale deployment/web", "want KIND/NAME=N"),
+        ("scale deployment/webb=2", 'no deployment default/webb is in the input, did you mean "web"?'),
+        ("scale deploymint/web=2", 'no kind "deploymint", did you mean "deployment"?'),
+        ("scale deployment/web=-1", "want a number from 0"),
+        ("scale pytorchjob/pt=2", "has several counts: say pytorchjob/pt/master or pytorchjob/pt/worker"),
+        ("set-priority deployment/web=gold", "no PriorityClass with name gold"),
+        ("set-priority deployment/web=9999999999", "up to 1000000000"),
+        ("without pod/web", "no pod default/web is in the input"),
+        ("without other/deployment/web", "no deployment other/web is in the input"),
+    ],
+)
+def test_a_change_that_meets_nothing_is_an_error(flag: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        made(loaded(*NODES, node("gpu-7"), DEPLOYMENT, PYTORCH), flag)
+    assert message in str(caught.value)
+
+
+def test_one_name_of_two_groups_has_to_say_which() -> None:
+    jobs = [
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": TEMPLATE}},
+        {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"tasks": []}},
+    ]
+    with pytest.raises(InputError, match=r"names 2 objects: say job.batch/j or job.batch.volcano.sh/j"):
+        made(loaded(*NODES, *jobs), "without job/j")
+    after = made(loaded(*NODES, *jobs), "without job.batch/j")
+    assert [maker.manifest["apiVersion"] for maker in after.manifests.pod_makers] == ["batch.volcano.sh/v1alpha1"]
+
+
+def test_many_pods_of_many_nodes_cost_little() -> None:
+    given = loaded(
+        *(node(f"n{i}", labels={"pool": "a"}) for i in range(300)),
+        *(pod(f"w-{i}-aaaaa", on=f"n{i % 300}", owner="ReplicaSet w", cpu="10m") for i in range(2_000)),
+    )
+    after = made(given, "drain pool=a")
+    assert len(after.displaced) == 2_000
+    assert len({one.object.name for one in after.manifests.of(Pod)}) == 2_000
