@@ -6,6 +6,7 @@ configuration of the ConfigMap. The API server writes down every right it is ask
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import ssl
@@ -45,6 +46,7 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NATIVE = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 OURS = "/apis/scheduling.reprieve.dev/v1beta1/namespaces/default/podgroups"
 STAMP = "2026-01-01T00:00:00Z"
+VOLCANO = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
 
 
@@ -114,10 +116,12 @@ def get(plane: Live, path: str) -> Json:
     return dict(plane.request("GET", path)[1])
 
 
-def ours(name: str, **fields: Any) -> Json:
+def ours(name: str, *, annotations: Json | None = None, **fields: Any) -> Json:
     """A pod for the scheduler."""
     found = pod(name, **fields)
     found["spec"]["schedulerName"] = SCHEDULER
+    if annotations:
+        found["metadata"]["annotations"] = annotations
     return found
 
 
@@ -251,8 +255,14 @@ def schedules_gangs(plane: Live, collection: str, group: Json, member: Json) -> 
     for index in range(2):
         post(plane, PODS, ours(f"{name}-{index}", node="n3", **member))
     eventually(lambda: runs(plane, f"{name}-0", f"{name}-1"))
-    if collection == COSCHEDULING:
-        return  # its status has no conditions
+
+    def told_by_phase() -> bool:
+        status: Json = get(plane, f"{collection}/{name}").get("status", {})
+        return bool(status.get("phase") == PLACED[collection])
+
+    if collection in PLACED:
+        eventually(told_by_phase, f"the phase of {name}")
+        return
 
     def told() -> bool:
         found = get(plane, f"{collection}/{name}")
@@ -361,6 +371,8 @@ def lets_those_read_its_metrics_who_may(plane: Live, port: int) -> None:
         assert ask(port, path, token(plane, "default", "prometheus")) == 200
 
 
+PLACED = {COSCHEDULING: "Scheduled", VOLCANO: "Running"}
+"""What PodGroups of other schedulers say of being placed."""
 COSCHEDULING_CRD: Json = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -390,12 +402,19 @@ COSCHEDULING_CRD: Json = {
 }
 
 
+VOLCANO_CRD = copy.deepcopy(COSCHEDULING_CRD)
+"""Like that one, but for its group, and without a status subresource."""
+VOLCANO_CRD["metadata"]["name"] = "podgroups.scheduling.volcano.sh"
+VOLCANO_CRD["spec"]["group"] = "scheduling.volcano.sh"
+VOLCANO_CRD["spec"]["versions"][0] |= {"name": "v1beta1", "subresources": {}}
+
+
 def with_the_workload_api(records: Records, directory: Path) -> None:
     fleet = KubeletOptions(manifests=nodes(directory), start_seconds=0.05)
     # Without the controller that would give devices back before the scheduler does.
     with live(ServeOptions(controllers="-resourceclaim", kubelets=fleet)) as plane:
         records.watch(plane)
-        install(plane, [*manifests.everything(), COSCHEDULING_CRD])
+        install(plane, [*manifests.everything(), COSCHEDULING_CRD, VOLCANO_CRD])
         post(plane, CLASSES, priority_class("high", 1000))
         with running(plane, directory) as port:
             binds(plane)
@@ -407,7 +426,13 @@ def with_the_workload_api(records: Records, directory: Path) -> None:
             allocates_devices(plane)
             lets_those_read_its_metrics_who_may(plane, port)
             drop_in = {"metadata": {"name": "older"}, "spec": {"minMember": 2}}
-            schedules_gangs(plane, COSCHEDULING, drop_in, {"labels": {"scheduling.x-k8s.io/pod-group": "older"}})
+            schedules_gangs(
+                plane, COSCHEDULING, drop_in, {"labels": {"scheduling.x-k8s.io/pod-group": "older"}, "cpu": "10m"}
+            )
+            theirs = {"metadata": {"name": "batch"}, "spec": {"minMember": 2}}
+            schedules_gangs(
+                plane, VOLCANO, theirs, {"annotations": {"scheduling.k8s.io/group-name": "batch"}, "cpu": "10m"}
+            )
 
 
 def without_the_workload_api(records: Records, directory: Path) -> None:

@@ -157,10 +157,16 @@ async def create(client: ApiClient, *items: Json) -> list[Json]:
     return made
 
 
-async def create_custom(client: ApiClient, resource: Resource, body: Json) -> Json:
-    """Define a custom resource and create one; a definition takes a moment to be served."""
+async def create_custom(client: ApiClient, resource: Resource, body: Json, *, subresource: bool = True) -> Json:
+    """Define a custom resource and create one; a definition takes a moment to be served.
+
+    Without `subresource` its status is written with the object.
+    """
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    await client.request("POST", definitions, body=_definition(resource))
+    definition = _definition(resource)
+    if not subresource:
+        del definition["spec"]["versions"][0]["subresources"]
+    await client.request("POST", definitions, body=definition)
     loop = asyncio.get_running_loop()
     ends = loop.time() + DEADLINE
     while loop.time() < ends:

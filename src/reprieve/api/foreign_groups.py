@@ -1,4 +1,4 @@
-"""PodGroups of other schedulers: what they say in our terms, and what is said of them in theirs (workloads.md 2).
+"""PodGroups of other schedulers: what they say in our terms, and what is said of them in theirs (workloads.md 2, 4).
 
 A PodGroup of the coscheduling plugin or of Volcano becomes one in the internal form; what only its own API knows stands
 under `FOREIGN`, a key that no API object has. Its status becomes the condition that says the same, so that what was
@@ -23,6 +23,11 @@ COSCHEDULING_VERSION: Final = f"{COSCHEDULING_GROUP}/v1alpha1"
 VOLCANO_VERSION: Final = f"{VOLCANO_GROUP}/v1beta1"
 FOREIGN_VERSIONS: Final = (COSCHEDULING_VERSION, VOLCANO_VERSION)
 """Versions of PodGroup that other schedulers brought, the stronger first."""
+SCHEDULERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    COSCHEDULING_VERSION: ("scheduler-plugins-scheduler",),
+    VOLCANO_VERSION: ("volcano",),
+}
+"""Names of the schedulers that these APIs were made for."""
 FOREIGN: Final = "$foreign"
 
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
@@ -168,15 +173,15 @@ _REASONS: Final[Mapping[Any, str]] = dict.fromkeys(
 # --- down -------------------------------------------------------------------------------------------------------------
 
 
-def status_of(api_version: str, condition: Mapping[str, Any], *, few: bool) -> Manifest:
+def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
     """What to write into `status` of a foreign PodGroup for a condition `PodGroupInitiallyScheduled`.
 
-    `few`: it waits for pods to come. Conditions are whole entries, one for every type that changes. Empty for a
-    condition of another type: these APIs have nothing like it.
+    Empty for a condition of another type: these APIs have nothing like it.
     """
     if condition.get("type") != SCHEDULED:
         return {}
     scheduled = condition.get("status") == "True"
+    few = str(condition.get("message", "")).startswith("waiting for ")
     if api_version == COSCHEDULING_VERSION:
         return {"phase": "Scheduled" if scheduled else "Pending" if few else "Scheduling"}
     since = condition.get("lastTransitionTime")
@@ -188,6 +193,7 @@ def status_of(api_version: str, condition: Mapping[str, Any], *, few: bool) -> M
             "type": "Scheduled",
             "status": "True" if scheduled else "False",
             "reason": "tasks in gang are ready to be scheduled" if scheduled else reason,
+            "message": "",
         },
         {
             "type": "Unschedulable",

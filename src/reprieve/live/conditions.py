@@ -6,6 +6,7 @@ Rules (observability.md "Conditions", and kube-scheduler's where that is silent)
 - Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later wishes for the same
   pod come together in the next one.
 - A pod that was placed meanwhile gets no word any more about not being placed.
+- A PodGroup of another scheduler is told in its own terms (workloads.md 4); one that nobody has looked at is accepted.
 - PodGroupInitiallyScheduled never goes back to False, but where a binding of that very scheduling failed for good.
 - A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); about scheduling gates the
   API server has said so itself. A group of pods that are kept back, one below its minCount for example, has its
@@ -23,6 +24,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from reprieve.api import objects
+from reprieve.api.foreign_groups import ForeignGroup, accepted, says_messages
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
@@ -70,6 +72,7 @@ class _Subject:
         "disrupted",
         "error",
         "flight",
+        "foreign",
         "generation",
         "name",
         "namespace",
@@ -105,6 +108,8 @@ class _Subject:
         """Of a group: what is wished may take back that it was scheduled."""
         self.disrupted = False
         """Of a group: it says that it makes room for somebody."""
+        self.foreign: ForeignGroup | None = None
+        """Of a group of another scheduler's API: what only that says."""
 
     def told(self, view: _View) -> None:
         """An informer tells; echoes of what was there before our own patches are passed over."""
@@ -144,6 +149,8 @@ class Conditions:
         self._again: dict[str, _Subject] = {}
         """Whose last patch failed: tried again by `waiting`."""
         self._flights: set[asyncio.Future[None]] = set()
+        self._unaccepted: dict[str, _Subject] = {}
+        """Groups of other APIs whose controllers wait for a scheduler to look at them, by key."""
 
     # -- what the API says -------------------------------------------------------------------------
 
@@ -174,15 +181,23 @@ class Conditions:
         if subject is None or subject.uid != meta.uid:
             subject = self._groups[key] = _Subject(meta.namespace or "default", meta.name, meta.uid)
         subject.resource = resource
-        subject.generation = meta.generation
+        subject.foreign = group.foreign
+        subject.generation = meta.generation if group.foreign is None else 0  # other APIs do not name it
         found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED), None)
-        subject.told(_View(_said(found, found.observed_generation)) if found else _View())
+        view = _View(_said(found, found.observed_generation)) if found else _View()
+        if group.foreign is not None:
+            if accepted(group.foreign.api_version, group.foreign.phase):
+                self._unaccepted[key] = subject
+            if not says_messages(group.foreign.api_version) and view.condition.status != "True":
+                view = subject.now  # it cannot say more than it was told
+        subject.told(view)
         subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)
 
     def forget_group(self, key: str) -> None:
         """A PodGroup (`namespace/name`) is gone."""
         self._groups.pop(key, None)
         self._dirty.pop(key, None)
+        self._unaccepted.pop(key, None)
 
     # -- what the scheduler says -------------------------------------------------------------------
 
@@ -241,6 +256,7 @@ class Conditions:
 
         To be called about once a second; costs a look at every pod behind a gate.
         """
+        self._accept(engine)
         again, self._again = self._again, {}
         for key, subject in again.items():
             self._touched(key, subject)
@@ -260,6 +276,31 @@ class Conditions:
                 held = engine.cluster.pods.get(uid)
                 if held is not None and not held.gates:
                     self._not_scheduled(held, NOT_READY, status.reason)
+
+    def _accept(self, engine: Engine) -> None:
+        """Groups that nobody has looked at: their controllers may make the pods now (workloads.md 4.3)."""
+        unaccepted, self._unaccepted = self._unaccepted, {}
+        for key, subject in unaccepted.items():
+            foreign, where = subject.foreign, subject.resource
+            if self._groups.get(key) is not subject or foreign is None or where is None:
+                continue
+            if not engine.is_for_us(key, foreign.api_version):
+                self._unaccepted[key] = subject
+                continue
+            status = accepted(foreign.api_version, foreign.phase)
+            if not status or subject.now.condition.status:
+                continue
+            flight = self._writes.patch_foreign_status(
+                subject.namespace, subject.name, subject.uid, status, resource=where
+            )
+            self._flights.add(flight)
+            flight.add_done_callback(lambda done, key=key, subject=subject: self._accepted(key, subject, done))  # type: ignore[misc]
+
+    def _accepted(self, key: str, subject: _Subject, done: asyncio.Future[None]) -> None:
+        self._flights.discard(done)
+        error = ClientError("cancelled") if done.cancelled() else done.exception()
+        if error is not None and not superseded(error) and self._groups.get(key) is subject:
+            self._unaccepted[key] = subject
 
     def _group_gated(self, key: str, why: str, *, first: bool) -> None:
         """Why a group waits: at once if it says nothing yet (`first`), for an empty status tells nothing.

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import msgspec
 
 from reprieve.api.decoding import KINDS
-from reprieve.api.foreign_groups import COSCHEDULING_GROUP, VOLCANO_GROUP
+from reprieve.api.foreign_groups import FOREIGN_VERSIONS, status_of
 from reprieve.api.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
@@ -160,45 +160,61 @@ class Writes:
         """Set conditions (internal type names) on a PodGroup, in the form of the version it came from.
 
         `resource` is where the group was read; None: the best version that is served. Conditions of other types stay.
-        Nothing is written to a PodGroup of the coscheduling plugin: its status has no conditions and belongs to that
-        plugin's controller.
+        A PodGroup of another scheduler is told in the terms of its API, as far as that has any (workloads.md 4).
         """
         where = resource or next(iter(self._served.readable("PodGroup")), None)
         if where is None:
             return _failed(UnservedError("PodGroup is not served"))
         key = f"PodGroup.{where.group} {namespace}/{name}"
-        if where.group in (COSCHEDULING_GROUP, VOLCANO_GROUP):
-            return self._pool.submit(key, _nothing)
+        if where.api_version in FOREIGN_VERSIONS:
+            said = [status_of(where.api_version, condition) for condition in conditions]
+            status = {key: found for each in said for key, found in each.items()}
+            return self.patch_foreign_status(namespace, name, uid, status, resource=where)
         path = where.path(namespace, name, "status")
         status = {"conditions": [dict(condition) for condition in conditions]}
         status = from_internal({"kind": "PodGroup", "status": status}, where.api_version)["status"]
         if where.group == SCHEDULING_GROUP:
             body = _encode({"metadata": {"uid": uid}, "status": status})
             return self._pool.submit(key, self._patching(path, body, STRATEGIC_MERGE_PATCH))
-        return self._pool.submit(key, lambda: self._patch_custom(where, namespace, name, uid, status["conditions"]))
+        return self._pool.submit(key, lambda: self._patch_custom(where, namespace, name, uid, status))
+
+    def patch_foreign_status(
+        self, namespace: str, name: str, uid: str, status: Mapping[str, Any], *, resource: Resource
+    ) -> asyncio.Future[None]:
+        """Set fields of the status of a PodGroup of another scheduler; `conditions` are merged by type.
+
+        A definition without a status subresource (Volcano's) has its status written with the object.
+        """
+        key = f"PodGroup.{resource.group} {namespace}/{name}"
+        if not status:
+            return self._pool.submit(key, _nothing)
+        return self._pool.submit(key, lambda: self._patch_custom(resource, namespace, name, uid, status))
 
     async def _patch_custom(
-        self, where: Resource, namespace: str, name: str, uid: str, conditions: Sequence[Mapping[str, Any]]
+        self, where: Resource, namespace: str, name: str, uid: str, status: Mapping[str, Any]
     ) -> None:
         """Custom resources know no merging of lists: write the whole list, on top of what was just read."""
+        conditions: Sequence[Mapping[str, Any]] = status.get("conditions", ())
+        target = "/status"
         path = where.path(namespace, name)
         for turn in range(_REREADS):
             found = (await self._client.get(path)).read(dict)
             metadata = found["metadata"]
             if metadata.get("uid") != uid:
                 raise ApiError(409, "Conflict", f"{path}: another object of this name")
-            merged = {item.get("type"): item for item in (found.get("status") or {}).get("conditions") or ()}
-            merged |= {item["type"]: item for item in conditions}
-            body = _encode(
-                {
-                    "metadata": {"uid": uid, "resourceVersion": metadata.get("resourceVersion")},
-                    "status": {"conditions": list(merged.values())},
-                }
-            )
+            changed = dict(status)
+            if conditions:
+                merged = {item.get("type"): item for item in (found.get("status") or {}).get("conditions") or ()}
+                merged |= {item["type"]: item for item in conditions}
+                changed["conditions"] = list(merged.values())
+            here = {"uid": uid, "resourceVersion": metadata.get("resourceVersion")}
+            body = _encode({"metadata": here, "status": changed})
             try:
-                await self._patching(f"{path}/status", body, MERGE_PATCH)()
+                await self._patching(f"{path}{target}", body, MERGE_PATCH)()
             except ApiError as error:
-                if error.code != 409 or turn == _REREADS - 1:  # somebody wrote in between: read again
+                if error.code == 404 and target and where.api_version in FOREIGN_VERSIONS:
+                    target = ""  # the object was just there: it is the subresource that is not
+                elif error.code != 409 or turn == _REREADS - 1:  # somebody wrote in between: read again
                     raise
             else:
                 return

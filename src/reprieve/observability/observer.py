@@ -36,7 +36,7 @@ from reprieve.observability.stopwatch import Stopwatch
 from reprieve.preemption.lost_work import lost_work
 from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
 from reprieve.preemption.telling import counts_work, lost_text
-from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, Result
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 
@@ -145,6 +145,8 @@ class Observer:
             error = rejection.reason == SCHEDULER_ERROR
             metrics.pod_attempt(ERROR if error else UNSCHEDULABLE, profile, seconds)
             self._event(rejection.pod, None, WARNING, "FailedScheduling", "Scheduling", rejection.message, now)
+        if decision.condition is not None:
+            self._tell_foreign(decision.condition, now)
         if decision.preemption is not None:
             self._count_preemption(decision.preemption, seconds)
         elif decision.in_vain is not None:
@@ -346,6 +348,21 @@ class Observer:
         if self.log.at(DETAILS):
             for rejection in decision.rejections:
                 self.log.info("Rejected pod", v=DETAILS, pod=rejection.pod.key, reason=rejection.message)
+
+    def _tell_foreign(self, condition: GroupCondition, now: float) -> None:
+        """On the PodGroup of another scheduler, whose status may have no words for it (workloads.md 4.5)."""
+        group = self._engine.cluster.groups.get(condition.group) if self._engine is not None else None
+        if group is None or group.spec is None or not group.spec.foreign:
+            return
+        self._events.record(
+            group_reference(group, self.group_version),
+            None,
+            kind=NORMAL if condition.scheduled else WARNING,
+            reason="Scheduled" if condition.scheduled else "FailedScheduling",
+            action="Scheduling",
+            note=f"{group.scheduled} pods have a node" if condition.scheduled else condition.message,
+            now=now,
+        )
 
     @staticmethod
     def _entity(decision: Decision) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
+from reprieve.api.foreign_groups import SCHEDULERS_OF
 from reprieve.api.group_sources import DEFAULT_SOURCES, NO_SOURCES, GroupSources
 from reprieve.api.work_annotations import work_terms_of
 from reprieve.cluster.default_selectors import SelectorOwner
@@ -675,6 +676,16 @@ class Engine:
     def _victim_left(self, uid: str, now: float) -> None:
         """A pod has made room, if it was a victim at all."""
         self._nominations.held.room_is_there(self._preemptions.left(uid), now)
+
+    def is_for_us(self, key: str, api_version: str) -> bool:
+        """Whether a group of another scheduler's API (by `namespace/name`) is ours to look after (workloads.md 4.4).
+
+        One of its pods asks for a profile of ours; without pods, the scheduler that the API was made for is one.
+        """
+        state = self.cluster.groups.get(key)
+        if state is not None and state.members:
+            return any(map(self._ours, state.members.values()))
+        return any(name in self.running or name in self._stands_for for name in SCHEDULERS_OF[api_version])
 
     def _ours(self, pod: PodRecord) -> bool:
         return self._any_scheduler or pod.scheduler_name in self.running

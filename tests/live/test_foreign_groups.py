@@ -1,0 +1,236 @@
+"""PodGroups of other schedulers on a live cluster: scheduled as gangs, told so in their own terms (workloads.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reprieve.api.group_sources import GroupSources
+from reprieve.client.discovery import Resource
+from reprieve.client.transport import MERGE_PATCH
+from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.profiles import default_profile
+from tests.live.faults import create_custom
+from tests.live.test_app import NAME, PODS, Cluster, Json, cluster
+from tests.waiting import DEADLINE
+
+VOLCANO = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", True)
+COSCHEDULING = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", True)
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+MEMBER: dict[Resource, Json] = {
+    VOLCANO: {"annotations": {"scheduling.k8s.io/group-name": "g"}},
+    COSCHEDULING: {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
+}
+THEIRS = {VOLCANO: "volcano", COSCHEDULING: "scheduler-plugins-scheduler"}
+
+
+async def member(world: Cluster, name: str, meta: Json, *, by: str = NAME, **spec: Any) -> None:
+    container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "1"}}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", **meta},
+        "spec": {"schedulerName": by, "containers": [container], **spec},
+    }
+    await world.client.request("POST", PODS, body=body)
+
+
+def group(resource: Resource, least: int, **status: Any) -> Json:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": least},
+        **({"status": status} if status else {}),
+    }
+
+
+async def said(world: Cluster, resource: Resource, phase: str, reason: str = "") -> Json:
+    """The status of the group as soon as it has that phase, and a condition that is True for that reason."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + DEADLINE
+    while True:
+        status: Json = (await world.client.get(resource.path("default", "g"))).read(dict).get("status") or {}
+        reasons = {one["reason"] for one in status.get("conditions", ()) if one["status"] == "True"}
+        if status.get("phase") == phase and (not reason or reasons == {reason}):
+            return status
+        assert loop.time() < ends, status
+        await asyncio.sleep(0.01)
+
+
+async def events(world: Cluster, resource: Resource, reason: str) -> list[str]:
+    """Notes of the events of that reason on the group, as soon as there are some."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + DEADLINE
+    while True:
+        found = (await world.client.get(EVENTS)).read(dict)["items"]
+        about = {"apiVersion": resource.api_version, "kind": "PodGroup", "name": "g"}
+        notes = [
+            one["note"]
+            for one in found
+            if one["reason"] == reason and about.items() <= one["regarding"].items() and one["regarding"]["uid"]
+        ]
+        if notes:
+            return notes
+        assert loop.time() < ends, [(one["reason"], one["regarding"]) for one in found]
+        await asyncio.sleep(0.01)
+
+
+def names(world: Cluster, *others: str) -> dict[str, Any]:
+    """Settings of a scheduler that answers to these names as well."""
+    profile = replace(default_profile(FeatureGates(), NAME), also_known_as=others)
+    return {"profiles": {NAME: profile}}
+
+
+@pytest.mark.parametrize("subresource", [True, False], ids=["with-subresource", "without"])
+def test_a_group_of_volcano_from_nothing_to_running(subresource: bool) -> None:
+    """workloads.md 4.1, 4.3, 4.5: accepted before it has pods, then too few, no room, and placed."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await create_custom(world.client, VOLCANO, group(VOLCANO, 2), subresource=subresource)
+            async with world.scheduling(**names(world, "volcano")):
+                assert "conditions" not in await said(world, VOLCANO, "Inqueue")
+                await member(world, "p0", MEMBER[VOLCANO], by="volcano")
+                await said(world, VOLCANO, "Inqueue", "NotEnoughTasks")
+                await member(world, "p1", MEMBER[VOLCANO], by="volcano")
+                status = await said(world, VOLCANO, "Inqueue", "NotEnoughResources")
+                message = next(one["message"] for one in status["conditions"] if one["status"] == "True")
+                assert "placements are available" in message
+                assert message in await events(world, VOLCANO, "FailedScheduling")
+                await world.node("n0", cpu=2)
+                await world.until(lambda p: all(one["spec"].get("nodeName") for one in p.values()))
+                status = await said(world, VOLCANO, "Running", "tasks in gang are ready to be scheduled")
+                assert {one["type"]: one["status"] for one in status["conditions"]} == {
+                    "Scheduled": "True",
+                    "Unschedulable": "False",
+                }
+                assert await events(world, VOLCANO, "Scheduled") == ["2 pods have a node"]
+
+    asyncio.run(run())
+
+
+def test_a_group_of_coscheduling_from_nothing_to_scheduled() -> None:
+    """workloads.md 4.1, 4.3, 4.5."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await create_custom(world.client, COSCHEDULING, group(COSCHEDULING, 2))
+            async with world.scheduling(**names(world, "scheduler-plugins-scheduler")):
+                await said(world, COSCHEDULING, "Pending")
+                for number in range(2):
+                    await member(world, f"p{number}", MEMBER[COSCHEDULING], by="scheduler-plugins-scheduler")
+                assert await said(world, COSCHEDULING, "Scheduling") == {"phase": "Scheduling"}
+                assert await events(world, COSCHEDULING, "FailedScheduling")
+                await world.node("n0", cpu=2)
+                await world.until(lambda p: all(one["spec"].get("nodeName") for one in p.values()))
+                await said(world, COSCHEDULING, "Scheduled")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("resource", [VOLCANO, COSCHEDULING], ids=["volcano", "coscheduling"])
+def test_groups_of_others_are_left_alone(resource: Resource) -> None:
+    """workloads.md 4.4: nobody here answers to the name that its pods ask for."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=8)
+            made = await create_custom(world.client, resource, group(resource, 1))
+            await member(world, "theirs", MEMBER[resource], by=THEIRS[resource])
+            async with world.scheduling() as found:
+                await member(world, "ours", {})
+                await world.until(lambda p: p["ours"]["spec"].get("nodeName"))
+                await world.until(lambda _: found.loop.cycles >= 1)
+                for _ in range(3):
+                    found.executor.look_around(found.loop.time())
+                await found.executor.conditions_written(DEADLINE)
+            now = (await world.client.get(resource.path("default", "g"))).read(dict)
+            assert now["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+    asyncio.run(run())
+
+
+def test_what_another_controller_says_of_a_placed_group_stays() -> None:
+    """workloads.md 4.2: the controller of scheduler-plugins goes on to Running."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=8)
+            await create_custom(world.client, COSCHEDULING, group(COSCHEDULING, 1))
+            async with world.scheduling():
+                await member(world, "p0", MEMBER[COSCHEDULING])
+                await said(world, COSCHEDULING, "Scheduled")
+                path = COSCHEDULING.path("default", "g", "status")
+                body = {"status": {"phase": "Running", "running": 1}}
+                await world.client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+                await member(world, "p1", MEMBER[COSCHEDULING])
+                await world.until(lambda p: p["p1"]["spec"].get("nodeName"))
+                assert await said(world, COSCHEDULING, "Running") == {"phase": "Running", "running": 1}
+
+    asyncio.run(run())
+
+
+def test_a_source_that_is_off_is_not_watched() -> None:
+    """workloads.md 1.3: its pods are scheduled one by one, and nothing is said of its groups."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=1)
+            made = await create_custom(world.client, VOLCANO, group(VOLCANO, 2))
+            async with world.scheduling(sources=GroupSources.switched({"volcano": False})) as found:
+                for number in range(2):
+                    await member(world, f"p{number}", MEMBER[VOLCANO])
+                await world.until(lambda p: any(one["spec"].get("nodeName") for one in p.values()))
+                assert not [one for one in found.feed._sources if one[1] == VOLCANO.group]
+            now = (await world.client.get(VOLCANO.path("default", "g"))).read(dict)
+            assert now["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+    asyncio.run(run())
+
+
+def test_plain_pods_of_kueue() -> None:
+    """workloads.md 2.4, 2.5: all or none of them, when their gates are gone; a count that is no number is told."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=2)
+            total = "kueue.x-k8s.io/pod-group-total-count"
+            labels = {"kueue.x-k8s.io/pod-group-name": "g"}
+            gate = [{"name": "kueue.x-k8s.io/admission"}]
+            async with world.scheduling() as found:
+                for number in range(2):
+                    meta = {"labels": labels, "annotations": {total: "2"}}
+                    await member(world, f"p{number}", meta, schedulingGates=gate)
+                await world.until(lambda _: len(found.engine.cluster.pods) == 2)
+                assert found.engine.cluster.groups["default/g"].min_count == 2
+                for number in range(2):
+                    body = [{"op": "remove", "path": "/spec/schedulingGates"}]
+                    form = "application/json-patch+json"
+                    await world.client.request("PATCH", f"{PODS}/p{number}", body=body, content_type=form)
+                await world.until(lambda p: all(one["spec"].get("nodeName") for one in p.values()))
+                await world.delete(f"{PODS}/p0")
+                await world.delete(f"{PODS}/p1")
+                await world.until(lambda p: not p)
+                await world.until(lambda _: "default/g" not in found.engine.cluster.groups)
+                await member(world, "odd", {"labels": labels, "annotations": {total: "two"}})
+                pods = await world.until(lambda p: p["odd"]["status"].get("conditions"))
+                assert not pods["odd"]["spec"].get("nodeName")
+                path = EVENTS
+                loop = asyncio.get_running_loop()
+                ends = loop.time() + DEADLINE
+                while not (
+                    notes := [
+                        one["note"]
+                        for one in (await world.client.get(path)).read(dict)["items"]
+                        if one["reason"] == "InvalidAnnotation"
+                    ]
+                ):
+                    assert loop.time() < ends
+                    await asyncio.sleep(0.01)
+                assert notes[0].startswith(f'metadata.annotations[{total}]: Invalid value: "two"')
+
+    asyncio.run(run())
