@@ -395,7 +395,8 @@ class World:
     def entity(self, name: str) -> Entity:
         """The entity of a pending pod or of a group, by name."""
         queue = self.engine.queue
-        found = queue.get(f"group/default/{name}") or queue.find(self.record(name))
+        found = queue.get(f"composite/default/{name}") or queue.get(f"group/default/{name}")
+        found = found or queue.find(self.record(name))
         assert found is not None, f"{name} is not queued"
         return found
 
@@ -447,7 +448,8 @@ class World:
 
     def condition(self, name: str) -> tuple[bool, str, str]:
         """The condition of a group: scheduled, reason, message."""
-        found = self.virtual.conditions[f"default/{name}"]
+        conditions = self.virtual.conditions
+        found = conditions.get(f"composite/default/{name}") or conditions[f"group/default/{name}"]
         return found.scheduled, found.reason, found.message
 
     def gone(self, name: str) -> World:

@@ -96,7 +96,8 @@ def test_a_cycle_ends(length: int) -> None:
     assert found.fault is not None
     assert "cycle: c0 -> " in found.fault.message
     assert found.fault.missing == ""
-    assert found.top is found.unit is state.trees.composites[f"default/c{length - 1}"]
+    assert found.unit is state.trees.composites[f"default/c{length - 1}"]
+    assert found.top is state.trees.composites[f"default/c{max(0, length - 2)}"], "the last before the unit again"
     state.set_composite(composite(f"c{length - 1}"))
     assert found.root is state.trees.composites[f"default/c{length - 1}"]
     state.check()

@@ -194,7 +194,7 @@ def _attempt(world: World, entity: Entity) -> Result:
     if entity.group is None:
         decision = schedule_pod(running, entity.key, pods[0], under_way=False)
     else:
-        decision = schedule_group(running, entity.key, engine.cluster.groups[entity.group], pods, under_way=False)
+        decision = schedule_group(running, entity.key, entity.group, pods, under_way=False)
     return Result.SCHEDULED if decision.preemption is not None or decision.bindings else decision.result
 
 

@@ -256,7 +256,7 @@ def test_mixed_schedulers_are_an_error() -> None:
     """observability.md: exact message."""
     world = World(node("n"))
     engine = world.engine
-    from reprieve.scheduling.group_cycle import divergence
+    from reprieve.scheduling.divergence import divergence
 
     world.add(group("crew", min_count=2), pod("x", group="crew", scheduler="b"), pod("y", group="crew", scheduler="a"))
     state = engine.cluster.groups["default/crew"]

@@ -12,7 +12,7 @@ minCount).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -72,6 +72,7 @@ class GroupState:
         "name",
         "namespace",
         "owner",
+        "ref",
         "root",
         "scheduled",
         "spec",
@@ -84,6 +85,8 @@ class GroupState:
 
     def __init__(self, key: str) -> None:
         self.key = key
+        self.ref = f"group/{key}"
+        """As the queue calls it, and different for a composite of the same name."""
         self.namespace, self.name = key.split("/", 1)
         self.spec: GroupSpec | None = None
         """None while no object of that name exists."""
@@ -107,9 +110,9 @@ class GroupState:
         return f"<podgroup {self.key} {self.spec} members={len(self.members)} scheduled={self.scheduled}>"
 
     @property
-    def ref(self) -> str:
-        """`group/<namespace>/<name>`: as the queue calls it, and different for a composite of the same name."""
-        return f"group/{self.key}"
+    def home(self) -> str:
+        """The `ref` of the entity in which its pods wait: its root's, or its own while it has none."""
+        return self.root.ref if self.root is not None else self.ref
 
     @property
     def children(self) -> "Sequence[Group]":
@@ -154,6 +157,7 @@ class CompositeState:
         "name",
         "namespace",
         "owner",
+        "ref",
         "root",
         "spec",
         "top",
@@ -165,6 +169,7 @@ class CompositeState:
 
     def __init__(self, key: str) -> None:
         self.key = key
+        self.ref = f"composite/{key}"
         self.namespace, self.name = key.split("/", 1)
         self.spec: GroupSpec | None = None
         self.uid = ""
@@ -180,9 +185,9 @@ class CompositeState:
         return f"<compositepodgroup {self.key} {self.spec} children={len(self.children)}>"
 
     @property
-    def ref(self) -> str:
-        """`composite/<namespace>/<name>`."""
-        return f"composite/{self.key}"
+    def home(self) -> str:
+        """See `GroupState.home`."""
+        return self.root.ref if self.root is not None else self.ref
 
     def leaves(self) -> "Iterator[GroupState]":
         """The pod groups of the tree below it, in order, but those that have no root."""
@@ -233,6 +238,60 @@ class CompositeState:
 
 Group = GroupState | CompositeState
 """A group of any level of a tree."""
+
+
+def is_ready(group: Group, known: Callable[[GroupState], int]) -> bool:
+    """Whether the tree below reaches its numbers, if so many pods of a leaf are `known` (composite.md 2.4)."""
+    if isinstance(group, GroupState):
+        return known(group) >= max(1, group.min_count)
+    ready = sum(1 for child in group.children if child.fault is None and is_ready(child, known))
+    return ready >= max(1, group.min_count)
+
+
+def existing(group: GroupState) -> int:
+    """Its pods, waiting and running ones, that are not on their way out."""
+    return group.existing
+
+
+def fewest_pods(group: Group) -> int:
+    """How many more pods have to be placed at least for the tree below to reach its numbers (composite.md 3.3)."""
+    if isinstance(group, GroupState):
+        return max(0, max(1, group.min_count) - group.scheduled)
+    least = sorted(fewest_pods(child) for child in group.children if child.fault is None)
+    return sum(least[: max(1, group.min_count)])
+
+
+def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) -> list[Group]:
+    """The group and those below it that are wanted, parents first, also where they have no root.
+
+    Below one that is not wanted it is not looked.
+    """
+    found: list[Group] = []
+    seen = {group.ref}
+    waiting = [group]
+    while waiting:
+        one = waiting.pop()
+        if one is not group and not wanted(one):
+            continue
+        found.append(one)
+        for child in reversed(one.children):
+            if child.ref not in seen:
+                seen.add(child.ref)
+                waiting.append(child)
+    return found
+
+
+def disrupted_with(unit: Group) -> list[Group]:
+    """The groups whose pods are disrupted as one with that unit, and the composites between, itself first.
+
+    Also where its chain is broken above it, or part of a cycle (composite.md 4.3).
+    """
+    return all_below(unit, lambda one: one.unit is unit)
+
+
+def running_below(groups: Iterable[Group]) -> list[PodRecord]:
+    """The scheduled pods of the pod groups among them, in no particular order."""
+    return [pod for group in groups if isinstance(group, GroupState) for pod in group.running()]
 
 
 @dataclass(frozen=True, slots=True)

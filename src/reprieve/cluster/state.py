@@ -361,7 +361,7 @@ class ClusterState:
             return pod.terms.over(self._default_terms(pod.class_name))
         return pod.terms.over(spec.terms).over(self._default_terms(spec.class_name or pod.class_name))
 
-    def class_terms_of(self, preemptor: PodRecord | GroupState) -> ClassTerms:
+    def class_terms_of(self, preemptor: PodRecord | Group) -> ClassTerms:
         """What the class of a preemptor says: of a pod of a group that of the group, if that names one."""
         if isinstance(preemptor, PodRecord):
             group = self.groups.get(preemptor.group) if preemptor.group is not None else None
@@ -551,6 +551,22 @@ class ClusterState:
         finally:
             if not self.in_trial:
                 self.trim()
+
+    @property
+    def undo_mark(self) -> int:
+        """Where the present trial stands: what `roll_back` goes back to."""
+        return self._undo.mark
+
+    def roll_back(self, mark: int) -> None:
+        """Undo what was done in the present trial since the mark was taken in it; the trial goes on."""
+        self._undo.rewind(mark)
+
+    def entity_ref(self, pod: PodRecord) -> str:
+        """What a pending pod waits in: `pod/<uid>`, or its tree's root, `group/...` or `composite/...`."""
+        if pod.group is None:
+            return f"pod/{pod.uid}"
+        group = self.groups.get(pod.group)
+        return group.home if group is not None else f"group/{pod.group}"
 
     def trim(self) -> None:
         """Keep the touch log short; called when nothing is going on, so that it never grows with time."""

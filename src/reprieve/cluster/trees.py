@@ -34,6 +34,7 @@ class GroupTrees:
         """Groups by the key of the parent they name, whether or not that exists."""
         self._parent_of: dict[str, str] = {}
         """The same the other way round, by `ref`."""
+        self._moved: list[tuple[GroupState, str]] = []
 
     def __bool__(self) -> bool:
         return bool(self.composites or self._children)
@@ -42,6 +43,15 @@ class GroupTrees:
         """The group of `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
         kind, _, key = ref.partition("/")
         return self.composites.get(key) if kind == "composite" else self._groups.get(key) if kind == "group" else None
+
+    def has_children(self, key: str) -> bool:
+        """Whether a group names the composite of that key as its parent."""
+        return key in self._children
+
+    def take_moved(self) -> list[tuple[GroupState, str]]:
+        """Pod groups whose pods wait in another entity now, and in which they did, since the last call."""
+        moved, self._moved = self._moved, []
+        return moved
 
     def place(self, group: Group) -> list[GroupState]:
         """The group's object came, changed or went: returns the pod groups that stand elsewhere now, or may."""
@@ -78,9 +88,12 @@ class GroupTrees:
         waiting = [group]
         while waiting:
             one = waiting.pop()
+            before = one.home
             self._settle(one)
             if isinstance(one, GroupState):
                 leaves.append(one)
+                if one.home != before:
+                    self._moved.append((one, before))
                 continue
             for ref, child in self._children.get(one.key, {}).items():
                 if ref not in seen:
@@ -92,6 +105,8 @@ class GroupTrees:
         chain, fault = self._chain(group)
         group.top = chain[-1]
         group.unit = next((one for one in reversed(chain) if one.spec is not None and one.spec.disrupt_all), None)
+        if group.unit is not None and fault is not None:  # all of a unit have one priority, whatever the cycle
+            group.top = self._chain(group.unit)[0][-1]
         group.fault = fault
         group.root = chain[-1] if fault is None else None
 

@@ -55,6 +55,18 @@ class UndoLog:
                 self._depth -= 1
                 self._recording = self._depth > 0
 
+    @property
+    def mark(self) -> int:
+        """Where the log stands: what `rewind` goes back to."""
+        return len(self._steps)
+
+    def rewind(self, mark: int) -> None:
+        """Undo within a scope everything recorded since the mark was taken in it."""
+        try:
+            self._rewind(mark)
+        finally:
+            self._recording = self._depth > 0
+
     def _rewind(self, mark: int) -> None:
         self._recording = False
         steps = self._steps

@@ -72,6 +72,30 @@ class ClusterEvent:
     group: str | None = None
     item: KubernetesObject | None = None
     before: KubernetesObject | None = None
+    composite: str | None = None
+    """`namespace/name` of the CompositePodGroup where one is concerned."""
+    raised: bool = False
+    """Of a group that has changed: it wants more now than before, which helps nobody."""
+
+
+def tree_of(cluster: ClusterState, event: ClusterEvent) -> str | None:
+    """The `ref` of the entity whose group, or group of groups, the event is about; None: it is about none."""
+    if event.group is not None:
+        group = cluster.groups.get(event.group)
+        return group.home if group is not None else f"group/{event.group}"
+    if event.composite is not None:
+        composite = cluster.trees.composites.get(event.composite)
+        return composite.home if composite is not None else f"composite/{event.composite}"
+    return None
+
+
+def about_own_tree(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """The hint of a plugin that looks at groups: the event's is of the pod's tree, and did not come to want more."""
+    if pod.group is None or event.raised:
+        return False
+    if pod.group == event.group:
+        return True
+    return cluster.entity_ref(pod) == tree_of(cluster, event)
 
 
 Hint = Callable[[ClusterState, PodRecord, ClusterEvent], bool]

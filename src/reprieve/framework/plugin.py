@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
@@ -63,7 +63,7 @@ class CycleState:
         self,
         cluster: ClusterState,
         pod: PodRecord,
-        group: GroupState | None = None,
+        group: Group | None = None,
         *,
         nominated: int = NO_ROW,
         preemption_under_way: bool = False,
@@ -340,12 +340,13 @@ Assigned = Sequence[tuple[PodRecord, int]]
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Proposes the sets of nodes among which a group is placed (KEP-5732).
+    """Proposes the sets of nodes among which a group of any level of a tree is placed (KEP-5732).
 
-    With several such plugins a placement is what one of each proposes in common.
+    Below another group only what its placement has of them counts.  With several such plugins a placement is what one
+    of each proposes in common.
     """
 
-    def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Placement] | None:
+    def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
         """The placements, in the order in which ties between them are settled; None: any node will do.
 
         Raises `PlacementError` where there cannot be a right answer.
@@ -359,9 +360,7 @@ class PlacementScorePlugin(Plugin):
     by_count: ClassVar[bool] = False
     """The score reads of `assigned` only which pods have a place, not where: the rows may be missing (NO_ROW)."""
 
-    def score_placement(
-        self, cluster: ClusterState, group: GroupState, placement: Placement, assigned: Assigned
-    ) -> int:
+    def score_placement(self, cluster: ClusterState, group: Group, placement: Placement, assigned: Assigned) -> int:
         """Higher is better, 0..100 after `normalize_placements`. The assigned pods are not placed in this view."""
         raise NotImplementedError
 
@@ -371,12 +370,12 @@ class PlacementScorePlugin(Plugin):
 
 
 class PlacementFeasiblePlugin(Plugin):
-    """Judges the progress of a group's placement after every pod."""
+    """Judges the progress of a group's placement after every pod, or of a composite after every child group."""
 
     retries_orders: bool = False
     """A gang that fails is tried again with its pods in other orders (scheduling.md 3.9, `treeSearch: Retry`)."""
 
-    def feasible(self, group: GroupState, *, scheduled: int, remaining: int) -> Status:
+    def feasible(self, group: Group, *, scheduled: int, remaining: int) -> Status:
         """SUCCESS: good as it is; WAIT: may become good; UNSCHEDULABLE: cannot any more, stop early.
 
         More scheduled pods never make the answer worse: a placement without room for enough is not even tried.
@@ -429,11 +428,14 @@ class PodGroupAttempt:
     """
 
     cluster: ClusterState
-    group: GroupState
+    group: Group
     pods: Sequence[PodRecord]
 
     placements: Sequence[Placement] | None = None
     """Where the group may be placed, as a whole in one of them; None: anywhere."""
+
+    constrained_below: bool = False
+    """Groups below it have placements of their own: not every node of a placement will do for every pod."""
 
     def run(
         self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
@@ -409,7 +409,7 @@ class _PostBind(PluginGuard, PostBindPlugin):
 
 
 class _PlacementGenerate(PluginGuard, PlacementGeneratePlugin):
-    def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Placement] | None:
+    def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
         found = self._ask("PlacementGenerate", lambda: self.inner.generate(cluster, group))
         if found is None:
             return None
@@ -419,9 +419,7 @@ class _PlacementGenerate(PluginGuard, PlacementGeneratePlugin):
 
 
 class _PlacementScore(PluginGuard, PlacementScorePlugin):
-    def score_placement(
-        self, cluster: ClusterState, group: GroupState, placement: Placement, assigned: Assigned
-    ) -> int:
+    def score_placement(self, cluster: ClusterState, group: Group, placement: Placement, assigned: Assigned) -> int:
         call = self.inner.score_placement
         return self._want("PlacementScore", int, lambda: call(cluster, group, placement, assigned))
 
@@ -434,7 +432,7 @@ class _PlacementScore(PluginGuard, PlacementScorePlugin):
 
 
 class _PlacementFeasible(PluginGuard, PlacementFeasiblePlugin):
-    def feasible(self, group: GroupState, *, scheduled: int, remaining: int) -> Status:
+    def feasible(self, group: Group, *, scheduled: int, remaining: int) -> Status:
         call = self.inner.feasible
         return self._want("PlacementFeasible", Status, lambda: call(group, scheduled=scheduled, remaining=remaining))
 

@@ -29,7 +29,7 @@ from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.leading import DeposedError
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group, GroupState, disrupted_with
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
 from reprieve.live.writes import Writes, superseded
 from reprieve.queueing.entity import QueueState
@@ -209,8 +209,9 @@ class Conditions:
             self.nominated(pod, node)
         for pod in decision.cleared:
             self.cleared(pod)
-        if decision.condition is not None:
-            self.group(decision.condition)
+        for condition in decision.conditions:
+            if not condition.composite:
+                self.group(condition)
 
     def rejected(self, rejection: Rejection) -> None:
         """A pod found no place: PodScheduled=False."""
@@ -265,7 +266,8 @@ class Conditions:
                 continue
             kept_back = now - entity.since >= KEPT_BACK
             if entity.group is not None and entity.gate.reason and not entity.blocked:
-                self._group_gated(entity.group, entity.gate.reason, first=not kept_back)
+                for leaf in entity.group.leaves():
+                    self._group_gated(leaf.key, entity.gate.reason, first=not kept_back)
             if not kept_back:
                 continue
             why = entity.blocked or entity.gate.reason
@@ -336,9 +338,13 @@ class Conditions:
         said = _Said("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
         return _condition(DISRUPTION_TARGET, said)
 
-    async def group_disrupted(self, group: GroupState, preemptor: PodRecord, *, by_group: bool) -> None:
-        """DisruptionTarget on the PodGroup of an `all` unit; one that is gone needs none. Raises as the call fails."""
-        subject = self._groups.get(group.key)
+    async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by_group: bool) -> None:
+        """DisruptionTarget on the groups of an `all` unit; one that is gone needs none. Raises as the call fails."""
+        for one in disrupted_with(group):
+            await self._group_disrupted(one, preemptor, by_group=by_group)
+
+    async def _group_disrupted(self, group: Group, preemptor: PodRecord, *, by_group: bool) -> None:
+        subject = self._groups.get(group.key) if isinstance(group, GroupState) else None
         if subject is None:
             return
         condition = self.disruption_target(preemptor, by_group=by_group, observed=subject.generation)
@@ -385,9 +391,13 @@ class Conditions:
         text = "the preemption failed before anything was deleted"
         return _condition(DISRUPTION_TARGET, _Said("False", _SPARED, text, self._moment(), observed))
 
-    def group_spared(self, group: GroupState) -> asyncio.Future[None] | None:
-        """DisruptionTarget=False on the PodGroup of an `all` unit that stays; None if it is gone."""
-        subject = self._groups.get(group.key)
+    def group_spared(self, group: Group) -> list[asyncio.Future[None]]:
+        """DisruptionTarget=False on the groups of an `all` unit that stays, but those that are gone."""
+        found = (self._group_spared(one) for one in disrupted_with(group))
+        return [write for write in found if write is not None]
+
+    def _group_spared(self, group: Group) -> asyncio.Future[None] | None:
+        subject = self._groups.get(group.key) if isinstance(group, GroupState) else None
         if subject is None:
             return None
         subject.disrupted = False

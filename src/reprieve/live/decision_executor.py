@@ -104,9 +104,12 @@ class DecisionExecutor:
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Act on a decision: start what it asks for, without waiting."""
-        condition = decision.condition
-        if condition is not None and condition.scheduled and not self.conditions.was_scheduled(condition.group):
-            self._first[condition.group] = {found.pod.uid for found in (*decision.bindings, *decision.waiting)}
+        for condition in decision.conditions:
+            if condition.scheduled and not condition.composite and not self.conditions.was_scheduled(condition.group):
+                placed = (found.pod for found in (*decision.bindings, *decision.waiting))
+                first = {pod.uid for pod in placed if pod.group == condition.group}
+                if first:
+                    self._first[condition.group] = first
         self.conditions.decided(decision)
         for binding in decision.bindings:
             self.binder.start(binding)

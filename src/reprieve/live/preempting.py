@@ -29,7 +29,7 @@ from reprieve.client.clock import Clock
 from reprieve.client.errors import ClientError
 from reprieve.client.leading import DeposedError
 from reprieve.client.writing import WORKERS
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.live.conditions import Conditions
@@ -322,7 +322,7 @@ class _Run:
 
     # -- one victim ------------------------------------------------------------------------------------
 
-    async def _mark_group(self, group: GroupState) -> None:
+    async def _mark_group(self, group: Group) -> None:
         self._marked.add(unit_key(group))
         await self._calls.mark_group(group, self._for, by_group=self._preemption.group is not None)
 

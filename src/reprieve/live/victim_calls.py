@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from reprieve.client.clock import Clock
 from reprieve.client.errors import ApiError
 from reprieve.client.leading import DeposedError
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.live.conditions import Conditions, observed
 from reprieve.live.single_flight import SingleFlight
@@ -66,7 +66,7 @@ class VictimCalls:
             if not superseded(error):
                 raise
 
-    async def mark_group(self, group: GroupState, preemptor: PodRecord, *, by_group: bool) -> None:
+    async def mark_group(self, group: Group, preemptor: PodRecord, *, by_group: bool) -> None:
         """Write DisruptionTarget on the PodGroup. Raises ClientError."""
         await self._shared.once(
             _MARK, unit_key(group), lambda: self._conditions.group_disrupted(group, preemptor, by_group=by_group)
@@ -81,7 +81,7 @@ class VictimCalls:
         await self._writes.delete_pod(pod.namespace, pod.name, pod.uid)
 
     def unmark(
-        self, group: GroupState | None, pods: Iterable[PodRecord]
+        self, group: Group | None, pods: Iterable[PodRecord]
     ) -> tuple[list[PodRecord], list[asyncio.Future[None]]]:
         """Begin to take DisruptionTarget back from who stays; the pods that are told, and the writes under way.
 
@@ -90,10 +90,10 @@ class VictimCalls:
         if group is not None and self._shared.wanted(unit_key(group)):
             return [], []
         staying = [pod for pod in pods if not pod.terminating and pod.row >= 0 and not self._shared.wanted(pod.uid)]
-        written = []
+        written: list[asyncio.Future[None] | None] = []
         if group is not None:
             self._shared.forget(_MARK, unit_key(group))
-            written.append(self._conditions.group_spared(group))
+            written += self._conditions.group_spared(group)
         self._unmarked = {uid: pod for uid, pod in self._unmarked.items() if pod.preempted and pod.row >= 0}
         for pod in staying:
             self._shared.forget(_MARK, pod.uid)
@@ -118,28 +118,28 @@ class UnitRepairs:
         self._clock = clock
         self._spawn = spawn
 
-    def finish(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+    def finish(self, group: Group, pods: Iterable[PodRecord]) -> None:
         """Delete what is left of a unit, until it is done or there is no right to write any more."""
         self._spawn(self._finish(group, pods))
 
-    def reconsider(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+    def reconsider(self, group: Group, pods: Iterable[PodRecord]) -> None:
         """Nobody knows whether a unit goes: if one of its pods does, all follow, else it is spared."""
         self._spawn(self._reconsider(group, list(pods)))
 
-    def leave(self, group: GroupState, pods: Iterable[PodRecord], marked: Callable[[], bool]) -> None:
+    def leave(self, group: Group, pods: Iterable[PodRecord], marked: Callable[[], bool]) -> None:
         """A unit is marked and not begun: the mark is taken back if nobody wants it within a minute.
 
         `marked`: whether the PodGroup itself has it then.
         """
         self._spawn(self._leave(group, list(pods), marked))
 
-    def spare(self, group: GroupState | None, pods: Iterable[PodRecord]) -> None:
+    def spare(self, group: Group | None, pods: Iterable[PodRecord]) -> None:
         """Take DisruptionTarget back from who stays, as often as it takes."""
         staying, written = self._calls.unmark(group, pods)
         if written:
             self._spawn(self._spared(group, staying, written))
 
-    async def _finish(self, group: GroupState, pods: Iterable[PodRecord]) -> None:
+    async def _finish(self, group: Group, pods: Iterable[PodRecord]) -> None:
         left = [pod for pod in pods if not pod.terminating]
         while left:
             results = await asyncio.gather(*(self._delete(pod) for pod in left), return_exceptions=True)
@@ -150,13 +150,13 @@ class UnitRepairs:
             await self._clock.sleep(_REPAIR_EVERY)
             left = [pod for pod, found in zip(left, results, strict=True) if found is not None and not pod.terminating]
 
-    async def _reconsider(self, group: GroupState, unit: list[PodRecord]) -> None:
+    async def _reconsider(self, group: Group, unit: list[PodRecord]) -> None:
         if await self._goes(unit):
             await self._finish(group, unit)
         else:
             self.spare(group, unit)
 
-    async def _leave(self, group: GroupState, unit: list[PodRecord], marked: Callable[[], bool]) -> None:
+    async def _leave(self, group: Group, unit: list[PodRecord], marked: Callable[[], bool]) -> None:
         if not await self._goes(unit):
             self.spare(group if marked() else None, unit)
 
@@ -168,9 +168,7 @@ class UnitRepairs:
             await self._clock.sleep(_REPAIR_EVERY)
         return False
 
-    async def _spared(
-        self, group: GroupState | None, pods: list[PodRecord], written: list[asyncio.Future[None]]
-    ) -> None:
+    async def _spared(self, group: Group | None, pods: list[PodRecord], written: list[asyncio.Future[None]]) -> None:
         results = await asyncio.gather(*written, return_exceptions=True)
         errors = [
             found
@@ -188,9 +186,9 @@ class UnitRepairs:
             await self._calls.delete_again(pod)
 
 
-def unit_key(group: GroupState) -> str:
+def unit_key(group: Group) -> str:
     """What a group that goes as one is called among the calls."""
-    return f"group/{group.key}"
+    return group.ref
 
 
 def _keys(units: Iterable[PreemptionUnit]) -> list[str]:

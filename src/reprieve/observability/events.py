@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from reprieve.api.json import Json
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 
 Sink = Callable[[Json], None]
@@ -66,8 +66,8 @@ def pod_reference(pod: PodRecord) -> Reference:
     return Reference("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
-def group_reference(group: GroupState, api_version: str) -> Reference:
-    """A pod group as the object of an event; `api_version` is the one that native groups are served under."""
+def group_reference(group: Group, api_version: str) -> Reference:
+    """A group as the object of an event; `api_version` is the one that native pod groups are served under."""
     own = group.spec.foreign if group.spec is not None else None
     return Reference(own or api_version, "PodGroup", group.namespace, group.name, group.uid)
 

@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group, GroupState, existing, is_ready
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.trees import waiting_for_object
-from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.framework.events import EventKind, Hints, about_own_tree
 from reprieve.framework.plugin import PlacementFeasiblePlugin, PreEnqueuePlugin
 from reprieve.framework.status import SUCCESS, Code, Status
 
@@ -15,8 +15,15 @@ GREEDY, RETRY = "Greedy", "Retry"
 WAITING_FOR_MEMBERS = "waiting for minCount pods from a gang to appear in scheduling queue"
 
 
+def waiting_for_quorum(name: str) -> str:
+    """The gate's message of a tree that cannot reach its numbers with the pods there are (composite.md 2.4)."""
+    return f'waiting for composite pod group "{name}" tree to meet quorum'
+
+
 class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
     """A gang waits for its object and for minCount pods, and is placed only if minCount of them get a place.
+
+    So does a tree of groups, with what each of its levels asks for (composite.md 2.4, 3.3).
 
     `tree_search`: what is done with a gang that fails in the usual order of its pods (scheduling.md 3.9).
     """
@@ -34,12 +41,17 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
         group = cluster.groups[pod.group]
         if group.spec is None:
             return Status(Code.UNRESOLVABLE, waiting_for_object(group.name), self.name)
-        if group.existing < group.min_count:
-            return Status(Code.UNRESOLVABLE, WAITING_FOR_MEMBERS, self.name)
-        return SUCCESS
+        root = group.root or group
+        if is_ready(root, existing):
+            return SUCCESS
+        message = WAITING_FOR_MEMBERS if isinstance(root, GroupState) else waiting_for_quorum(root.name)
+        return Status(Code.UNRESOLVABLE, message, self.name)
 
-    def feasible(self, group: GroupState, *, scheduled: int, remaining: int) -> Status:
-        """minCount counts members scheduled before, those placed now, and hopes for those not yet tried."""
+    def feasible(self, group: Group, *, scheduled: int, remaining: int) -> Status:
+        """minCount counts members scheduled before, those placed now, and hopes for those not yet tried.
+
+        So does minGroupCount of a composite, with child groups for members (composite.md 3.3).
+        """
         need = group.min_count if group.is_gang else 1
         if scheduled >= need:
             return SUCCESS
@@ -52,15 +64,11 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
     def events(self) -> Hints:
         """Another member, the object, a lower minimum; or a member that was at odds with its group goes."""
         return {
-            EventKind.POD_ADDED: _same_group,
-            EventKind.POD_PLACED: _same_group,
-            EventKind.POD_TERMINATING: _same_group,
-            EventKind.POD_GONE: _same_group,
-            EventKind.MEMBER_GONE: _same_group,
-            EventKind.GROUP_ADDED: _same_group,
-            EventKind.GROUP_CHANGED: _same_group,
+            EventKind.POD_ADDED: about_own_tree,
+            EventKind.POD_PLACED: about_own_tree,
+            EventKind.POD_TERMINATING: about_own_tree,
+            EventKind.POD_GONE: about_own_tree,
+            EventKind.MEMBER_GONE: about_own_tree,
+            EventKind.GROUP_ADDED: about_own_tree,
+            EventKind.GROUP_CHANGED: about_own_tree,
         }
-
-
-def _same_group(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    return pod.group is not None and pod.group == event.group

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.api.requests import is_extended_resource
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import (
     EPHEMERAL_STORAGE,
@@ -136,9 +136,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
             scored.append((weight, used, nodes.allocatable[column, :n][rows]))
         return self._strategy.mean(scored, row_count(state.cluster, rows))
 
-    def score_placement(
-        self, cluster: ClusterState, _group: GroupState, placement: Placement, assigned: Assigned
-    ) -> int:
+    def score_placement(self, cluster: ClusterState, _group: Group, placement: Placement, assigned: Assigned) -> int:
         """Weighted mean over the strategy's resources of what would be used in the whole placement, in percent."""
         nodes, table = cluster.nodes, cluster.resources
         total = weights = 0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import MAX_NODE_SCORE, Assigned, Placement, PlacementScorePlugin
 
@@ -14,9 +14,7 @@ class PodGroupPodsCount(PlacementScorePlugin):
     name = "PodGroupPodsCount"
     by_count: ClassVar[bool] = True
 
-    def score_placement(
-        self, _cluster: ClusterState, group: GroupState, _placement: Placement, assigned: Assigned
-    ) -> int:
+    def score_placement(self, _cluster: ClusterState, group: Group, _placement: Placement, assigned: Assigned) -> int:
         """How many pods of the group would run."""
         return group.scheduled + len(assigned)
 

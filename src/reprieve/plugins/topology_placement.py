@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.nodes import ABSENT
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_tree
 from reprieve.framework.plugin import Placement, PlacementGeneratePlugin
 from reprieve.framework.status import PlacementError
 
@@ -24,7 +24,7 @@ class TopologyPlacement(PlacementGeneratePlugin):
 
     name = "TopologyPlacement"
 
-    def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Placement] | None:
+    def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
         """See `PlacementGeneratePlugin.generate`. None without a constraint."""
         key = group.spec.topology_key if group.spec is not None else None
         if key is None:
@@ -47,13 +47,13 @@ class TopologyPlacement(PlacementGeneratePlugin):
         return {
             EventKind.NODE_ADDED: _in_a_domain,
             EventKind.NODE_CHANGED: _in_a_domain,
-            EventKind.POD_GONE: _same_group,
-            EventKind.POD_TERMINATING: _same_group,
-            EventKind.GROUP_CHANGED: _same_group,
+            EventKind.POD_GONE: about_own_tree,
+            EventKind.POD_TERMINATING: about_own_tree,
+            EventKind.GROUP_CHANGED: about_own_tree,
         }
 
 
-def _domain_of_members(cluster: ClusterState, group: GroupState, key: str) -> str | None:
+def _domain_of_members(cluster: ClusterState, group: Group, key: str) -> str | None:
     """The domain in which members run; None while there are none. Leaving members do not count (scheduling.md 7).
 
     Raises PlacementError where they run in several domains or in none.
@@ -86,9 +86,8 @@ def _key(pod: PodRecord) -> str:
 
 def _in_a_domain(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
     group = cluster.groups.get(pod.group) if pod.group is not None else None
-    key = group.spec.topology_key if group is not None and group.spec is not None else None
-    return key is not None and key in cluster.nodes.labels[event.row]
-
-
-def _same_group(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    return pod.group is not None and pod.group == event.group
+    if group is None:
+        return False
+    labels = cluster.nodes.labels[event.row]
+    specs = (one.spec for one in (group.root or group).below())
+    return any(spec is not None and spec.topology_key in labels for spec in specs)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.events import Hints
@@ -129,7 +129,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         wanted = len(found.proposal.nominations) if isinstance(found.proposal, Preemption) else 0
         return self._unless_it_waits(found, pods, lambda: _assign(attempt, wanted))
 
-    def _predecessors(self, pods: Sequence[PodRecord], group: GroupState | None) -> list[PodRecord]:
+    def _predecessors(self, pods: Sequence[PodRecord], group: Group | None) -> list[PodRecord]:
         """Who leaves room that counts as the preemptor's own."""
         cluster = self._attached().running.cluster
         if not self._options.successor or not cluster.departures:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Placement, PlacementFeasiblePlugin, PodGroupAttempt
@@ -124,12 +124,15 @@ def bounds_of(
         ),
         0,
     )
+    flat = isinstance(attempt.group, GroupState)
+    if not flat:  # what its levels ask for besides, all or nothing, only makes it more
+        fewest = max(fewest, attempt.placed_without_help + 1)
     if not wanted or not fewest or not all(sizes) or len(np.unique(rows)) != len(rows):
         return None
     columns = [column for column, _ in wanted]
     asked = np.array([[amount] for _, amount in wanted], dtype=np.int64)
     usable = usable_by_like_pods(running, pods)
-    exact = usable is not None and not profile.outside_filters
+    exact = usable is not None and not profile.outside_filters and flat
     if usable is not None and exact:
         left = free_for(cluster, usable, columns, priority)[:, rows]
     else:
@@ -152,8 +155,10 @@ def bounds_of(
     return DomainBounds(attempt, cluster, domains, ordered, placed.tolist(), alike, there)
 
 
-def _feasible(plugin: PlacementFeasiblePlugin, group: GroupState, count: int) -> bool:
-    """Whether so many members more would do."""
+def _feasible(plugin: PlacementFeasiblePlugin, group: Group, count: int) -> bool:
+    """Whether so many members more may do; of a tree each level asks for its own."""
+    if not isinstance(group, GroupState):
+        return True
     scheduled = group.scheduled + count
     return call_plugin(plugin.name, "PlacementFeasible", plugin.feasible, group, scheduled=scheduled, remaining=0).ok
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.outcome import NEVER, TERMINATING
 from reprieve.preemption.units import effective_priority
 
 
-def group_never_preempts(group: GroupState, *, group_policy: bool) -> bool:
+def group_never_preempts(group: Group, *, group_policy: bool) -> bool:
     """Of a group (preemption.md 2.2): its own policy if the field is there (and the gate `group_policy` on).
 
     Else any member's Never, pending or scheduled, makes the whole group Never.

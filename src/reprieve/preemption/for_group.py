@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from reprieve.api.work_annotations import ClassTerms
+from reprieve.cluster.groups import fewest_pods
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
 from reprieve.framework.running import RunningProfile
@@ -362,7 +363,7 @@ class _Search:
             NoRoom.NOTHING_GAINED if assignment.feasible else NoRoom.DOES_NOT_FIT,
             units=tuple(self.ranking.ordered),
             placed=placed,
-            needed=max(1, group.min_count - group.scheduled, attempt.placed_without_help + 1),
+            needed=max(1, fewest_pods(group), attempt.placed_without_help + 1),
             pod=next((pod for pod in attempt.pods if pod.uid in assignment.failed), None),
             diagnosis=assignment.diagnosis,
         )
@@ -394,7 +395,12 @@ class _Search:
         return [done[index] for index in range(len(found))]
 
     def numbers(self, found: _Candidate, within: Ranking) -> Numbers | None:
-        """What the search for victims is given, in a view where all of `within` are displaced."""
+        """What the search for victims is given, in a view where all of `within` are displaced.
+
+        None where numbers cannot tell: levels of a tree that want nodes of their own go by the walk alone.
+        """
+        if self.attempt.constrained_below:
+            return None
         pods = [pod for pod, _ in found.assignment.placed]
         return numbers_of(self.running, pods, self.priority, within, found.placement)
 

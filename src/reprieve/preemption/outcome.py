@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.preemption.units import PreemptionUnit
@@ -172,7 +172,7 @@ class NoRoom(Enum):
 class PreemptionInVain:
     """A preemption of a pod group that did not come about: who was looked at, and why it did not help."""
 
-    group: GroupState
+    group: Group
     why: NoRoom
     units: tuple[PreemptionUnit, ...] = ()
     """The potential victims, by importance."""
@@ -198,7 +198,7 @@ class Preemption:
     """One decision to preempt. `verdicts` are in importance order; `nominations` in scheduling order."""
 
     pod: PodRecord | None
-    group: GroupState | None
+    group: Group | None
     priority: int
     domain: str
     """`cluster` or a placement's name for a group, the node's name for a single pod."""
@@ -236,7 +236,7 @@ class Preemption:
 
     @property
     def key(self) -> str:
-        """`pod/<uid>` or `group/<namespace>/<name>`: as the queue calls the preemptor."""
+        """`pod/<uid>`, `group/<namespace>/<name>` or `composite/...`: as the queue calls the preemptor."""
         if self.group is not None:
-            return f"group/{self.group.key}"
+            return self.group.ref
         return f"pod/{self.pod.uid}" if self.pod is not None else ""

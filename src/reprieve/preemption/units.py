@@ -1,14 +1,14 @@
-"""Preemption units: what is disrupted as one (preemption.md 1, 5).
+"""Preemption units: what is disrupted as one (preemption.md 1, 5, composite.md 4).
 
-A unit is a single pod, or all scheduled pods of a group with `disruptionMode: {all: {}}`.  Its priority is the group's
-wherever a group object exists, in either mode, else the pod's; a group may have a higher one as a victim than as a
-preemptor (preemption.md 4, "Options").
+A unit is a single pod, or all scheduled pods below a group with `disruptionMode: {all: {}}`, the highest of its tree
+that has it.  Its priority is that of the topmost group that exists, in either mode, else the pod's; a group may have a
+higher one as a victim than as a preemptor (preemption.md 4, "Options").
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import CompositeState, Group, disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 
@@ -26,8 +26,8 @@ class PreemptionUnit:
     priority: int
     in_group: bool
     """Belongs to a pod group whose object exists: more important than a plain pod (preemption.md 5.2)."""
-    group: GroupState | None
-    """The group, where it is disrupted as a whole."""
+    group: Group | None
+    """The group, or group of groups, where it is disrupted as a whole."""
 
     @property
     def start(self) -> float:
@@ -35,15 +35,22 @@ class PreemptionUnit:
         return min(_NOT_STARTED if pod.start is None else pod.start for pod in self.pods)
 
     @property
-    def importance(self) -> tuple[int, bool, int, float, str]:
-        """Sort key, most important first (preemption.md 5)."""
-        return (-self.priority, not self.in_group, -len(self.pods), self.start, self.pods[0].uid)
+    def importance(self) -> tuple[int, int, int, float, str]:
+        """Sort key, most important first (preemption.md 5, composite.md 4.5)."""
+        kind = 3 if isinstance(self.group, CompositeState) else 2 if self.in_group else 1
+        return (-self.priority, -kind, -len(self.pods), self.start, self.pods[0].uid)
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups that are told that it goes, the topmost first (composite.md 4.4)."""
+        return disrupted_with(self.group) if self.group is not None else []
 
 
 def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
-    """A pod's priority as a potential victim: its group's if the object exists (preemption.md 1)."""
+    """A pod's priority as a potential victim: that of the topmost group of its tree that exists (preemption.md 1)."""
     group = cluster.groups.get(pod.group) if pod.group is not None else None
-    return group.spec.victim_priority if group is not None and group.spec is not None else pod.priority
+    spec = group.top.spec if group is not None else None
+    return spec.victim_priority if spec is not None else pod.priority
 
 
 def units_below(
@@ -61,18 +68,20 @@ def units_below(
         if pod.uid in overdue:
             continue
         group = groups.get(pod.group) if pod.group is not None else None
-        spec = group.spec if group is not None else None
+        spec = group.top.spec if group is not None else None
         if group is None or spec is None:
             if pod.priority < priority:
                 units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), pod.priority, False, None))
         elif spec.victim_priority < priority:
-            if not spec.disrupt_all and group.key not in as_one:
+            one = group.unit if group.unit is not None else group if group.key in as_one else None
+            if one is None:
                 units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), spec.victim_priority, True, None))
-            elif group.key not in whole:
-                whole.add(group.key)
-                members = tuple(sorted((pod for pod in group.running() if pod.uid not in overdue), key=_uid))
+            elif one.ref not in whole:
+                whole.add(one.ref)
+                running = group.running() if one is group else running_below(disrupted_with(one))
+                members = tuple(sorted((pod for pod in running if pod.uid not in overdue), key=_uid))
                 rows = tuple(member.row for member in members)
-                units.append(PreemptionUnit(group.key, members, rows, spec.victim_priority, True, group))
+                units.append(PreemptionUnit(one.key, members, rows, spec.victim_priority, True, one))
     return units
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from reprieve.cluster.groups import disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_pods
@@ -254,13 +255,16 @@ class VictimColumns:
     def _concerned(self, touched: set[int]) -> set[int]:
         """The rows, and those of every group that is, or was, on one of them and is disrupted as a whole."""
         found = set(touched)
+        seen: set[str] = set()
         for row in touched:
             for key in self._whole_on.pop(row, ()):
                 found |= self._rows_of.pop(key, set())
             for pod in self._cluster.nodes.pods[row].values():
                 group = self._cluster.groups.get(pod.group) if pod.group is not None else None
-                if group is not None and group.spec is not None and group.spec.disrupt_all:
-                    found.update(member.row for member in group.running())
+                unit = group.unit if group is not None else None
+                if unit is not None and unit.ref not in seen:
+                    seen.add(unit.ref)
+                    found.update(member.row for member in running_below(disrupted_with(unit)))
         return found
 
     def _read(self, rows: Collection[int], *, everything: bool) -> None:
@@ -276,10 +280,10 @@ class VictimColumns:
                 if unit.group is None:
                     deltas.append(unit.pods[0].signature.delta)
                 else:
-                    whole.append(unit.group.key)
+                    whole.append(unit.group.ref)
                     here = [pod.signature.delta for pod, at in zip(unit.pods, unit.rows, strict=True) if at == row]
                     deltas.append(np.sum(here, axis=0))
-                    self._rows_of.setdefault(unit.group.key, set()).update(unit.rows)
+                    self._rows_of.setdefault(unit.group.ref, set()).update(unit.rows)
                 spans.append(unit.group is not None)
             if whole:
                 self._whole_on[row] = tuple(whole)
@@ -320,7 +324,7 @@ class VictimColumns:
         return columns, np.bincount(row, minlength=len(counts))
 
 
-def _importance(unit: PreemptionUnit) -> tuple[int, bool, int, float, str]:
+def _importance(unit: PreemptionUnit) -> tuple[int, int, int, float, str]:
     return unit.importance
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from reprieve.api.durations import readable_duration, readable_time
 from reprieve.api.work_annotations import LONGEST
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import Owner, PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned
@@ -30,7 +30,7 @@ Owners = frozenset[tuple[str, Owner]]
 # -- predecessors -----------------------------------------------------------------------------------------------------
 
 
-def owners_of(cluster: ClusterState, pods: Iterable[PodRecord], group: GroupState | None) -> Owners:
+def owners_of(cluster: ClusterState, pods: Iterable[PodRecord], group: Group | None) -> Owners:
     """Who made the pods, and their group: the highest controllers that are known."""
     highest = cluster.controllers.highest
     found = {(pod.namespace, highest(pod.namespace, pod.owner, pod.labels)) for pod in pods if pod.owner is not None}

@@ -1,10 +1,11 @@
-"""What waits in the queue: a single pod, or a pod group with all its pending pods.
+"""What waits in the queue: a single pod, or a tree of pod groups with all its pending pods.
 
-Pods of a group are never queued alone (scheduling.md 1).
+Pods of a group are never queued alone (scheduling.md 1), nor is a group of a tree (composite.md 2.1).
 """
 
 from enum import Enum
 
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.events import ClusterEvent
 from reprieve.framework.status import SUCCESS, Status
@@ -50,10 +51,11 @@ class Entity:
         "wake",
     )
 
-    def __init__(self, key: str, group: str | None, timestamp: float) -> None:
+    def __init__(self, key: str, group: Group | None, timestamp: float) -> None:
         self.key = key
-        """`pod/<uid>` or `group/<namespace>/<name>`."""
+        """`pod/<uid>`, or the `ref` of the group: `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
         self.group = group
+        """The root of a tree; a group that has none, or whose object is missing, waits by itself."""
         self.timestamp = timestamp
         self.priority = 0
         self.profile = ""
@@ -87,10 +89,5 @@ class Entity:
 
     @property
     def is_group(self) -> bool:
-        """A pod group, not a single pod."""
+        """A pod group or a tree of them, not a single pod."""
         return self.group is not None
-
-
-def entity_key(pod: PodRecord) -> str:
-    """The key of the entity a pending pod belongs to."""
-    return f"group/{pod.group}" if pod.group is not None else f"pod/{pod.uid}"

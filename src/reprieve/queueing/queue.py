@@ -11,17 +11,19 @@ had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap 
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from reprieve.cluster.groups import GroupState, is_ready
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, tree_of
 from reprieve.framework.plugin import PreEnqueuePlugin
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.queueing.entity import Entity, QueueState, entity_key
+from reprieve.queueing.entity import Entity, QueueState
 
 _REGATING = frozenset(
     {
@@ -136,7 +138,7 @@ class SchedulingQueue:
 
     def find(self, pod: PodRecord) -> Entity | None:
         """The entity a pending pod belongs to."""
-        return self._entities.get(entity_key(pod))
+        return self._entities.get(self._cluster.entity_ref(pod))
 
     def get(self, key: str) -> Entity | None:
         """The entity of that key, if it is pending."""
@@ -157,10 +159,11 @@ class SchedulingQueue:
         return self._take(pod, now, attempts)
 
     def _take(self, pod: PodRecord, now: float, attempts: int) -> Entity:
-        key = entity_key(pod)
+        key = self._cluster.entity_ref(pod)
         entity = self._entities.get(key)
         if entity is None:
-            entity = self._entities[key] = Entity(key, pod.group, pod.created)
+            group = self._cluster.trees.find(key) if pod.group is not None else None
+            entity = self._entities[key] = Entity(key, group, pod.created)
             entity.since = now
         if pod.created < entity.timestamp:
             entity.timestamp = pod.created
@@ -208,6 +211,25 @@ class SchedulingQueue:
             gate = self._gate(entity)
             if not gate.ok:
                 self._to_gated(entity, gate, now)
+
+    def move_group(self, group: GroupState, before: str, now: float) -> None:
+        """The pods of a group that waited in one entity (`before`, its key) wait in another now (composite.md 2.2)."""
+        self._cause = EventKind.GROUP_CHANGED
+        entity = self._entities.get(before)
+        if entity is None:
+            return
+        moved = [pod for pod in group.members.values() if pod.uid in entity.ready or pod.uid in entity.held]
+        for pod in moved:
+            entity.ready.pop(pod.uid, None)
+            entity.held.pop(pod.uid, None)
+        if self._reach is not None:
+            self._reach.forget(before)
+        if not entity.ready and not entity.held:
+            self._drop(entity)
+        else:
+            self._recheck_gate(entity, now)
+        for pod in moved:
+            self._take(pod, now, 0)
 
     # -- a cycle -----------------------------------------------------------------------------------
 
@@ -296,13 +318,14 @@ class SchedulingQueue:
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
         """Let an event wake whoever it may help, except the entity whose key is `but`: it did this itself."""
         self._cause = event.kind
-        if not self._entities and event.group is None:
+        tree = tree_of(self._cluster, event)
+        if not self._entities and tree is None:
             return
         cache: dict[Hashable, bool] = {}
-        if self._reach is not None and event.group is not None:
-            self._reach.forget(f"group/{event.group}")
-        if event.kind in _REGATING and event.group is not None:
-            entity = self._entities.get(f"group/{event.group}")
+        if self._reach is not None and tree is not None:
+            self._reach.forget(tree)
+        if event.kind in _REGATING and tree is not None:
+            entity = self._entities.get(tree)
             if entity is not None:
                 self._refresh_priority(entity)
                 if entity.state is not QueueState.IN_CYCLE:
@@ -312,23 +335,23 @@ class SchedulingQueue:
                 entity.events.append(event)
         asked = False
         for plugin in self._interested[event.kind]:
-            concerned = self._concerned(plugin, event)
+            concerned = self._concerned(plugin, tree)
             if not concerned:
                 continue
             asked = asked or self._asks(concerned)
             for entity in concerned:
-                if entity.key == but or (asked and not _is_own(entity, event) and self._out_of_reach(entity)):
+                if entity.key == but or (asked and entity.key != tree and self._out_of_reach(entity)):
                     continue
                 if self._helps(entity, plugin, self._kinds(plugin, entity.ready.values()), event, cache):
                     self._reactivate(entity, now)
 
-    def _concerned(self, plugin: str, event: ClusterEvent) -> list[Entity]:
-        """Unschedulable entities the plugin rejected and that the event may be news to."""
+    def _concerned(self, plugin: str, tree: str | None) -> list[Entity]:
+        """Unschedulable entities the plugin rejected and that an event, of that tree if any, may be news to."""
         rejected = self._rejected.get(plugin)
         if not rejected:
             return []
-        if plugin in self._of_groups and event.group is not None:
-            entity = rejected.get(f"group/{event.group}")
+        if plugin in self._of_groups and tree is not None:
+            entity = rejected.get(tree)
             return [entity] if entity is not None else []
         return list(rejected.values())
 
@@ -452,7 +475,7 @@ class SchedulingQueue:
             return False
         for kind, pod in kinds.items():
             # A hint that looks at the group is asked per entity; the others give one answer per signature.
-            where = (plugin, kind, None if event.group is None else entity.key)
+            where = (plugin, kind, None if event.group is None and event.composite is None else entity.key)
             answer = cache.get(where)
             if answer is None:
                 answer = cache[where] = _ask(hint, self._cluster, pod, event)
@@ -478,7 +501,8 @@ class SchedulingQueue:
                     questions += len(kinds)
                 if questions <= _MOST_ASKED and not self._helps(entity, plugin, kinds, event, cache):
                     continue
-                if _is_own(entity, event) or not self._asks(self._waiting.values()) or not self._out_of_reach(entity):
+                own = tree_of(self._cluster, event) == entity.key
+                if own or not self._asks(self._waiting.values()) or not self._out_of_reach(entity):
                     self._reactivate(entity, now)
                     return
             cache.clear()
@@ -591,6 +615,9 @@ class SchedulingQueue:
 
     def _gate(self, entity: Entity) -> Status:
         """Whether the entity as a whole may be tried."""
+        group = entity.group
+        if group is not None and group.fault is not None:
+            return Status(Code.UNRESOLVABLE, group.fault.message)
         for plugin in self._group_gates.get(entity.profile, ()):
             pod = next(iter(entity.ready.values()), None)
             if pod is None:
@@ -600,9 +627,9 @@ class SchedulingQueue:
                 return status
         if not entity.ready:
             return next(iter(entity.held.values()), SUCCESS)
-        if entity.held and entity.group is not None:
-            group = self._cluster.groups[entity.group]
-            if group.scheduled + len(entity.ready) < group.min_count:
+        if entity.held and group is not None:
+            ready = Counter(pod.group for pod in entity.ready.values())
+            if not is_ready(group, lambda leaf: leaf.scheduled + ready[leaf.key]):
                 return next(iter(entity.held.values()))
         return SUCCESS
 
@@ -616,8 +643,7 @@ class SchedulingQueue:
     def _refresh_priority(self, entity: Entity) -> None:
         """A group queues with its own priority (scheduling.md 1), a pod with the pod's."""
         if entity.group is not None:
-            group = self._cluster.groups.get(entity.group)
-            priority = group.spec.priority if group is not None and group.spec is not None else 0
+            priority = entity.group.spec.priority if entity.group.spec is not None else 0
         else:
             priority = next((pod.priority for pod in entity.ready.values()), entity.priority)
         if priority != entity.priority:
@@ -637,11 +663,6 @@ class SchedulingQueue:
     def _waits_until(self, key: str, wake: float) -> bool:
         entity = self._entities.get(key)
         return entity is not None and entity.state is QueueState.BACKOFF and entity.wake == wake
-
-
-def _is_own(entity: Entity, event: ClusterEvent) -> bool:
-    """Of the entity's own group: it is told what has become of it, whether it can be placed or not."""
-    return event.group is not None and event.group == entity.group
 
 
 def _ask(

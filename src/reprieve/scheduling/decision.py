@@ -9,14 +9,22 @@ from reprieve.framework.instructions import Instruction
 from reprieve.preemption.outcome import Preemption, PreemptionInVain, PutOff
 
 UNSCHEDULABLE = "Unschedulable"
+INVALID = "Invalid"
+"""Reason of a composite's condition: the layout of its tree cannot be scheduled (composite.md 5.1)."""
 SCHEDULER_ERROR = "SchedulerError"
 SCHEDULING_GATED = "SchedulingGated"
 WAITING_FOR_GROUP_PREEMPTION = "pod group is waiting for podgroup preemption to complete"
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
+SCHEDULED = "Scheduled"
 WAITING_FOR_QUORUM = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
     "one or more plugins asked to wait and no plugin rejected pod"
 )
+
+
+def below_unschedulable(root: str) -> str:
+    """What a group says that would do if the tree above it did."""
+    return f'composite pod group "{root}" is unschedulable'
 
 
 class Result(Enum):
@@ -52,12 +60,37 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """The PodGroupInitiallyScheduled condition to write."""
+    """The PodGroupInitiallyScheduled condition to write; of a composite CompositePodGroupInitiallyScheduled."""
 
     group: str
+    """`namespace/name`."""
     scheduled: bool
     reason: str
     message: str
+    composite: bool = False
+
+    @property
+    def ref(self) -> str:
+        """`group/namespace/name` or `composite/namespace/name`."""
+        return f"composite/{self.group}" if self.composite else f"group/{self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLevel:
+    """What became of one group of a tree in an attempt (composite.md 3.3): `succeeded` of its `of` children.
+
+    Children are pods or groups; `needed` is how many have to succeed, `short` names the child groups that did not.
+    """
+
+    kind: str
+    group: str
+    """`namespace/name`."""
+    ok: bool
+    needed: int
+    succeeded: int
+    of: int
+    why: str = ""
+    short: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +113,10 @@ class Decision:
     waiting: tuple[Binding, ...] = ()
     """Assumed, but a Permit plugin wants to decide later (`Engine.permit`)."""
     rejections: tuple[Rejection, ...] = ()
-    condition: GroupCondition | None = None
+    conditions: tuple[GroupCondition, ...] = ()
+    """Of a group, or of all groups of a tree, the root first."""
+    levels: tuple[TreeLevel, ...] = ()
+    """Of a tree: what became of each of its groups that was tried, the root first."""
     preemption: Preemption | None = None
     in_vain: PreemptionInVain | None = None
     """Why no room was made, where a pod group needed some."""
@@ -106,6 +142,11 @@ class Decision:
     """When the entity first might be tried, in the caller's seconds."""
     profile: str = ""
     """The profile that decided."""
+
+    @property
+    def condition(self) -> GroupCondition | None:
+        """That of the group or of the root; None for a pod."""
+        return self.conditions[0] if self.conditions else None
 
 
 def stamped(decision: Decision, attempt: int, queued: float, profile: str) -> Decision:

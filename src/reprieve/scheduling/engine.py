@@ -18,6 +18,7 @@ from reprieve.api.foreign_groups import SCHEDULERS_OF
 from reprieve.api.group_sources import DEFAULT_SOURCES, NO_SOURCES, GroupSources
 from reprieve.api.work_annotations import work_terms_of
 from reprieve.cluster.default_selectors import SelectorOwner
+from reprieve.cluster.groups import Group, GroupSpec, GroupState, all_below, running_below
 from reprieve.cluster.history import RecordedCluster
 from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, gone_by, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
@@ -50,7 +51,7 @@ from reprieve.scheduling.reserving import given_up, reserve_all, told_bound, unr
 from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
-from reprieve.scheduling.wakeups import spec_changed, terms_changed, units_changed
+from reprieve.scheduling.wakeups import retry_preemptors_of, spec_changed, terms_changed, units_changed
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
@@ -187,7 +188,7 @@ class Engine:
                 self._nominations.freed(pod, nominated, now)
             self._member_gone(pod, now)
         self._make(self._group_objects.left(pod), now)
-        self._give_up_if_gated(pod.group, now)
+        self._give_up_if_gated(self.queue.find(pod), now)
         self._check()
 
     def set_group(self, group: objects.PodGroup, now: float, *, created: float = 0.0) -> None:
@@ -211,21 +212,58 @@ class Engine:
         before = self.cluster.groups.get(key)
         old = before.spec if before is not None else None
         state = self.cluster.set_group(group, created=created, trees=self.gates.composite_pod_group)
-        spec = state.spec
-        assert spec is not None
-        if old is None:
-            self.queue.on_event(ClusterEvent(EventKind.GROUP_ADDED, group=key), now)
-        elif spec != old or old.terms.decisive != spec.terms.decisive:
-            self.queue.on_event(ClusterEvent(EventKind.GROUP_CHANGED, group=key), now)
-            self._give_up_if_gated(key, now)
-            if spec == old:
-                units_changed(self.cluster, self.queue, state, now)
-        if old is None and spec.claims:
+        assert state.spec is not None
+        self._group_changed(state, state.spec, old, now)
+        if old is None and state.spec.claims:
             for pod in state.pending():
                 if pod.claims:
                     self.queue.update_pod(pod, now)  # what its claims mean is known only now
+
+    def set_composite(self, group: objects.CompositePodGroup, now: float, *, created: float = 0.0) -> None:
+        """A CompositePodGroup appeared or changed: groups below it may have a root now (composite.md 2)."""
+        if not (self.gates.generic_workload and self.gates.composite_pod_group):
+            return
+        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
+        before = self.cluster.trees.composites.get(key)
+        old = before.spec if before is not None else None
+        state = self.cluster.set_composite(group, created=created)
+        assert state.spec is not None
+        self._group_changed(state, state.spec, old, now)
+
+    def remove_composite(self, key: str, now: float) -> None:
+        """A CompositePodGroup object is gone: the groups below it wait for it to appear again."""
+        state = self.cluster.trees.composites.get(key)
+        if state is not None:
+            disrupted = running_below(all_below(state))
+            self.cluster.remove_composite(key)
+            self._move_groups(now, f"compositepodgroup {key} is deleted")
+            self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, composite=key), now)
+            retry_preemptors_of(self.cluster, self.queue, disrupted, now)
+
+    def _group_changed(self, state: Group, spec: GroupSpec, old: GroupSpec | None, now: float) -> None:
+        """The object of a group of any level came or changed; its pods, and those below it, may wait elsewhere now."""
+        self._move_groups(now, f"{state.kind.lower()} {state.key} stands in another tree")
+        raised = old is not None and (spec.min_count or 0) > (old.min_count or 0)
+        kind = EventKind.GROUP_ADDED if old is None else EventKind.GROUP_CHANGED
+        if isinstance(state, GroupState):
+            event = ClusterEvent(kind, group=state.key, raised=raised)
+        else:
+            event = ClusterEvent(kind, composite=state.key, raised=raised)
+        if old is None:
+            self.queue.on_event(event, now)
+        elif spec != old or old.terms.decisive != spec.terms.decisive:
+            self.queue.on_event(event, now)
+            self._give_up_if_gated(self.queue.get(state.home), now)
+            if spec == old:
+                units_changed(self.cluster, self.queue, state, now)
         if spec != old:
             units_changed(self.cluster, self.queue, state, now)
+
+    def _move_groups(self, now: float, why: str) -> None:
+        """Pods whose tree is another one than before wait there; room that was held for them in the old one is free."""
+        for group, before in self.cluster.trees.take_moved():
+            self._nominations.give_up(group.pending(), now, Released.DELETED, why)
+            self.queue.move_group(group, before, now)
 
     def set_class(self, found: objects.PriorityClass, now: float) -> None:
         """A PriorityClass appeared or changed: what it says of the work of its pods counts from now on (cost.md 2)."""
@@ -241,6 +279,7 @@ class Engine:
         state = self.cluster.remove_group(key)
         if state is not None:
             self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
+            self._move_groups(now, f"podgroup {key} is deleted")
             self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
             units_changed(self.cluster, self.queue, state, now)
 
@@ -296,7 +335,7 @@ class Engine:
     def complete(self, now: float) -> None:
         """Everything that was there at the start is known: groups that may not be tried hold no room from before."""
         for entity in list(self.queue.entities()):
-            self._give_up_if_gated(entity.group, now)
+            self._give_up_if_gated(entity, now)
 
     # -- deciding ----------------------------------------------------------------------------------
 
@@ -353,13 +392,12 @@ class Engine:
         try:
             if entity.group is None:
                 return schedule_pod(running, entity.key, pods[0], under_way=under_way)
-            group = self.cluster.groups[entity.group]
-            return schedule_group(running, entity.key, group, pods, under_way=under_way)
+            return schedule_group(running, entity.key, entity.group, pods, under_way=under_way)
         except PluginError as error:
             running.complaints.append(error)
             if entity.group is None:
                 return failed_pod(entity.key, pods[0], str(error))
-            decision = failed_group(entity.key, self.cluster.groups[entity.group], pods, str(error))
+            decision = failed_group(entity.key, entity.group, pods, str(error))
             return replace(decision, rejected_by=frozenset())  # trouble, not lack of room: tried again after backoff
 
     def _apply(self, entity: Entity, decision: Decision, now: float) -> Decision:
@@ -643,17 +681,16 @@ class Engine:
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
             self.queue.on_event(event, now)
-        self._give_up_if_gated(pod.group, now)
+        self._give_up_if_gated(self.queue.find(pod), now)
 
     def _member_gone(self, pod: PodRecord, now: float) -> None:
         """Its group may be at one without this pending pod (preemption.md 8.3)."""
         if pod.group is not None:
             self.queue.on_event(ClusterEvent(EventKind.MEMBER_GONE, pod=pod, group=pod.group), now)
 
-    def _give_up_if_gated(self, group: str | None, now: float) -> None:
+    def _give_up_if_gated(self, entity: Entity | None, now: float) -> None:
         """A group that may not be tried any more (too few members) holds no room for later."""
-        entity = self.queue.get(f"group/{group}") if group is not None else None
-        if entity is None or entity.state is not QueueState.GATED or entity.gate.ok:
+        if entity is None or entity.group is None or entity.state is not QueueState.GATED or entity.gate.ok:
             return
         self._nominations.give_up(entity.ready.values(), now, Released.GATED, entity.gate.reason)
 
@@ -665,7 +702,7 @@ class Engine:
         """
         for entity in self.queue.entities():
             if entity.group is not None and now - entity.since >= after:
-                self._give_up_if_gated(entity.group, now)
+                self._give_up_if_gated(entity, now)
 
     def _give_back_unused(self, now: float) -> None:
         """Room that was held long enough is free, and who did not come may look for other (cost.md 5.2)."""

@@ -1,13 +1,15 @@
-"""Placing a whole group in one view (scheduling.md 3.1-3.2).
+"""Placing a pod group in one view (scheduling.md 3.1-3.2); groups of groups are `tree_algorithm`'s.
 
 Members are tried one after another, each seeing those before it; a member that does not fit is remembered and the
 walk goes on while minCount can still be reached.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord, queue_order
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, Placement, TieBreaker
@@ -18,19 +20,39 @@ from reprieve.framework.status import SUCCESS, Code, Status, call_plugin
 
 @dataclass(frozen=True, slots=True)
 class GroupCycle:
-    """Who is to be placed in one pod-group cycle, and by which profile. `pods` are in scheduling order."""
+    """Who is to be placed in one pod-group cycle, and by which profile. `pods` are in scheduling order.
+
+    Of a tree they are all its pods, those of the first leaf first.
+    """
 
     running: RunningProfile
-    group: GroupState
+    group: Group
     pods: Sequence[PodRecord]
     nominated: Mapping[str, int] = field(default_factory=dict)
     """Rows that members were nominated to, by UID."""
     placements: Sequence[Placement] | None = None
     """The sets of nodes of which the group goes to one; None: any node will do."""
+    most: int | None = None
+    """So many pods are placed and no more; None: as many as fit."""
 
-    def ordered(self, pods: Sequence[PodRecord]) -> "GroupCycle":
+    def ordered(self, pods: Sequence[PodRecord]) -> GroupCycle:
         """The same members in another order."""
         return self if pods is self.pods else replace(self, pods=pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What became of one group of a tree: of how many children (pods or groups), how many succeeded.
+
+    `short`: the names of child groups that did not, in order.
+    """
+
+    group: Group
+    ok: bool
+    succeeded: int
+    of: int
+    why: str = ""
+    short: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -44,7 +66,13 @@ class GroupAssignment:
     """SUCCESS: enough members have a place."""
     rejected_by: set[str] = field(default_factory=set)
     why: str = ""
-    """What to say of the group where no placement of several works."""
+    """What to say of the group where it fails; empty: nothing beyond that it does."""
+    placement: Placement | None = None
+    """The placement that was chosen of several."""
+    levels: dict[str, Level] = field(default_factory=dict)
+    """Of a tree: what became of each group in it that was tried, by `ref`."""
+    in_vain: set[str] = field(default_factory=set)
+    """UIDs of pods that had a place until a level above them failed."""
 
     @property
     def feasible(self) -> bool:
@@ -75,6 +103,11 @@ def place_group(
     result = GroupAssignment()
     rows = within.rows if within is not None else None
     before = group.scheduled
+    result.status = progress(profile, group, before, len(pods))
+    if result.status.code is Code.UNSCHEDULABLE or (cycle.most is not None and cycle.most <= 0):
+        if not result.status.ok:
+            result.rejected_by.add(result.status.plugin)
+        return result
     hopeless: dict[tuple[object, ...], Diagnosis | None] = {}
     remaining = len(pods)
     with cluster.trial():
@@ -97,6 +130,8 @@ def place_group(
                     if ties is not None:
                         ties.took(row)
                     result.placed.append((pod, row))
+                    if len(result.placed) == cycle.most:
+                        break
                     continue
                 diagnosis = evaluator.diagnose(state, rows) if diagnose else None
                 if identical is not None:
@@ -106,11 +141,12 @@ def place_group(
                     result.rejected_by |= diagnosis.plugins
                 if held >= 0:
                     cluster.nominate(pod, held)
-            status = progress(profile, group, before + len(result.placed), remaining)
-            if status.code is Code.UNSCHEDULABLE:
+            result.status = progress(profile, group, before + len(result.placed), remaining)
+            if result.status.code is Code.UNSCHEDULABLE:
                 _fail_identical(cycle.running, pods[len(pods) - remaining :], hopeless, result)
                 break
-    result.status = progress(profile, group, before + len(result.placed), 0)
+    if result.status.code is not Code.UNSCHEDULABLE:
+        result.status = progress(profile, group, before + len(result.placed), 0)
     if not result.status.ok:
         result.rejected_by.add(result.status.plugin)
     return result
@@ -132,7 +168,7 @@ def _fail_identical(
             result.failed[pod.uid] = known
 
 
-def progress(profile: Profile, group: GroupState, scheduled: int, remaining: int) -> Status:
+def progress(profile: Profile, group: Group, scheduled: int, remaining: int) -> Status:
     """What the PlacementFeasible plugins say: the first UNSCHEDULABLE, else the last that is not a SUCCESS."""
     status = SUCCESS
     for plugin in profile.placement_feasible:

@@ -1,10 +1,13 @@
-"""The pod-group cycle: all or nothing, in one consistent view (scheduling.md 3, preemption.md 4)."""
+"""The pod-group cycle: all or nothing, in one consistent view (scheduling.md 3, preemption.md 4, composite.md 3).
+
+A pod group and a tree of them go the same way; a group without a parent is a tree of one level.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reprieve.cluster.groups import GroupState
-from reprieve.cluster.pods import PodRecord, queue_order
+from reprieve.cluster.groups import Group, GroupState
+from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import (
     Assigned,
     Placement,
@@ -22,6 +25,7 @@ from reprieve.preemption.eligibility import ineligible
 from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, NoRoom, Preemption, PreemptionInVain, PutOff
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
+    SCHEDULED,
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     WAITING_FOR_GROUP_PREEMPTION,
@@ -31,11 +35,15 @@ from reprieve.scheduling.decision import (
     GroupCondition,
     Rejection,
     Result,
+    TreeLevel,
+    below_unschedulable,
 )
-from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group, scheduling_order
+from reprieve.scheduling.divergence import at_odds
+from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group
 from reprieve.scheduling.group_orders import in_another_order, order_matters, retries
 from reprieve.scheduling.group_placements import first_of, hopeful, place_in_one, placement_scores, proposed
 from reprieve.scheduling.shared_device_placement import within_reach
+from reprieve.scheduling.tree_algorithm import in_another_way, order_of, place
 
 
 class _Attempt(PodGroupAttempt):
@@ -45,7 +53,7 @@ class _Attempt(PodGroupAttempt):
         self.cluster = cycle.running.cluster
         self.group = cycle.group
         self.pods = cycle.pods
-        self.placements = cycle.placements
+        self.placements, self.constrained_below = _where(cycle)
         self.preemption_under_way = under_way
         self._cycle = cycle
         self._placed = placed
@@ -54,6 +62,8 @@ class _Attempt(PodGroupAttempt):
         self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False
     ) -> PodGroupAssignment:
         """See `PodGroupAttempt.run`. With placements and none given, the one that scores best."""
+        if not isinstance(self.group, GroupState):
+            return _answer(self._walked(None if self.constrained_below else ties, within, diagnose=diagnose), diagnose)
 
         def assign(
             order: Sequence[PodRecord], inside: Placement | None = None, *, diagnose: bool = False
@@ -67,12 +77,14 @@ class _Attempt(PodGroupAttempt):
         if not found.feasible and retries(self._cycle.running):
             anywhere = within is None and self.placements is None
             found = in_another_order(self._cycle, found, assign, anywhere=anywhere) or found
-        if not diagnose:
-            return PodGroupAssignment(tuple(found.placed), found.feasible, {})
-        texts = {id(diagnosis): diagnosis.message() for diagnosis in found.failed.values()}
-        failed = {uid: texts[id(diagnosis)] for uid, diagnosis in found.failed.items()}
-        first = next(iter(found.failed.values()), None)
-        return PodGroupAssignment(tuple(found.placed), found.feasible, failed, first)
+        return _answer(found, diagnose)
+
+    def _walked(self, ties: TieBreaker | None, within: Placement | None, *, diagnose: bool) -> GroupAssignment:
+        """The same for a tree."""
+        found = place(self._cycle, diagnose=diagnose, ties=ties, within=within)
+        if not found.feasible and retries(self._cycle.running):
+            found = in_another_way(self._cycle, found, within) or found
+        return found
 
     def hopeful(self) -> Sequence[Placement]:
         """See `PodGroupAttempt.hopeful`."""
@@ -93,70 +105,52 @@ class _Attempt(PodGroupAttempt):
         return list(self._cycle.nominated.values())
 
 
-def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
-    """None, or why the members cannot be one group: mixed schedulers, priorities or policies (preemption.md 8).
-
-    Every member counts that is not on its way out, scheduled ones and those of other schedulers too, and a lone one as
-    well as several: what it asks for itself must not be had by way of its group.  A group without a priority has
-    nothing to compare.  A lone member is let through where neither it nor its group names a priority class: admission
-    leaves no such objects, and kube-scheduler 1.36 places them by the group's number.  In a group of another API pods
-    that name no class are of the group's priority (workloads.md 2.6).
-
-    With `group_policy` (the gate PodGroupPreemptionPolicy) members must have the group's own preemptionPolicy; a group
-    that has none, as in versions without the field, follows its members, who must agree.  Without the gate they may
-    differ, and one Never makes the group Never (preemption.md 2.2).
-    """
-    spec = group.spec
-    first = pods[0]
-    tried = {pod.uid for pod in pods}
-    others = [pod for pod in group.members.values() if pod.uid not in tried and not pod.terminating]
-    members = [*pods, *sorted(others, key=queue_order)]
-    for pod in members:
-        if pod.scheduler_name != first.scheduler_name:
-            return (
-                "all pods in a single pod group should have the same .spec.schedulerName set, "
-                f'got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
-            )
-    classless = spec is not None and len(members) == 1 and not spec.names_class and not first.names_class
-    if spec is not None and spec.has_priority and not classless:
-        for pod in members:
-            if pod.priority != spec.priority and (pod.names_class or spec.foreign is None):
-                return (
-                    "all pods in a single pod group should match the priority of the pod group, "
-                    f"got: {pod.priority} and {spec.priority}"
-                )
-    if not group_policy:
-        return None
-    own = spec.preemption_policy if spec is not None else None
-    wanted = own or _policy(first)
-    for pod in members:
-        if _policy(pod) != wanted:
-            whose = " as the pod group's preemption policy" if own else ""
-            return (
-                f"all pods in a single pod group should have the same preemption policy{whose}, "
-                f"got {_policy(pod)} and {wanted}"
-            )
-    return None
+def _answer(found: GroupAssignment, diagnose: bool) -> PodGroupAssignment:
+    if not diagnose:
+        return PodGroupAssignment(tuple(found.placed), found.feasible, {})
+    texts = {id(diagnosis): diagnosis.message() for diagnosis in found.failed.values()}
+    failed = {uid: texts[id(diagnosis)] for uid, diagnosis in found.failed.items()}
+    first = next(iter(found.failed.values()), None)
+    return PodGroupAssignment(tuple(found.placed), found.feasible, failed, first)
 
 
-def _policy(pod: PodRecord) -> str:
-    return "Never" if pod.never_preempts else "PreemptLowerPriority"
+def _where(cycle: GroupCycle) -> tuple[Sequence[Placement] | None, bool]:
+    """The placements of the topmost group that has any, if the whole tree is below it; and whether others have some."""
+    if isinstance(cycle.group, GroupState):
+        return cycle.placements, False
+    running, group = cycle.running, cycle.group
+    anchor: Group | None = group
+    found = cycle.placements
+    while found is None and anchor is not None:
+        children = [child for child in anchor.children if child.fault is None]
+        anchor = children[0] if len(children) == 1 else None
+        found = proposed(running, anchor) if anchor is not None else None
+    others = (one for one in group.below() if one is not anchor)
+    return found, any(proposed(running, one) is not None for one in others)
 
 
 def schedule_group(
-    running: RunningProfile, key: str, group: GroupState, members: Sequence[PodRecord], *, under_way: bool
+    running: RunningProfile, key: str, group: Group, members: Sequence[PodRecord], *, under_way: bool
 ) -> Decision:
-    """Decide for a whole group. The cluster is left as it was; the engine applies the decision."""
-    cluster = running.cluster
-    pods = scheduling_order(members)
-    at_odds = divergence(group, pods, group_policy=running.gates.pod_group_preemption_policy)
-    if at_odds is not None:
-        return failed_group(key, group, pods, at_odds)
+    """Decide for a whole group, or a tree of them. The cluster is left as it was; the engine applies the decision."""
+    pods = order_of(group, members)
+    odds = at_odds(group, pods, group_policy=running.gates.pod_group_preemption_policy)
+    if odds is not None:
+        error, reason = odds
+        return failed_group(key, group, pods, error, composites=reason)
     try:
-        placements = proposed(running, group)
+        return _schedule(running, key, group, pods, under_way=under_way)
     except PlacementError as error:
         names = frozenset(plugin.name for plugin in running.profile.placement_generators)
         return replace(failed_group(key, group, pods, str(error)), rejected_by=names)
+
+
+def _schedule(
+    running: RunningProfile, key: str, group: Group, pods: Sequence[PodRecord], *, under_way: bool
+) -> Decision:
+    """Raises PlacementError where a group of the tree has no right placement."""
+    cluster = running.cluster
+    placements = proposed(running, group)
     cycle = GroupCycle(running, group, pods, {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}, placements)
     first_attempt = group.scheduled == 0
     with cluster.trial():
@@ -166,12 +160,7 @@ def schedule_group(
         matters = None
         found = _assigned(cycle)
         if not found.feasible:
-            other = in_another_order(
-                cycle,
-                found,
-                lambda order, inside: _assigned(cycle.ordered(order), diagnose=False, inside=inside),
-                anywhere=placements is None,
-            )
+            other = _otherwise(cycle, found)
             if other is not None and retries(running):
                 placed = {pod.uid for pod, _ in other.placed}
                 why = {uid: diagnosis for uid, diagnosis in found.failed.items() if uid not in placed}
@@ -179,7 +168,9 @@ def schedule_group(
             else:
                 matters = order_matters(cycle, other)
         complete = len(found.placed) == len(pods)
-        bind_first = first_attempt or not group.is_gang
+        leaves = list(group.leaves())
+        # Composites bind first; what 3.4 of scheduling.md says of a gang goes for one without siblings.
+        bind_first = first_attempt or len(leaves) > 1 or not leaves[0].is_gang
         if found.feasible and (complete or bind_first):
             return _bind(cycle, key, found, retry_now=not complete)
         attempt = _Attempt(cycle, len(found.placed), under_way=under_way)
@@ -218,8 +209,22 @@ def _makes_room(cycle: GroupCycle, *, under_way: bool) -> bool:
     return ineligible(cycle.running.cluster, priority, False, rows, under_way=under_way) is not None
 
 
+def _otherwise(cycle: GroupCycle, found: GroupAssignment) -> GroupAssignment | None:
+    """How a group that failed can be placed if not in the usual way, where one is known."""
+    if not isinstance(cycle.group, GroupState):
+        return in_another_way(cycle, found)
+    return in_another_order(
+        cycle,
+        found,
+        lambda order, inside: _assigned(cycle.ordered(order), diagnose=False, inside=inside),
+        anywhere=cycle.placements is None,
+    )
+
+
 def _assigned(cycle: GroupCycle, *, diagnose: bool = True, inside: Placement | None = None) -> GroupAssignment:
     """Run the group's algorithm on its pods in that order, in the present view; `inside`: only on these nodes."""
+    if not isinstance(cycle.group, GroupState):
+        return place(cycle, diagnose=diagnose, within=inside)
     if cycle.placements is not None:
         return place_in_one(cycle, cycle.placements)
     found = place_group(cycle, diagnose=diagnose, within=inside)
@@ -255,7 +260,8 @@ def _bind(cycle: GroupCycle, key: str, found: GroupAssignment, *, retry_now: boo
         result=Result.SCHEDULED,
         bindings=tuple(Binding(pod, names[row], row) for pod, row in found.placed),
         rejections=_rejections(cycle, found, group_failed=False),
-        condition=GroupCondition(cycle.group.key, True, "Scheduled", ""),
+        conditions=_scheduled(cycle.group, found),
+        levels=_levels(cycle.group, found),
         diagnosis=next(iter(found.failed.values()), None),
         rejected_by=frozenset(found.rejected_by),
         retry_now=retry_now,
@@ -274,7 +280,8 @@ def _wait(cycle: GroupCycle, key: str, found: GroupAssignment, preemption: Preem
             else Rejection(pod, UNSCHEDULABLE, GROUP_UNSCHEDULABLE)
             for pod in cycle.pods
         ),
-        condition=GroupCondition(cycle.group.key, False, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION),
+        conditions=_all_of(cycle.group, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION),
+        levels=_levels(cycle.group, found),
         preemption=preemption,
         nominations=tuple((pod, names[row]) for pod, row in preemption.nominations),
         cleared=tuple(pod for pod in cycle.pods if pod.nominated >= 0 and pod.uid not in nominated),
@@ -294,20 +301,86 @@ def _reject(cycle: GroupCycle, key: str, found: GroupAssignment, texts: Sequence
         key=key,
         result=Result.UNSCHEDULABLE,
         rejections=_rejections(cycle, found, group_failed=True),
-        condition=GroupCondition(cycle.group.key, False, UNSCHEDULABLE, message),
+        conditions=_unschedulable(cycle.group, found, message),
+        levels=_levels(cycle.group, found),
         cleared=tuple(pod for pod in cycle.pods if pod.nominated >= 0) if clear else (),
         diagnosis=next(iter(found.failed.values()), None),
         rejected_by=frozenset(found.rejected_by),
     )
 
 
-def failed_group(key: str, group: GroupState, pods: Sequence[PodRecord], error: str) -> Decision:
-    """SchedulerError for every member and the group (scheduling.md 3.7)."""
+def _condition(group: Group, scheduled: bool, reason: str, message: str) -> GroupCondition:
+    return GroupCondition(group.key, scheduled, reason, message, composite=not isinstance(group, GroupState))
+
+
+def _all_of(group: Group, reason: str, message: str) -> tuple[GroupCondition, ...]:
+    """The same of all groups of a tree."""
+    return tuple(_condition(one, False, reason, message) for one in group.below())
+
+
+def _scheduled(group: Group, found: GroupAssignment) -> tuple[GroupCondition, ...]:
+    """Of a tree that succeeded: its groups have, but those below one that has not."""
+    if isinstance(group, GroupState):
+        return (_condition(group, True, SCHEDULED, ""),)
+    conditions = []
+    succeeded = set()
+    for one in group.below():
+        level = found.levels.get(one.ref)
+        above = one is group or (one.spec is not None and one.spec.parent in succeeded)
+        if level is not None and level.ok and above:
+            if not isinstance(one, GroupState):
+                succeeded.add(one.key)
+            conditions.append(_condition(one, True, SCHEDULED, ""))
+        else:
+            why = level.why if level is not None and level.why else GROUP_UNSCHEDULABLE
+            conditions.append(_condition(one, False, UNSCHEDULABLE, why))
+    return tuple(conditions)
+
+
+def _unschedulable(group: Group, found: GroupAssignment, message: str) -> tuple[GroupCondition, ...]:
+    """Of a tree that failed: each group says what it failed for, or that those above it did."""
+    conditions = [_condition(group, False, UNSCHEDULABLE, message)]
+    for one in group.below():
+        if one is not group:
+            level = found.levels.get(one.ref)
+            why = level.why if level is not None and level.why else below_unschedulable(group.name)
+            conditions.append(_condition(one, False, UNSCHEDULABLE, why))
+    return tuple(conditions)
+
+
+def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
+    """What is told of the groups of a tree; nothing of one level."""
+    if isinstance(group, GroupState):
+        return ()
+    return tuple(
+        TreeLevel(
+            kind=one.kind,
+            group=one.key,
+            ok=level.ok,
+            needed=max(1, one.min_count),
+            succeeded=level.succeeded,
+            of=level.of,
+            why=level.why,
+            short=level.short,
+        )
+        for one in group.below()
+        if (level := found.levels.get(one.ref)) is not None
+    )
+
+
+def failed_group(
+    key: str, group: Group, pods: Sequence[PodRecord], error: str, *, composites: str = SCHEDULER_ERROR
+) -> Decision:
+    """SchedulerError for every member and the groups (scheduling.md 3.7); `composites`: the reason of those."""
+    conditions = tuple(
+        _condition(one, False, SCHEDULER_ERROR if isinstance(one, GroupState) else composites, error)
+        for one in group.below()
+    )
     return Decision(
         key=key,
         result=Result.ERROR,
         rejections=tuple(Rejection(pod, SCHEDULER_ERROR, error) for pod in pods),
-        condition=GroupCondition(group.key, False, SCHEDULER_ERROR, error),
+        conditions=conditions,
         cleared=tuple(pod for pod in pods if pod.nominated >= 0),
         rejected_by=frozenset({"GangScheduling"}),
     )
@@ -324,9 +397,9 @@ def _rejections(cycle: GroupCycle, found: GroupAssignment, *, group_failed: bool
             message = messages.get(id(diagnosis))
             if message is None:
                 message = messages[id(diagnosis)] = diagnosis.message(_post_filters_of_member(profile, pod))
-        elif pod.uid in placed:
-            if not group_failed:
-                continue
+        elif pod.uid in placed and not group_failed:
+            continue
+        elif pod.uid in placed or pod.uid in found.in_vain:
             message = WAITING_FOR_QUORUM
         else:
             message = GROUP_UNSCHEDULABLE

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from reprieve.cluster.affinity_terms import TermKind
+from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState, Placement
 from reprieve.framework.running import RunningProfile
@@ -45,7 +46,7 @@ def in_another_order(
 
     `anywhere`: no topology constraint says where; then domains of pod affinity are tried too.
     """
-    if not cycle.group.is_gang:
+    if not cycle.group.is_gang or not isinstance(cycle.group, GroupState):
         return None
     found = _other_order(cycle.running, cycle.pods, failed, assign)
     if found is not None or not anywhere:
@@ -90,7 +91,7 @@ def order_matters(cycle: GroupCycle, other: GroupAssignment | None) -> OrderMatt
     if other is not None:
         return OrderMatters(placed=len(other.placed))
     running, group, pods = cycle.running, cycle.group, cycle.pods
-    if not group.is_gang or len({_kind(running, pod) for pod in pods}) == 1:
+    if not isinstance(group, GroupState) or not group.is_gang or len({_kind(running, pod) for pod in pods}) == 1:
         return None
     nodes = running.cluster.nodes
     places = cycle.placements

@@ -14,24 +14,28 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.framework.diagnoser import any_concerned, nominated_pods
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Assigned, CycleState, Placement
+from reprieve.framework.profile import Profile
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, Status, call_plugin
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, only_resources
 from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE
 from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group, progress
 
+NO_PLACEMENTS = "0/0 placements are available"
+_NEVER = 1 << 40
 Counts = npt.NDArray[np.int64]
 
 
-def proposed(running: RunningProfile, group: GroupState) -> list[Placement] | None:
+def proposed(running: RunningProfile, group: Group, within: Placement | None = None) -> list[Placement] | None:
     """The placements of a group, None if any node will do. Raises PlacementError where there is no right answer.
 
-    What several plugins propose is intersected; the name is theirs joined by a slash.
+    What several plugins propose is intersected; the name is theirs joined by a slash.  `within`: the placement of the
+    group above, of which they have a part.
     """
     if not running.gates.topology_aware_workload_scheduling:
         return None
@@ -40,6 +44,16 @@ def proposed(running: RunningProfile, group: GroupState) -> list[Placement] | No
         more = call_plugin(plugin.name, "PlacementGenerate", plugin.generate, running.cluster, group)
         if more is not None:
             found = list(more) if found is None else _intersected(found, more)
+    return found if found is None or within is None else _parts(found, within)
+
+
+def _parts(placements: Sequence[Placement], within: Placement) -> list[Placement]:
+    """What each has in common with the one above, under its own name; those that have nothing are left out."""
+    found = []
+    for placement in placements:
+        rows = np.intersect1d(placement.rows, within.rows)
+        if len(rows):
+            found.append(Placement(placement.name, rows))
     return found
 
 
@@ -59,17 +73,20 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
     Where none works, the answer is that of the first one tried, with a `why` that counts them.
     """
     running, pods = cycle.running, cycle.pods
+    if not pods:
+        return place_group(cycle)
     if not placements:
         return GroupAssignment(
             status=Status(Code.UNSCHEDULABLE),
             rejected_by={plugin.name for plugin in running.profile.placement_generators},
-            why="0/0 placements are available",
+            why=NO_PLACEMENTS,
         )
     first = nominated_placement(placements, cycle.nominated)
     reported = None
     if first is not None:
         reported = place_group(cycle, within=first)
         if reported.feasible:
+            reported.placement = first
             return reported
     exact = running.evaluator.shares and _counts_are_exact(running, pods)
     works: list[tuple[Placement, Assigned]] = []
@@ -88,7 +105,9 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
     if len(works) > 1:
         scores = placement_scores(running, cycle.group, [(placement, assigned, ()) for placement, assigned in works])
         best = works[scores.index(max(scores))][0]
-    return place_group(cycle, within=best)
+    chosen = place_group(cycle, within=best)
+    chosen.placement = best
+    return chosen
 
 
 def nominated_placement(placements: Sequence[Placement], nominated: Mapping[str, int]) -> Placement | None:
@@ -116,10 +135,30 @@ def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[P
     found = []
     for placement, count in zip(placements, most.tolist(), strict=True):
         if count not in enough:
-            enough[count] = count > 0 and progress(running.profile, group, group.scheduled + count, 0).ok
+            enough[count] = count > 0 and _may_do(running.profile, group, count)
         if enough[count]:
             found.append((placement, count))
     return found
+
+
+def fewest(profile: Profile, group: Group) -> int:
+    """How many more pods have to be placed at least for the tree below to be feasible, all PlacementFeasible asked."""
+    if isinstance(group, GroupState):
+        pods = len(group.pending())
+        enough = (n for n in range(pods + 1) if progress(profile, group, group.scheduled + n, 0).ok)
+        return next(enough, _NEVER)
+    least = sorted(fewest(profile, child) for child in group.children if child.fault is None)
+    for count in range(len(least) + 1):
+        if progress(profile, group, count, 0).ok:
+            return sum(least[:count])
+    return _NEVER
+
+
+def _may_do(profile: Profile, group: Group, count: int) -> bool:
+    """Whether so many pods more may be enough for the group."""
+    if isinstance(group, GroupState):
+        return progress(profile, group, group.scheduled + count, 0).ok
+    return count >= fewest(profile, group)
 
 
 def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> bool:
@@ -177,7 +216,7 @@ def _kinds(evaluator: Evaluator, pods: Sequence[PodRecord]) -> list[list[PodReco
 
 
 def placement_scores(
-    running: RunningProfile, group: GroupState, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]
+    running: RunningProfile, group: Group, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]
 ) -> list[int]:
     """Weighted sum of what the PlacementScore plugins say of (placement, assigned, pods to be counted as gone)."""
     cluster = running.cluster
@@ -199,9 +238,9 @@ def placement_scores(
     return totals
 
 
-def first_of(count: int) -> str:
+def first_of(count: int, status: str = GROUP_UNSCHEDULABLE) -> str:
     """kube-scheduler's words where none of some placements works; without a constraint all nodes are the only one."""
-    return f"0/{count} placements are available, first placement status: {GROUP_UNSCHEDULABLE}"
+    return f"0/{count} placements are available, first placement status: {status}"
 
 
 def _nowhere(

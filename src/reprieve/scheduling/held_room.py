@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin_guard import unguarded
 from reprieve.framework.profile import Profile
@@ -54,7 +54,7 @@ class ReleasedRoom:
 
     key: str
     """`pod/<uid>` or `group/<namespace>/<name>`."""
-    group: GroupState | None
+    group: Group | None
     pods: tuple[tuple[PodRecord, str], ...]
     reason: Released
     message: str

@@ -14,7 +14,6 @@ from reprieve.api.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
-from reprieve.queueing.entity import entity_key
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.held_room import HeldRoom, Released, ReleasedRoom
 from reprieve.scheduling.nomination_echoes import NominationEchoes
@@ -59,7 +58,7 @@ class Nominations:
             for other in list(cluster.nodes.nominated.get(row, {}).values()):
                 if other.priority < priority:
                     self.clear(other)
-                    displaced.setdefault(entity_key(other), []).append((other, row))
+                    displaced.setdefault(cluster.entity_ref(other), []).append((other, row))
                     self.freed(other, row, now)
             cluster.nominate(pod, row)
             self._echoes.decided(pod.uid, cluster.nodes.names[row])
@@ -126,8 +125,9 @@ class Nominations:
         pods = tuple((pod, names[row]) for pod, row in places)
         if pods:
             first = pods[0][0]
-            group = self._cluster.groups.get(first.group) if first.group is not None else None
-            self._released.append(ReleasedRoom(entity_key(first), group, pods, why, message, now))
+            ref = self._cluster.entity_ref(first)
+            group = self._cluster.trees.find(ref) if first.group is not None else None
+            self._released.append(ReleasedRoom(ref, group, pods, why, message, now))
 
     def placed(self, places: Places, now: float) -> None:
         """Members of one entity are about to get these rows: what was held for them elsewhere is free."""
@@ -161,7 +161,7 @@ class Nominations:
 
     def _begin_known(self, pod: PodRecord, now: float) -> None:
         """Hold room for a nomination that the API has: by another scheduler, or by this one before a restart."""
-        key = entity_key(pod)
+        key = self._cluster.entity_ref(pod)
         if key not in self.held and pod.nominated >= 0:
             there = self._cluster.nodes.pods[pod.nominated].values()
             leaving = [self._gone_by(other, now) for other in there if other.terminating and other.preempted]

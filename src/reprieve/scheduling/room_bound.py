@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from reprieve.api.requests import is_extended_resource
 from reprieve.cluster.affinity_terms import TermKind, TermSpec
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group, fewest_pods
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE
 from reprieve.cluster.state import ClusterState
@@ -40,7 +40,7 @@ from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.preemption.eligibility import group_never_preempts
 from reprieve.preemption.units import effective_priority
-from reprieve.queueing.entity import Entity, entity_key
+from reprieve.queueing.entity import Entity
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -202,7 +202,7 @@ class RoomBound:
         """Take in what has changed in the picture."""
         cluster = self._cluster
         nominated = cluster.nodes.nominated
-        self._nominated = {entity_key(pod) for there in nominated.values() for pod in there.values()}
+        self._nominated = {cluster.entity_ref(pod) for there in nominated.values() for pod in there.values()}
         if not self._levels:
             return
         crowded = len(self._masks) > _MASKS + 2 * self.sizes()["waiting_shapes"]
@@ -264,11 +264,11 @@ class RoomBound:
                 priority = _NOBODY
             needed, rejected_by = 1, rules.pods_rejected_by
         else:
-            group = self._cluster.groups[entity.group]
+            group = entity.group
             if group.spec is None:
                 return None
             priority = _victims_of(rules.running, group)
-            needed = max(1, group.min_count - group.scheduled) if rules.counts_members else 1
+            needed = max(1, fewest_pods(group)) if rules.counts_members else 1
             rejected_by = rules.groups_rejected_by
         if not self._levels:
             self._allow_again()
@@ -442,7 +442,7 @@ def _is_ours(plugin: object) -> bool:
     return type(plugin).__module__.partition(".")[0] == "reprieve"
 
 
-def _victims_of(running: RunningProfile, group: GroupState) -> float:
+def _victims_of(running: RunningProfile, group: Group) -> float:
     """Below which priority the group may evict."""
     if not running.profile.group_post_filters or group.spec is None:
         return _NOBODY

@@ -3,9 +3,11 @@
 Each brings the picture up to date and tells the queue.  `now` is in seconds.
 """
 
+from collections.abc import Iterable
+
 from reprieve.api import objects
 from reprieve.api.work_annotations import WorkTerms
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group, all_below, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
@@ -53,8 +55,13 @@ def terms_changed(
         queue.update_pod(known, now)
 
 
-def units_changed(cluster: ClusterState, queue: SchedulingQueue, group: GroupState, now: float) -> None:
+def units_changed(cluster: ClusterState, queue: SchedulingQueue, group: Group, now: float) -> None:
     """What a group object says decides who may be evicted with whom: preemptors that waited may be helped now."""
-    if group.scheduled:
-        priority = min((effective_priority(cluster, pod) for pod in group.running()), default=0)
-        queue.retry_above(priority, now)
+    retry_preemptors_of(cluster, queue, running_below(all_below(group)), now)
+
+
+def retry_preemptors_of(cluster: ClusterState, queue: SchedulingQueue, pods: Iterable[PodRecord], now: float) -> None:
+    """These running pods may be evicted otherwise than before."""
+    lowest = min((effective_priority(cluster, pod) for pod in pods if pod.row >= 0), default=None)
+    if lowest is not None:
+        queue.retry_above(lowest, now)

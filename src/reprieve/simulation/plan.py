@@ -57,10 +57,6 @@ from reprieve.simulation.workloads.expanding import expand, is_unknown_kind
 
 _OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
 
-_NO_TREES = (
-    "trees of groups are not planned yet: planned as a group of its own it would get another answer than in its tree"
-)
-
 _MOST_REMARKS = 20
 _LISTED_IN_ALL, _LISTED_OF_EACH = 5_000, 20
 """Spared units that are listed: all of them until there are so many in all, then so many of each decision."""
@@ -116,7 +112,6 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             raise InputError(problem.origin, problem.reason, subject=problem.subject)
     manifests = expansion.manifests
     scenarios = read_scenarios(manifests)
-    refuse_trees(manifests)
     engine = Engine(
         {profile.name: profile for profile in options.profiles},
         gates=options.gates,
@@ -285,17 +280,8 @@ def left_aside(manifests: Manifests) -> list[str]:
     return [f"{count} × {kind}: not read" for kind, count in sorted(counts.items())]
 
 
-def refuse_trees(manifests: Manifests) -> None:
-    """Raise InputError for a tree of groups: planned as if it were flat, the answer would be wrong (KEP-6012)."""
-    for found in manifests.of(objects.CompositePodGroup):
-        raise InputError(found.origin, _NO_TREES, path="kind", subject=name_of(found.object))
-
-
 def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:
     """Raise InputError where a rule is in play that is not built or that the gates turn off: never a wrong answer."""
-    if isinstance(item, objects.PodGroup) and item.spec.parent_composite_pod_group_name:
-        path, subject = "spec.parentCompositePodGroupName", f'PodGroup "{_key(item)}"'
-        raise InputError(origin, _NO_TREES, path=path, subject=subject)
     off = gates.generic_workload and not gates.dra_workload_resource_claims
     if off and isinstance(item, objects.PodGroup) and item.spec.resource_claims:
         text = _OFF.format(gate="DRAWorkloadResourceClaims")
@@ -447,8 +433,8 @@ def _group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> 
     group = engine.cluster.groups[key]
     spec = group.spec
     assert spec is not None
-    condition = world.conditions.get(key)
-    entity = engine.queue.get(f"group/{key}")
+    condition = world.conditions.get(group.ref)
+    entity = engine.queue.get(group.home)
     outcome, reason, message = "Scheduled", None, None
     gate = entity.gate if entity is not None and entity.state is QueueState.GATED and entity.blocked is None else None
     scheduled = sum(1 for pod in group.running() if pod.uid not in world.lost)
@@ -462,7 +448,7 @@ def _group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> 
     elif condition is not None:
         reason, message = condition.reason, condition.message
         outcome = "Error" if reason == SCHEDULER_ERROR else "Unschedulable"
-        if engine.preempting(f"group/{key}") or world.awaits_room(f"group/{key}"):
+        if engine.preempting(group.home) or world.awaits_room(group.home):
             outcome = "Nominated"
     elif scheduled < max(group.min_count, 1):
         outcome, reason = "Gated", UNSCHEDULABLE
@@ -488,8 +474,9 @@ def _preemption(world: VirtualCluster, made: Preempted) -> PreemptionOutcome:
     names = world.engine.cluster.nodes.names
     preemption = made.preemption
     amounts = _amounts(world.engine.cluster, preemption)
-    kind, who = ("PodGroup", preemption.group) if preemption.group is not None else ("Pod", preemption.pod)
+    who = preemption.group or preemption.pod
     assert who is not None
+    kind = preemption.group.kind if preemption.group is not None else "Pod"
     return PreemptionOutcome(
         preemptor=Preemptor(kind=kind, namespace=who.namespace, name=who.name, priority=preemption.priority),
         domain=preemption.domain,
@@ -601,7 +588,7 @@ def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]
     names = world.engine.cluster.nodes.names
     preemption = made.preemption
     if preemption.group is not None:
-        preemptor = f"podgroup {preemption.group.key}"
+        preemptor = f"{preemption.group.kind.lower()} {preemption.group.key}"
     else:
         preemptor = f"pod {preemption.pod.key if preemption.pod is not None else ''}"
     amounts = _amounts(world.engine.cluster, preemption)
@@ -660,7 +647,11 @@ def _unit(world: VirtualCluster, verdict: Verdict, now: float, before: Set[str])
 
 
 def _readable(key: str) -> str:
-    return key.replace("group/", "podgroup ", 1).replace("pod/", "pod ", 1)
+    kind, _, name = key.partition("/")
+    return f"{_KINDS[kind]} {name}"
+
+
+_KINDS = {"pod": "pod", "group": "podgroup", "composite": "compositepodgroup"}
 
 
 def _group_name(pod: PodRecord) -> str | None:

@@ -1,6 +1,6 @@
 """Preemptions that were put off, and held room that was given back, as a plan tells them (cost.md 5, 6)."""
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.simulation.report import Preemptor, PutOffOutcome, ReleasedOutcome
 from reprieve.simulation.virtual import VirtualCluster
@@ -14,7 +14,7 @@ def put_off_outcomes(world: VirtualCluster) -> tuple[PutOffOutcome, ...]:
         found = made.put_off
         outcomes.append(
             PutOffOutcome(
-                preemptor=_preemptor(first, world.engine.cluster.groups.get(first.group or "")),
+                preemptor=_preemptor(first, world.engine.cluster.trees.find(made.decision.key)),
                 reason=found.why.value,
                 message=found.message,
                 at=_since(world, made.at),
@@ -39,11 +39,11 @@ def released_outcomes(world: VirtualCluster) -> tuple[ReleasedOutcome, ...]:
     )
 
 
-def _preemptor(pod: PodRecord, group: GroupState | None) -> Preemptor:
+def _preemptor(pod: PodRecord, group: Group | None) -> Preemptor:
     if group is None:
         return Preemptor(kind="Pod", namespace=pod.namespace, name=pod.name, priority=pod.priority)
     priority = group.spec.priority if group.spec is not None else pod.priority
-    return Preemptor(kind="PodGroup", namespace=group.namespace, name=group.name, priority=priority)
+    return Preemptor(kind=group.kind, namespace=group.namespace, name=group.name, priority=priority)
 
 
 def _since(world: VirtualCluster, when: float) -> float:

@@ -14,7 +14,7 @@ Manifests beside it are there at the start.  A last step that waits for nothing 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from reprieve.api import objects
 from reprieve.api.admission import PriorityAdmission
@@ -103,12 +103,15 @@ def _created(
         raise InputError(origin, error.message, path=where, subject=name_of(found)) from None
 
 
+_DELETABLE: Final = ("Pod", "Node", "PodGroup", "CompositePodGroup", "PodDisruptionBudget")
+
+
 def _deletion(item: object, path: str, origin: Origin) -> tuple[str, str, str]:
     item = _mapping(item, path, origin)
     _only(item, ("kind", "namespace", "name"), path, origin)
     kind, name = item.get("kind"), item.get("name")
-    if not isinstance(kind, str) or kind not in ("Pod", "Node", "PodGroup", "PodDisruptionBudget"):
-        raise _error(origin, f"{path}.kind", f"{kind!r}: want Pod, Node, PodGroup or PodDisruptionBudget")
+    if not isinstance(kind, str) or kind not in _DELETABLE:
+        raise _error(origin, f"{path}.kind", f"{kind!r}: want {', '.join(_DELETABLE[:-1])} or {_DELETABLE[-1]}")
     if not isinstance(name, str) or not name:
         raise _error(origin, f"{path}.name", "is required")
     return kind, str(item.get("namespace") or "default"), name

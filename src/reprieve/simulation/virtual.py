@@ -9,7 +9,8 @@ Rules of this world, where the API leaves room:
 - A victim goes when its grace period is over.  A pod that was already terminating in the input stays: when it goes is
   not the scheduler's to predict; made a victim (again), or waited for, it goes after its grace period like the others.
 - Who says when it ends, and is waited for because of that, ends then; others run on.
-- A PodGroup that is deleted stays while pods that have not ended reference it (the protection finalizer, api.md).
+- A PodGroup that is deleted stays while pods that have not ended reference it (the protection finalizer, api.md); a
+  CompositePodGroup while a group names it as its parent (composite.md 1.5).
 - A deleted node takes its pods along after 40 s, as the pod garbage collector does.
 - Device claims are made, written and given back as `reprieve.simulation.claims` says.
 - Volumes are bound, made and reclaimed as `reprieve.simulation.storage` says.
@@ -29,7 +30,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.preemption.waiting import expected_end
-from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 from reprieve.simulation.budgets import with_statuses
@@ -85,6 +86,9 @@ class VirtualCluster:
         self.rejections: dict[str, Rejection] = {}
         """UID -> the last PodScheduled=False condition of a pod that is not placed."""
         self.conditions: dict[str, GroupCondition] = {}
+        """By `ref` of the group: `group/...` or `composite/...`."""
+        self.levels: dict[str, tuple[TreeLevel, ...]] = {}
+        """What became of the groups of a tree in its last attempt, by the root's `ref`."""
         self.evicted: dict[str, str] = {}
         """UID of a pod that went or is going -> who needed its room (preemptor key)."""
         self.lost: dict[str, str] = {}
@@ -124,6 +128,9 @@ class VirtualCluster:
         elif isinstance(item, objects.PodGroup):
             engine.set_group(item, now, created=created)
             self._claims.set_group(item, now)
+        elif isinstance(item, objects.CompositePodGroup):
+            self._doomed_groups.discard(f"composite/{_key(item)}")
+            engine.set_composite(item, now, created=created)
         elif isinstance(item, objects.PodDisruptionBudget):
             if item.status is None:
                 self._budgets[_key(item)] = item
@@ -192,7 +199,12 @@ class VirtualCluster:
             group = self.engine.cluster.groups.get(key)
             if group is None or group.spec is None:
                 return False
-            self._doomed_groups.add(key)
+            self._doomed_groups.add(group.ref)
+            self._finish_groups()
+        elif kind == "CompositePodGroup":
+            if key not in self.engine.cluster.trees.composites:
+                return False
+            self._doomed_groups.add(f"composite/{key}")
             self._finish_groups()
         elif kind == "PodDisruptionBudget":
             self._budgets.pop(key, None)
@@ -282,7 +294,10 @@ class VirtualCluster:
             self._note_complete(binding.pod.group)
         for rejection in decision.rejections:
             self.rejections[rejection.pod.uid] = rejection
-        self._note_condition(decision.condition)
+        for condition in decision.conditions:
+            self._note_condition(condition)
+        if decision.levels:
+            self.levels[decision.key] = decision.levels
         self._claims.carry_out(engine.take_deferred_writes(), self.now)
         if decision.put_off is not None or decision.key in self._last_put_off:
             self._last_put_off[decision.key] = decision.put_off
@@ -307,12 +322,11 @@ class VirtualCluster:
         if group is not None and group.is_gang and group.scheduled >= max(group.min_count, 1):
             self.complete.add(group.key)
 
-    def _note_condition(self, condition: GroupCondition | None) -> None:
+    def _note_condition(self, condition: GroupCondition) -> None:
         """Once True the condition never goes back to False (observability.md)."""
-        if condition is not None:
-            known = self.conditions.get(condition.group)
-            if known is None or condition.scheduled or not known.scheduled:
-                self.conditions[condition.group] = condition
+        known = self.conditions.get(condition.ref)
+        if known is None or condition.scheduled or not known.scheduled:
+            self.conditions[condition.ref] = condition
 
     def _evict(self, preemption: Preemption) -> None:
         """What the asynchronous executor does, in no time: conditions and deletions, then the gate opens."""
@@ -367,13 +381,22 @@ class VirtualCluster:
             self._finish_groups()
 
     def _finish_groups(self) -> None:
-        for key in sorted(self._doomed_groups):
-            group = self.engine.cluster.groups.get(key)
-            if group is None or not group.members:
-                self._doomed_groups.discard(key)
+        cluster = self.engine.cluster
+        for ref in sorted(self._doomed_groups):
+            kind, _, key = ref.partition("/")
+            group = cluster.groups.get(key)
+            if kind == "group" and (group is None or not group.members):
+                self._doomed_groups.discard(ref)
                 uid = group.uid if group is not None else key
                 self.engine.remove_group(key, self.now)
                 self._claims.group_gone(key, uid, self.now)
+        ended = [""]
+        while ended:  # from the leaves up: each that goes may have been the last child of another
+            composites = (ref for ref in sorted(self._doomed_groups) if ref.startswith("composite/"))
+            ended = [key for ref in composites if not cluster.trees.has_children(key := ref.partition("/")[2])]
+            for key in ended:
+                self._doomed_groups.discard(f"composite/{key}")
+                self.engine.remove_composite(key, self.now)
 
     def _refresh_budgets(self) -> None:
         self._budgets_stale = False

@@ -1,0 +1,125 @@
+"""Why pods and groups cannot be scheduled as one: they do not want the same (preemption.md 8.3, composite.md 3.1)."""
+
+from collections.abc import Iterator, Sequence
+
+from reprieve.cluster.groups import CompositeState, Group, GroupState
+from reprieve.cluster.pods import PodRecord, queue_order
+from reprieve.scheduling.decision import INVALID, SCHEDULER_ERROR
+
+
+def at_odds(group: Group, pods: Sequence[PodRecord], *, group_policy: bool) -> tuple[str, str] | None:
+    """None, or why the pods tried and their groups cannot be one, and the reason in a composite's condition."""
+    if isinstance(group, GroupState):
+        error = divergence(group, pods, group_policy=group_policy)
+        return None if error is None else (error, SCHEDULER_ERROR)
+    workloads = [one for one in group.below() if one.spec is not None and one.spec.workload]
+    for one in workloads:
+        if _workload(one) != _workload(workloads[0]):
+            mixed = f'"{_workload(one)}" ("{one.name}") and "{_workload(workloads[0])}" ("{workloads[0].name}")'
+            return f"all pod groups in a hierarchy should be of the same Workload, got {mixed}", INVALID
+    error = _tree_divergence(group, pods, group_policy=group_policy)
+    return None if error is None else (error, SCHEDULER_ERROR)
+
+
+def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
+    """None, or why the members cannot be one group: mixed schedulers, priorities or policies (preemption.md 8).
+
+    Every member counts that is not on its way out, scheduled ones and those of other schedulers too, and a lone one as
+    well as several: what it asks for itself must not be had by way of its group.  A group without a priority has
+    nothing to compare.  A lone member is let through where neither it nor its group names a priority class: admission
+    leaves no such objects, and kube-scheduler 1.36 places them by the group's number.  In a group of another API pods
+    that name no class are of the group's priority (workloads.md 2.6).
+
+    With `group_policy` (the gate PodGroupPreemptionPolicy) members must have the group's own preemptionPolicy; a group
+    that has none, as in versions without the field, follows its members, who must agree.  Without the gate they may
+    differ, and one Never makes the group Never (preemption.md 2.2).
+    """
+    spec = group.spec
+    first = pods[0]
+    members = _members(group, pods)
+    for pod in members:
+        if pod.scheduler_name != first.scheduler_name:
+            return (
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                f'got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
+            )
+    classless = spec is not None and len(members) == 1 and not spec.names_class and not first.names_class
+    if spec is not None and spec.has_priority and not classless:
+        for pod in members:
+            if pod.priority != spec.priority and (pod.names_class or spec.foreign is None):
+                return (
+                    "all pods in a single pod group should match the priority of the pod group, "
+                    f"got: {pod.priority} and {spec.priority}"
+                )
+    if not group_policy:
+        return None
+    own = spec.preemption_policy if spec is not None else None
+    wanted = own or _policy(first)
+    for pod in members:
+        if _policy(pod) != wanted:
+            whose = " as the pod group's preemption policy" if own else ""
+            return (
+                f"all pods in a single pod group should have the same preemption policy{whose}, "
+                f"got {_policy(pod)} and {wanted}"
+            )
+    return None
+
+
+def _tree_divergence(root: CompositeState, pods: Sequence[PodRecord], *, group_policy: bool) -> str | None:
+    """The same of a tree: everything in it wants what its root does (composite.md 3.1)."""
+    spec = root.spec
+    assert spec is not None
+    members = _members(root, pods)
+    groups = [(group, group.spec) for group in root.below() if group.spec is not None]
+    policies = _policies(root, members)
+    first, (policy, whose) = members[0], next(policies)
+    for group, own in groups:
+        if own.priority != spec.priority:
+            return _groups("priority", f'{own.priority} ("{group.name}") and {spec.priority} ("{root.name}")')
+        if group_policy and own.preemption_policy not in (None, policy):
+            return _groups("preemption policy", f'{own.preemption_policy} ("{group.name}") and {policy} ("{whose}")')
+    named = any(own.names_class for _, own in groups) or any(pod.names_class for pod in members)
+    compared = spec.has_priority and (len(members) > 1 or named)
+    for pod in members:
+        if pod.scheduler_name != first.scheduler_name:
+            return (
+                "all pods in a pod group hierarchy should have the same .spec.schedulerName set, "
+                f'got: "{pod.scheduler_name}" ("{pod.name}") and "{first.scheduler_name}" ("{first.name}")'
+            )
+        if compared and pod.priority != spec.priority and (pod.names_class or spec.foreign is None):
+            return _pods("priority", f'{pod.priority} ("{pod.name}") and {spec.priority} ("{root.name}")')
+        if group_policy and _policy(pod) != policy:
+            return _pods("preemption policy", f'{_policy(pod)} ("{pod.name}") and {policy} ("{whose}")')
+    return None
+
+
+def _groups(what: str, got: str) -> str:
+    return f"all pod groups in a hierarchy should have the same {what} as the root pod group's {what}, got {got}"
+
+
+def _pods(what: str, got: str) -> str:
+    return f"all pods in a pod group hierarchy should have the same {what} as the root pod group's {what}, got {got}"
+
+
+def _policies(root: CompositeState, members: Sequence[PodRecord]) -> Iterator[tuple[str, str]]:
+    """Preemption policies and whose they are, the decisive one first: the root's, another group's, a pod's."""
+    for group in root.below():
+        if group.spec is not None and group.spec.preemption_policy is not None:
+            yield group.spec.preemption_policy, group.name
+    for pod in members:
+        yield _policy(pod), pod.name
+
+
+def _workload(group: Group) -> str:
+    return group.spec.workload if group.spec is not None else ""
+
+
+def _members(group: Group, pods: Sequence[PodRecord]) -> list[PodRecord]:
+    """The pods tried, then those of their groups that were not, scheduled ones too, and are not on their way out."""
+    tried = {pod.uid for pod in pods}
+    others = [pod for pod in group.members.values() if pod.uid not in tried and not pod.terminating]
+    return [*pods, *sorted(others, key=queue_order)]
+
+
+def _policy(pod: PodRecord) -> str:
+    return "Never" if pod.never_preempts else "PreemptLowerPriority"

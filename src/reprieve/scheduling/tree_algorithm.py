@@ -1,0 +1,296 @@
+"""Placing a tree of groups in one view (composite.md 3.2-3.5).
+
+A pod group is a tree of one level, and placed as `group_algorithm` and `group_placements` say.  A composite asks the
+same of its children as a pod group of its pods: each is placed in turn, sees those before it, and is undone if it
+fails; after each it is asked whether the composite can still succeed.
+
+Invariant: nothing below a level that failed stays assumed, and the view is left as it was.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from reprieve.cluster.groups import CompositeState, Group, GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.plugin import Placement, TieBreaker
+from reprieve.framework.status import Code, Status
+from reprieve.scheduling.group_algorithm import (
+    GroupAssignment,
+    GroupCycle,
+    Level,
+    place_group,
+    progress,
+    scheduling_order,
+)
+from reprieve.scheduling.group_orders import in_another_order
+from reprieve.scheduling.group_placements import (
+    NO_PLACEMENTS,
+    first_of,
+    hopeful,
+    nominated_placement,
+    place_in_one,
+    placement_scores,
+    proposed,
+)
+from reprieve.scheduling.shared_device_placement import within_reach
+
+NOTHING_PLACED = "no pods were schedulable"
+
+
+def order_of(group: Group, pods: Iterable[PodRecord]) -> list[PodRecord]:
+    """Pods of a tree as they are tried: leaf by leaf, within one as `scheduling_order` says."""
+    if isinstance(group, GroupState):
+        return scheduling_order(list(pods))
+    by_leaf = _by_leaf(pods)
+    return [pod for leaf in group.leaves() for pod in scheduling_order(by_leaf.get(leaf.key, []))]
+
+
+def _by_leaf(pods: Iterable[PodRecord]) -> dict[str | None, list[PodRecord]]:
+    found: dict[str | None, list[PodRecord]] = {}
+    for pod in pods:
+        found.setdefault(pod.group, []).append(pod)
+    return found
+
+
+def place(
+    cycle: GroupCycle, *, diagnose: bool = True, ties: TieBreaker | None = None, within: Placement | None = None
+) -> GroupAssignment:
+    """Find a place for the pods of a tree, in the present view, which is left as it was.
+
+    `within`: only these nodes may be used, and the placements of the root are not looked at.  Without `diagnose` nobody
+    is going to ask why somebody failed.
+    """
+    return _Walk(cycle, diagnose=diagnose, ties=ties).run(within)
+
+
+def in_another_way(
+    cycle: GroupCycle, failed: GroupAssignment, within: Placement | None = None
+) -> GroupAssignment | None:
+    """The first other way in which the tree can be placed, in the present view; None if none of those tried works.
+
+    Where a child took more than it needs, children are held to their minimum and filled up afterwards; then the pods
+    of gangs are tried in other orders, with and without that (composite.md 3.5).
+    """
+    if isinstance(cycle.group, GroupState):
+        return None
+    ways = [_Way(other_orders=True)]
+    if any(_beyond(level) for level in failed.levels.values()):
+        ways = [_Way(least_first=True), _Way(least_first=True, other_orders=True), *ways]
+    for way in ways:
+        found = _Walk(cycle, diagnose=False, way=way).run(within)
+        if found.feasible:
+            return found
+    return None
+
+
+def _beyond(level: Level) -> bool:
+    """Whether the group succeeded with more than it needs."""
+    return level.ok and level.succeeded > max(1, level.group.min_count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a tree is walked. `least_first`: no level takes more than its minimum before the root has succeeded."""
+
+    least_first: bool = False
+    other_orders: bool = False
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk over the tree. What a level finds is assumed in the view as soon as the level has succeeded."""
+
+    cycle: GroupCycle
+    diagnose: bool
+    ties: TieBreaker | None = None
+    way: _Way = field(default_factory=_Way)
+    _pods: dict[str | None, list[PodRecord]] = field(default_factory=dict)
+    _filling: bool = False
+
+    def run(self, within: Placement | None) -> GroupAssignment:
+        """Walk from the root and undo it."""
+        cycle = self.cycle
+        self._pods = _by_leaf(cycle.pods)
+        with cycle.running.cluster.trial():
+            found = self._below(cycle.group, within) if within is not None else self._level(cycle.group, None)
+            if self.way.least_first and found.status.ok:
+                self._filling = True
+                self._fill(cycle.group, within, found)
+        if found.status.ok and not found.placed:
+            found.status = Status(Code.UNSCHEDULABLE, NOTHING_PLACED)
+            found.why = self._failed(1, NOTHING_PLACED)
+            level = found.levels[cycle.group.ref]
+            found.levels[cycle.group.ref] = replace(level, ok=False, why=found.why)
+        return found
+
+    def _level(self, group: Group, within: Placement | None) -> GroupAssignment:
+        """Place one group of the tree among the nodes of the one above it."""
+        return self._one_of(group, within, proposed(self.cycle.running, group, within))
+
+    def _one_of(self, group: Group, within: Placement | None, placements: list[Placement] | None) -> GroupAssignment:
+        """Place the group in one of its placements; without any, wherever the one above it is."""
+        if placements is None:
+            return self._below(group, within)
+        if isinstance(group, GroupState):
+            return self._leaf(group, lambda cycle: place_in_one(cycle, placements), placements)
+        running, cluster = self.cycle.running, self.cycle.running.cluster
+        if not placements:
+            names = {plugin.name for plugin in running.profile.placement_generators}
+            found = GroupAssignment(status=Status(Code.UNSCHEDULABLE), rejected_by=names, why=NO_PLACEMENTS)
+            return _told(group, found, 0, len(group.children))
+        below = [pod for leaf in group.leaves() for pod in self._pods.get(leaf.key, ())]
+        cycle = replace(self.cycle, group=group, pods=below)
+        first = nominated_placement(placements, {p.uid: n for p in below if (n := self._nominated(p)) is not None})
+        if first is not None:
+            found = self._below(group, first)
+            if found.feasible:
+                found.placement = first
+                return found
+        works: list[tuple[Placement, GroupAssignment]] = []
+        for placement in hopeful(cycle, placements) if below else placements[:1]:
+            if placement is first:
+                continue
+            mark = cluster.undo_mark
+            found = self._silently(group, placement)
+            cluster.roll_back(mark)
+            if found.status.ok:
+                works.append((placement, found))
+        if not works:
+            found = self._below(group, first or placements[0])
+            found.why = self._failed(len(placements), found.status.reason)
+            found.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
+            found.levels[group.ref] = replace(found.levels[group.ref], why=found.why)
+            return found
+        best = works[0][0]
+        if len(works) > 1:
+            scores = placement_scores(running, group, [(place, found.placed, ()) for place, found in works])
+            best = works[scores.index(max(scores))][0]
+        found = self._below(group, best)
+        found.placement = best
+        return found
+
+    def _silently(self, group: Group, within: Placement) -> GroupAssignment:
+        diagnose, self.diagnose = self.diagnose, False
+        try:
+            return self._below(group, within)
+        finally:
+            self.diagnose = diagnose
+
+    def _nominated(self, pod: PodRecord) -> int | None:
+        return self.cycle.nominated.get(pod.uid)
+
+    def _below(self, group: Group, within: Placement | None) -> GroupAssignment:
+        if isinstance(group, GroupState):
+            return self._leaf(group, lambda cycle: self._anywhere(cycle, within), None)
+        return self._children(group, within)
+
+    def _anywhere(self, cycle: GroupCycle, within: Placement | None) -> GroupAssignment:
+        found = place_group(cycle, diagnose=self.diagnose, ties=self.ties, within=within)
+        if found.feasible or within is not None or not cycle.pods:
+            return found
+        return within_reach(cycle) or found
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    def _leaf(
+        self, group: GroupState, assign: Callable[[GroupCycle], GroupAssignment], placements: list[Placement] | None
+    ) -> GroupAssignment:
+        """Place a pod group and assume what was found, if it is enough."""
+        cluster = self.cycle.running.cluster
+        pods = self._pods.get(group.key, [])
+        least = max(0, max(1, group.min_count) - group.scheduled)
+        most = least if self.way.least_first and not self._filling else None
+        cycle = replace(self.cycle, group=group, pods=pods, placements=placements, most=most)
+        before = group.scheduled
+        found = assign(cycle)
+        if self.way.other_orders and not found.status.ok and pods:
+            other = in_another_order(
+                cycle, found, lambda order, inside: assign(cycle.ordered(order)), anywhere=placements is None
+            )
+            found = other or found
+        if found.status.ok:
+            for pod, row in found.placed:
+                cluster.clear_nomination(pod)
+                cluster.place(pod, row)
+        else:
+            found.in_vain |= {pod.uid for pod, _ in found.placed}
+        succeeded = before + len(found.placed)
+        if not found.status.ok:
+            found.placed = []
+            found.why = found.why or self._failed(1, found.status.reason)
+        return _told(group, found, succeeded, before + len(pods))
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def _children(self, group: CompositeState, within: Placement | None) -> GroupAssignment:
+        """Place the children of a composite one after another, as long as it can succeed (composite.md 3.3)."""
+        profile, cluster = self.cycle.running.profile, self.cycle.running.cluster
+        children = [child for child in group.children if child.fault is None]
+        result = GroupAssignment()
+        succeeded, remaining = 0, len(children)
+        mark = cluster.undo_mark
+        status = progress(profile, group, 0, remaining)
+        for child in children:
+            if status.code is Code.UNSCHEDULABLE:
+                break
+            if self.way.least_first and not self._filling and status.ok and succeeded:
+                break
+            remaining -= 1
+            found = self._level(child, within)
+            succeeded += found.status.ok
+            _add(result, found)
+            status = progress(profile, group, succeeded, remaining)
+        if status.code is not Code.UNSCHEDULABLE:
+            status = progress(profile, group, succeeded, 0)
+        result.status = status
+        if not status.ok:
+            cluster.roll_back(mark)
+            result.rejected_by.add(status.plugin)
+            result.in_vain |= {pod.uid for pod, _ in result.placed}
+            result.placed = []
+            result.why = self._failed(1, status.reason)
+        return _told(group, result, succeeded, len(children))
+
+    def _fill(self, group: Group, above: Placement | None, found: GroupAssignment) -> None:
+        """Place what was held back below a level that has succeeded, beside what is there; what does not fit waits."""
+        placements = proposed(self.cycle.running, group, above)
+        within = placements[0] if placements else above  # there is one: that of the pods that are assumed
+        if isinstance(group, GroupState):
+            placed = {pod.uid for pod, _ in found.placed}
+            self._pods[group.key] = [pod for pod in self._pods.get(group.key, ()) if pod.uid not in placed]
+            _add(found, self._below(group, within))
+            return
+        children = [child for child in group.children if child.fault is None]
+        for child in children:
+            level = found.levels.get(child.ref)
+            if level is not None and level.ok:
+                self._fill(child, within, found)
+            else:
+                _add(found, self._level(child, within))
+        succeeded = sum(1 for child in children if found.levels[child.ref].ok)
+        _told(group, found, succeeded, len(children))
+
+    # -- telling -------------------------------------------------------------------------------------------------------
+
+    def _failed(self, placements: int, status: str) -> str:
+        by_topology = self.cycle.running.gates.topology_aware_workload_scheduling
+        return first_of(placements, status) if by_topology else status
+
+
+def _told(group: Group, found: GroupAssignment, succeeded: int, of: int) -> GroupAssignment:
+    """What was found, with what there is to say of the level."""
+    short = tuple(
+        child.name for child in group.children if (level := found.levels.get(child.ref)) is None or not level.ok
+    )
+    why = "" if found.status.ok else found.why
+    found.levels[group.ref] = Level(group, found.status.ok, succeeded, of, why, short)
+    return found
+
+
+def _add(result: GroupAssignment, found: GroupAssignment) -> None:
+    """Take what a child came to into what its parent does."""
+    result.placed += found.placed
+    result.failed.update(found.failed)
+    result.rejected_by |= found.rejected_by
+    result.levels.update(found.levels)
+    result.in_vain |= found.in_vain
