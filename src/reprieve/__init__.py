@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from reprieve.api.errors import InputError as InputError
     from reprieve.api.loading import Manifests as Manifests
     from reprieve.api.loading import load as load
+    from reprieve.cluster.groups import CompositeState as CompositeState
+    from reprieve.cluster.groups import Group as Group
     from reprieve.cluster.groups import GroupState as GroupState
     from reprieve.cluster.pods import PodRecord as PodRecord
     from reprieve.cluster.state import ClusterState as ClusterState
@@ -105,6 +107,8 @@ _HOME = {
     "FITS": "framework.status",
     "FeatureGates": "framework.gates",
     "FilterPlugin": "framework.plugin",
+    "CompositeState": "cluster.groups",
+    "Group": "cluster.groups",
     "GroupState": "cluster.groups",
     "Hints": "framework.events",
     "InputError": "api.errors",

@@ -131,6 +131,7 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
         "brokenGangs",
         "pods",
         "podGroups",
+        "compositePodGroups",
         "preemptions",
         "putOff",
         "released",
@@ -141,7 +142,7 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
     pod = ["namespace", "name", "podGroup", "priority", "outcome", "nodeName", "nominatedNodeName", "reason", "message"]
     assert [list(found) for found in plan["pods"]] == [[*pod, "help"]] * 2
     assert list(plan["podGroups"][0]) == [
-        *("namespace", "name", "priority", "minCount", "scheduled", "outcome", "reason", "message"),
+        *("namespace", "name", "priority", "minCount", "scheduled", "outcome", "reason", "message", "parent"),
         *("belowMinimum", "evicted", "lost", "help"),
     ]
     (preemption,) = plan["preemptions"]

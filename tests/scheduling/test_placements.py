@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import Group
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.configuration import configuration_of
 from reprieve.framework.gates import FeatureGates
@@ -200,7 +200,7 @@ class Halves(PlacementGeneratePlugin):
 
     name = "Halves"
 
-    def generate(self, cluster: ClusterState, group: GroupState) -> Sequence[Placement] | None:
+    def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
         rows = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
         return [Placement("even", rows[rows % 2 == 0]), Placement("odd", rows[rows % 2 == 1])]
 
@@ -213,9 +213,7 @@ class Names(PlacementScorePlugin):
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
 
-    def score_placement(
-        self, cluster: ClusterState, group: GroupState, placement: Placement, assigned: Assigned
-    ) -> int:
+    def score_placement(self, cluster: ClusterState, group: Group, placement: Placement, assigned: Assigned) -> int:
         assert all(row in placement.rows for _, row in assigned)
         self.asked.append((placement.name, len(assigned)))
         return ord(placement.name[-1])

@@ -131,7 +131,7 @@ def everything() -> type[r.Plugin]:
             return np.zeros(r.row_count(state.cluster, rows), dtype=np.int64)
 
         def score_placement(
-            self, cluster: r.ClusterState, group: r.GroupState, placement: r.Placement, assigned: r.Assigned
+            self, cluster: r.ClusterState, group: r.Group, placement: r.Placement, assigned: r.Assigned
         ) -> int:
             return 0
 

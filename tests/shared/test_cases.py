@@ -1,4 +1,4 @@
-"""Every file of ../shared/cases, where that folder exists: the outcome independent implementations expect.
+"""Every file of ../shared/cases and cases-trees, where those exist: the outcome independent implementations expect.
 
 They expect a group to be placed by score (`--compatible`).  In all of these cases that is also the cheapest eviction.
 """
@@ -18,8 +18,13 @@ from reprieve.simulation.plan import PlanOptions, plan
 from tests.outside import BESIDE, needs
 
 SHARED = BESIDE / "cases"
-FILES = sorted(SHARED.rglob("*.yaml")) if SHARED.is_dir() else []
-PASSED_ON = ("PodGroupPreemptionPolicy", "TopologyAwareWorkloadScheduling", "SchedulerAsyncPreemption")
+FILES = sorted(path for area in (SHARED, BESIDE / "cases-trees") if area.is_dir() for path in area.rglob("*.yaml"))
+PASSED_ON = (
+    "PodGroupPreemptionPolicy",
+    "TopologyAwareWorkloadScheduling",
+    "SchedulerAsyncPreemption",
+    "CompositePodGroup",
+)
 
 pytestmark = needs(SHARED)
 

@@ -64,6 +64,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
         _released(plan),
         _lost(plan, groups),
         _below_minimum(plan),
+        _trees(plan),
         _waiting(plan, groups, members, record_of),
         _closing(plan, account),
     ]
@@ -378,6 +379,28 @@ def _below_minimum(plan: Plan) -> Section | None:
     if not rows:
         return None
     return Section("Below their minimum", ("", "", ""), *_first(rows), tone=Tone.BAD)
+
+
+# -- trees of groups ---------------------------------------------------------------------------------------------------
+
+
+def _trees(plan: Plan) -> Section | None:
+    """The composites that are not scheduled, parents first: how far each came, and which children were short."""
+    rows = []
+    for found in sorted(plan.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name)):
+        if found.outcome == "Scheduled":
+            continue
+        needed = found.min_group_count or 1
+        told = f"{found.succeeded} of {count(needed, 'group')} needed" if found.succeeded is not None else ""
+        short = [f"short: {', '.join(found.short[:MOST_REASONS])}"] if found.short else []
+        if len(found.short) > MOST_REASONS:
+            short[0] += f" and {len(found.short) - MOST_REASONS} more"
+        below = tuple(text for text in (found.message, *short) if text)
+        cells = (f"compositepodgroup {found.namespace}/{found.name}", told, found.outcome)
+        rows.append(Row(cells, below=below, tone=Tone.WAITING))
+    if not rows:
+        return None
+    return Section("Trees of groups that wait", ("", "", ""), *_first(rows), tone=Tone.WAITING)
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------

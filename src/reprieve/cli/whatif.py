@@ -122,11 +122,12 @@ def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:
 
 def _key(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | None:
     if kind == "PodGroup":
-        return f"group/{namespace}/{name}"
+        group = world.engine.cluster.groups.get(f"{namespace}/{name}")
+        return group.home if group is not None else f"group/{namespace}/{name}"
     pod = next((pod for pod in world.records.values() if pod.key == f"{namespace}/{name}" and pod.row < 0), None)
     if pod is None:
         return None
-    return f"group/{pod.group}" if pod.group is not None else f"pod/{pod.uid}"
+    return world.engine.cluster.entity_ref(pod)
 
 
 def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: float) -> int | None:

@@ -124,7 +124,7 @@ class Observer:
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """One attempt ended (after `Engine.step`); `now` is the end of the attempt, `seconds` how long it took."""
         metrics = self.metrics
-        is_group = decision.key.startswith("group/")
+        is_group = not decision.key.startswith("pod/")
         profile = decision.profile
         began = now - seconds
         if is_group:
@@ -366,8 +366,9 @@ class Observer:
 
     @staticmethod
     def _entity(decision: Decision) -> tuple[str, str]:
-        if decision.key.startswith("group/"):
-            return "podgroup", decision.key.removeprefix("group/")
+        kind, _, key = decision.key.partition("/")
+        if kind != "pod":
+            return "podgroup" if kind == "group" else "compositepodgroup", key
         for some in (decision.bindings, decision.waiting, decision.rejections):
             if some:
                 return "pod", some[0].pod.key
@@ -411,4 +412,5 @@ class Observer:
 
 
 def _kind(preemption: Preemption) -> str:
+    """As metrics have it: a tree counts as a pod group."""
     return "podgroup" if preemption.group is not None else "pod"

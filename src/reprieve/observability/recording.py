@@ -22,6 +22,7 @@ from reprieve.observability.events import micro_time
 from reprieve.observability.records import (
     API_VERSION,
     KIND,
+    MOST_LEVELS,
     MOST_LOOKED_AT,
     MOST_MESSAGES,
     MOST_NAMES,
@@ -36,6 +37,7 @@ from reprieve.observability.records import (
     InTurn,
     InVain,
     Lack,
+    Level,
     Members,
     Message,
     Nomination,
@@ -189,6 +191,7 @@ class RecordKeeper:
             rejected_by=sorted(decision.rejected_by),
             pods=_messages(rejections),
         )
+        record.levels = _levels(decision)
         if decision.key.startswith("group/"):
             record.members = self._members(engine.cluster, decision)
         if decision.result is Result.UNSCHEDULABLE and rejections:
@@ -365,7 +368,7 @@ def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = 
     on = sorted({names[row] for row in unit.rows})
     return Unit(
         unit=unit.name,
-        kind="PodGroup" if unit.group is not None else "Pod",
+        kind=unit.group.kind if unit.group is not None else "Pod",
         outcome=outcome or ("Reprieved" if reason is None else "Evicted"),
         priority=unit.priority,
         pods=len(unit.pods),
@@ -389,12 +392,13 @@ def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = 
 
 
 def _entity(cluster: ClusterState, decision: Decision) -> Ref:
-    if decision.key.startswith("group/"):
-        namespace, name = decision.key.removeprefix("group/").split("/", 1)
-        group = cluster.groups.get(f"{namespace}/{name}")
+    kind, _, key = decision.key.partition("/")
+    if kind != "pod":
+        namespace, name = key.split("/", 1)
+        group = cluster.trees.find(decision.key)
         spec = group.spec if group is not None else None
         return Ref(
-            kind="PodGroup",
+            kind="PodGroup" if kind == "group" else "CompositePodGroup",
             namespace=namespace,
             name=name,
             uid=group.uid if group is not None else "",
@@ -402,6 +406,26 @@ def _entity(cluster: ClusterState, decision: Decision) -> Ref:
         )
     pod = _pod_of(decision)
     return Ref(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, priority=pod.priority)
+
+
+def _levels(decision: Decision) -> list[Level]:
+    """What became of the groups of a tree; those that failed first, where there are many."""
+    told = (
+        sorted(decision.levels, key=lambda level: level.ok) if len(decision.levels) > MOST_LEVELS else decision.levels
+    )
+    return [
+        Level(
+            kind=level.kind,
+            name=level.group,
+            ok=level.ok,
+            needed=level.needed,
+            succeeded=level.succeeded,
+            of=level.of,
+            why=level.why,
+            short=list(level.short[:MOST_NAMES]),
+        )
+        for level in told[:MOST_LEVELS]
+    ]
 
 
 def _pod_of(decision: Decision) -> PodRecord:
@@ -444,9 +468,8 @@ def _involved(record: DecisionRecord, preemption: Preemption | None) -> tuple[Na
         for verdict in preemption.verdicts:
             if verdict.reason is None:
                 continue
-            group = verdict.unit.group
-            if group is not None:
-                names["PodGroup", group.namespace, group.name] = None
+            for group in verdict.unit.groups[:MOST_LEVELS]:
+                names[group.kind, group.namespace, group.name] = None
             for pod in verdict.unit.pods:
                 names["Pod", pod.namespace, pod.name] = None
     return tuple(names)

@@ -23,6 +23,7 @@ MOST_LOOKED_AT: Final = 20
 MOST_NOMINATIONS: Final = 200
 MOST_MESSAGES: Final = 20
 MOST_RELEASED: Final = 10
+MOST_LEVELS: Final = 50
 
 
 class Part(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=False):
@@ -30,7 +31,7 @@ class Part(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, for
 
 
 class Ref(Part):
-    """An object. `kind` is Pod or PodGroup."""
+    """An object. `kind` is Pod, PodGroup or CompositePodGroup."""
 
     kind: str
     namespace: str
@@ -62,6 +63,22 @@ class Members(Part):
     placed: int
     min_count: int = 0
     already_scheduled: int = 0
+
+
+class Level(Part):
+    """What became of one group of a tree (composite.md 3.3): `succeeded` of its children, `of` so many.
+
+    `name` is `namespace/name`; children are pods, or groups of which `short` names the first that did not succeed.
+    """
+
+    kind: str
+    name: str
+    ok: bool
+    needed: int
+    succeeded: int
+    of: int
+    why: str = ""
+    short: list[str] = []
 
 
 class Shortage(Part):
@@ -334,6 +351,8 @@ class DecisionRecord(Part):
     rejected_by: list[str] = []
     pods: list[Message] = []
     members: Members | None = None
+    levels: list[Level] = []
+    """Of a tree of groups: what became of each that was tried, the root first; of many those that failed."""
     lack: Lack | None = None
     preemption: PreemptionRecord | None = None
     in_vain: InVain | None = None

@@ -52,6 +52,7 @@ from reprieve.simulation.report import (
     VictimReason,
 )
 from reprieve.simulation.scenario import Scenario, read_scenarios
+from reprieve.simulation.trees import composite_outcomes
 from reprieve.simulation.virtual import Preempted, VirtualCluster
 from reprieve.simulation.workloads.expanding import expand, is_unknown_kind
 
@@ -333,6 +334,7 @@ def _answer(
     document = Plan(
         pods=tuple(pods),
         pod_groups=tuple(groups),
+        composite_pod_groups=composite_outcomes(world),
         preemptions=tuple(ledger.outcomes),
         put_off=put_off_outcomes(world),
         released=released_outcomes(world),
@@ -464,6 +466,7 @@ def _group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> 
         outcome=outcome,
         reason=reason,
         message=message,
+        parent=spec.parent.split("/", 1)[1] if spec.parent is not None else None,
         below_minimum=below,
         evicted=evicted,
         lost=lost,

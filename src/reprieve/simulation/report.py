@@ -64,10 +64,34 @@ class PodGroupOutcome(_Document, frozen=True, kw_only=True):
     outcome: str
     reason: str | None = None
     message: str | None = None
+    parent: str | None = None
+    """The CompositePodGroup it is a child of."""
     below_minimum: bool = False
     evicted: int = 0
     lost: int = 0
     help: tuple[Help, ...] = ()
+
+
+class CompositeOutcome(_Document, frozen=True, kw_only=True):
+    """A CompositePodGroup of the input. `min_group_count` is None for the basic policy.
+
+    `groups`: its children in the order in which they are tried; `scheduled` counts pods below it with a node.
+    `outcome`: Scheduled, Nominated, Unschedulable, Gated or Error.  Of the last attempt: how many of the children
+    `succeeded`, None where there was none, and the names of those that were `short`.
+    """
+
+    namespace: str
+    name: str
+    parent: str | None
+    priority: int
+    min_group_count: int | None
+    groups: tuple[str, ...]
+    scheduled: int
+    outcome: str
+    reason: str | None = None
+    message: str | None = None
+    succeeded: int | None = None
+    short: tuple[str, ...] = ()
 
 
 class LostPod(_Document, frozen=True, kw_only=True):
@@ -81,7 +105,7 @@ class LostPod(_Document, frozen=True, kw_only=True):
 
 
 class Preemptor(_Document, frozen=True, kw_only=True):
-    """Who needed the room. `kind`: Pod or PodGroup."""
+    """Who needed the room. `kind`: Pod, PodGroup or CompositePodGroup."""
 
     kind: str
     namespace: str
@@ -258,6 +282,7 @@ class Plan(_Document, frozen=True, kw_only=True):
     broken_gangs: tuple[BrokenGang, ...] = ()
     pods: tuple[PodOutcome, ...] = ()
     pod_groups: tuple[PodGroupOutcome, ...] = ()
+    composite_pod_groups: tuple[CompositeOutcome, ...] = ()
     preemptions: tuple[PreemptionOutcome, ...] = ()
     put_off: tuple[PutOffOutcome, ...] = ()
     released: tuple[ReleasedOutcome, ...] = ()
@@ -305,7 +330,7 @@ class PreemptionAccount:
     """
 
     preemptor: str
-    """`podgroup default/train` or `pod default/web`."""
+    """`podgroup default/train`, `compositepodgroup default/serve` or `pod default/web`."""
     priority: int
     domain: str
     at: float

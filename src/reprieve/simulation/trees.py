@@ -1,0 +1,66 @@
+"""What became of trees of groups, as a plan tells it: which level failed, and which children were short.
+
+Source of the rules: composite.md 5.
+"""
+
+from reprieve.cluster.groups import CompositeState, Fault
+from reprieve.cluster.trees import waiting_for_object
+from reprieve.queueing.entity import QueueState
+from reprieve.scheduling.decision import INVALID, SCHEDULER_ERROR, UNSCHEDULABLE, TreeLevel
+from reprieve.simulation.report import CompositeOutcome
+from reprieve.simulation.virtual import VirtualCluster
+
+
+def composite_outcomes(world: VirtualCluster) -> tuple[CompositeOutcome, ...]:
+    """Every CompositePodGroup, by namespace and name."""
+    composites = world.engine.cluster.trees.composites.values()
+    levels = {(level.kind, level.group): level for told in world.levels.values() for level in told}
+    found = (_outcome(world, composite, levels.get((composite.kind, composite.key))) for composite in composites)
+    return tuple(sorted(found, key=lambda one: (one.namespace, one.name)))
+
+
+def _outcome(world: VirtualCluster, composite: CompositeState, level: TreeLevel | None) -> CompositeOutcome:
+    spec = composite.spec
+    assert spec is not None
+    outcome, reason, message = _status(world, composite)
+    return CompositeOutcome(
+        namespace=composite.namespace,
+        name=composite.name,
+        parent=spec.parent.split("/", 1)[1] if spec.parent is not None else None,
+        priority=spec.priority,
+        min_group_count=spec.min_count,
+        groups=tuple(child.name for child in composite.children),
+        scheduled=composite.scheduled,
+        outcome=outcome,
+        reason=reason,
+        message=message,
+        succeeded=level.succeeded if level is not None else None,
+        short=level.short if level is not None else (),
+    )
+
+
+def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str | None, str | None]:
+    """Outcome, reason and message."""
+    engine = world.engine
+    if composite.fault is not None:
+        return "Gated", *_told(composite.fault)
+    condition = world.conditions.get(composite.ref)
+    if condition is not None and condition.scheduled:
+        return "Scheduled", None, None
+    entity = engine.queue.get(composite.home)
+    if entity is not None and entity.state is QueueState.GATED and entity.blocked is None and not entity.gate.ok:
+        return "Gated", UNSCHEDULABLE, entity.gate.reason
+    if condition is None:
+        # Nobody of it was ever tried: all of it runs, or there is nobody.
+        return ("Scheduled", None, None) if composite.scheduled else ("Gated", UNSCHEDULABLE, None)
+    if condition.reason in (SCHEDULER_ERROR, INVALID):
+        return "Error", condition.reason, condition.message
+    waits = engine.preempting(composite.home) or world.awaits_room(composite.home)
+    return "Nominated" if waits else "Unschedulable", condition.reason, condition.message
+
+
+def _told(fault: Fault) -> tuple[str, str]:
+    """Reason and message of a group that has no root."""
+    if fault.missing:
+        return UNSCHEDULABLE, waiting_for_object(fault.missing)
+    return INVALID, fault.message
