@@ -22,7 +22,7 @@ from reprieve.client.discovery import Resource, Served
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.instructions import Instruction, PatchObject
+from reprieve.framework.instructions import DeleteObject, Instruction, PatchObject
 from reprieve.live.binding import Binder
 from reprieve.live.conditions import KEPT_BACK, Conditions
 from reprieve.live.extenders import ExtenderCalls
@@ -137,6 +137,8 @@ class DecisionExecutor:
         for instruction in instructions:
             if isinstance(instruction, PatchObject):
                 self._writes.patch_object(instruction).add_done_callback(self._deferred_write_done)
+            elif isinstance(instruction, DeleteObject):
+                self._writes.delete_object(instruction).add_done_callback(self._deferred_write_done)
 
     def _deferred_write_done(self, written: asyncio.Future[None]) -> None:
         error = None if written.cancelled() else written.exception()
