@@ -148,8 +148,11 @@ class DecisionExecutor:
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         """What Permit plugins have decided about pods they had let wait."""
         for binding in allowed:
+            self._observer.permitted(binding.pod, "Success", now=self._now())
             self.binder.start(binding)
         for rejection in refused:
+            code = "Error" if rejection.reason == SCHEDULER_ERROR else "Unschedulable"
+            self._observer.permitted(rejection.pod, code, now=self._now())
             self.conditions.rejected(rejection)
             self._observer.bind_failed(rejection.pod, "", rejection.message, now=self._now())
 
