@@ -272,6 +272,24 @@ def schedules_gangs(plane: Live, collection: str, group: Json, member: Json) -> 
     eventually(told, f"the condition of {name}")
 
 
+def schedules_trees(plane: Live, version: str, leaves: str, member: Json) -> None:
+    """A CompositePodGroup over a group of two, which names its parent; all of them say that they are scheduled."""
+    composites = f"/apis/{version}/namespaces/default/compositepodgroups"
+    reference = {"workloadName": "w", "templateName": "t"}
+    policy = {"gang": {"minGroupCount": 1}}
+    body = {"metadata": {"name": "tree"}, "spec": {"workloadRef": reference, "schedulingPolicy": policy}}
+    kind = {"apiVersion": version, "kind": "CompositePodGroup"}
+    post(plane, composites, {**kind, **body})
+    group = pod_group("leaf", 2, parentCompositePodGroupName="tree", workloadRef=reference)
+    schedules_gangs(plane, leaves, group, {"cpu": "10m", **member})
+
+    def told() -> bool:
+        found = get(plane, f"{composites}/tree")
+        return condition(found, "CompositePodGroupInitiallyScheduled").get("status") == "True"
+
+    eventually(told, "the condition of the tree")
+
+
 def claims_volumes(plane: Live) -> None:
     classes = "/apis/storage.k8s.io/v1/storageclasses"
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -351,35 +369,6 @@ def allocates_devices(plane: Live) -> None:
     eventually(lambda: not allocation("two"), "the device given back")
 
 
-def makes_claims_for_extended_resources(plane: Live) -> None:
-    """And deletes what an attempt has left that was killed after the first of its calls."""
-    base = "/apis/resource.k8s.io/v1"
-    claims = f"{base}/namespaces/default/resourceclaims"
-    post(plane, f"{base}/deviceclasses", {"metadata": {"name": "fpga"}, "spec": {"extendedResourceName": "x.com/fpga"}})
-    pool = {"name": "n2-fpgas", "generation": 1, "resourceSliceCount": 1}
-    inventory = {"driver": "fpga.example.com", "nodeName": "n2", "pool": pool, "devices": [{"name": "fpga-0"}]}
-    post(plane, f"{base}/resourceslices", {"metadata": {"name": "n2-fpgas"}, "spec": inventory})
-    manifest = ours("asks", cpu="10m", node="n2")
-    manifest["spec"]["containers"][0]["resources"] = {"limits": {"x.com/fpga": "1"}}
-    manifest["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
-    made = post(plane, PODS, manifest)
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "asks", "uid": made["metadata"]["uid"], "controller": True}
-    left: Json = {
-        "name": "asks-extended-resources-x",
-        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
-        "finalizers": ["resource.kubernetes.io/delete-protection"],
-        "ownerReferences": [owner],
-    }
-    request = {"name": "container-0-request-0", "exactly": {"deviceClassName": "fpga"}}
-    post(plane, claims, {"metadata": left, "spec": {"devices": {"requests": [request]}}})
-    patch(plane, f"{PODS}/asks", {"spec": {"schedulingGates": None}})
-    eventually(lambda: runs(plane, "asks"))
-    said = get(plane, f"{PODS}/asks")["status"]["extendedResourceClaimStatus"]
-    assert said["resourceClaimName"] != left["name"]
-    assert get(plane, f"{claims}/{left['name']}")["kind"] == "Status"
-    assert get(plane, f"{claims}/{said['resourceClaimName']}")["status"]["reservedFor"][0]["name"] == "asks"
-
-
 def lets_those_read_its_metrics_who_may(plane: Live, port: int) -> None:
     """observability.md: as kube-scheduler, it asks the API server who a token belongs to and what he may."""
     for name in ("prometheus", "nobody"):
@@ -451,9 +440,9 @@ def with_the_workload_api(records: Records, directory: Path) -> None:
             says_again_and_again_what_does_not_fit(plane)
             preempts(plane)
             schedules_gangs(plane, NATIVE, pod_group("gang", 2, priority="high"), {"priority": "high", "group": "gang"})
+            schedules_trees(plane, "scheduling.k8s.io/v1alpha3", NATIVE, {"group": "leaf"})
             claims_volumes(plane)
             allocates_devices(plane)
-            makes_claims_for_extended_resources(plane)
             lets_those_read_its_metrics_who_may(plane, port)
             drop_in = {"metadata": {"name": "older"}, "spec": {"minMember": 2}}
             schedules_gangs(
@@ -482,6 +471,8 @@ def without_the_workload_api(records: Records, directory: Path) -> None:
             group = pod_group("gang", 2, priority="high")
             schedules_gangs(plane, OURS, group, {"priority": "high", "labels": label})
             assert len([name for name in low if get(plane, f"{PODS}/{name}")["kind"] == "Pod"]) == 1
+            labels = {"scheduling.reprieve.dev/pod-group": "leaf"}
+            schedules_trees(plane, "scheduling.reprieve.dev/v1beta1", OURS, {"labels": labels})
             # A member alone waits for the others.
             post(plane, OURS, {"metadata": {"name": "half"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})
             labels = {"scheduling.reprieve.dev/pod-group": "half"}

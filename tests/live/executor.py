@@ -37,7 +37,7 @@ from .faults import Call, FaultyClient, Json, Send, client_of
 
 _FASTER = 100.0
 _LOOK = 0.005
-KINDS = ("Pod", "Node", "Namespace", "PriorityClass", "PodGroup", "PodDisruptionBudget")
+KINDS = ("Pod", "Node", "Namespace", "PriorityClass", "PodGroup", "CompositePodGroup", "PodDisruptionBudget")
 """What the scheduler watches unless a test asks for more: a cluster that serves neither volumes nor devices."""
 EVERY_KIND = tuple(kind.KIND for kind in KINDS_READ)
 _QUICK = InformerOptions(

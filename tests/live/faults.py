@@ -139,6 +139,7 @@ PATHS = {
     "Pod": "/api/v1/namespaces/default/pods",
     "Node": "/api/v1/nodes",
     "PodGroup": "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups",
+    "CompositePodGroup": "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
 }
 

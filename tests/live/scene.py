@@ -45,6 +45,7 @@ class Recorded(Writes):
         uid: str,
         conditions: Sequence[Mapping[str, Any]],
         *,
+        kind: str = "PodGroup",
         resource: Resource | None = None,
     ) -> asyncio.Future[None]:
         [condition] = conditions

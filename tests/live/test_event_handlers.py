@@ -209,14 +209,20 @@ def test_pods_and_nodes_are_required(kind: str) -> None:
     play(act)
 
 
-def definition(group: str, version: str) -> Json:
+def definition(group: str, version: str, kind: str = "PodGroup") -> Json:
+    """A definition of a kind of groups that takes whatever is written."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
         "metadata": {"annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs"}},
         "spec": {
             "group": group,
             "scope": "Namespaced",
-            "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"},
+            "names": {
+                "plural": f"{kind.lower()}s",
+                "singular": kind.lower(),
+                "kind": kind,
+                "listKind": f"{kind}List",
+            },
             "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
         },
     }

@@ -10,7 +10,7 @@ import pytest
 from reprieve.client.transport import STRATEGIC_MERGE_PATCH, Answer, ApiClient
 
 from .executor import leave, leaving, placed, pods, running, until
-from .faults import PATHS, Call, Json, Send, cluster, create, node, pod, priority_class, read
+from .faults import PATHS, Call, Json, Send, cluster, create, group, node, pod, priority_class, read
 from .worlds import HIGH, UNIT, high
 
 TARGET = "DisruptionTarget"
@@ -131,6 +131,54 @@ def test_a_restart_finishes_a_unit_that_has_lost_a_pod() -> None:
                     return await leaving(client) == ["crew2", "crew3"]
 
                 await until(goes, "the rest goes")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_restart_finishes_a_tree_that_has_lost_a_pod_and_spares_one_that_has_not(lost: bool) -> None:
+    """9 and composite.md 4: the unit is the tree: all its leaves follow, or all its groups are told that they stay."""
+    reference = {"workloadName": "w", "templateName": "t"}
+    policy = {"gang": {"minGroupCount": 2}}
+
+    def composite(name: str, **spec: Any) -> Json:
+        body = {"workloadRef": reference, "schedulingPolicy": policy, "priorityClassName": "middle", **spec}
+        return {"kind": "CompositePodGroup", "metadata": {"name": name}, "spec": body}
+
+    def leaf(name: str, parent: str) -> Json:
+        made = group(name, count=1, priority="middle")
+        made["spec"] |= {"workloadRef": reference, "parentCompositePodGroupName": parent}
+        return made
+
+    groups = (
+        composite("root", disruptionMode={"all": {}}),
+        composite("mid", parentCompositePodGroupName="root", schedulingPolicy={"basic": {}}),
+        leaf("left", "root"),
+        leaf("right", "mid"),
+    )
+    members = [
+        pod(name, node="n1", cpu="1", group=where, priorityClassName="middle")
+        for name, where in (("crew1", "left"), ("crew2", "left"), ("crew3", "right"))
+    ]
+
+    async def run() -> None:
+        async with cluster() as (server, client):
+            await create(client, *UNIT.classes, node("n1", "4"), *groups, *members)
+            for name in CREW:
+                await mark(client, "Pod", name)
+            for one in groups:
+                await mark(client, one["kind"], one["metadata"]["name"])
+            if lost:
+                await leave(client, "crew3")
+            async with running(server):
+
+                async def ended() -> bool:
+                    if lost:
+                        return await leaving(client) == ["crew1", "crew2"]
+                    told = [target(await read(client, one["kind"], one["metadata"]["name"])) for one in groups]
+                    return told == [("False", "PreemptionFailed")] * len(groups)
+
+                await until(ended, "the rest goes" if lost else "all are told that they stay")
 
     asyncio.run(run())
 

@@ -112,7 +112,7 @@ def test_a_group_that_is_gone_has_nothing_taken_back() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         group, pods = stage.crew()
-        scene.conditions.forget_group("default/g")
+        scene.conditions.forget_group("group/default/g")
         staying, written = stage.calls.unmark(group, pods)
         assert (staying, len(written)) == (pods, 2)
         assert scene.writes.groups == []
@@ -129,7 +129,7 @@ def test_a_pod_is_marked_unless_it_has_the_mark() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         plain, marked = scene.pod("a", node="n1", generation=3), scene.pod("b", node="n1", status=TARGET)
-        mark = scene.conditions.disruption_target(scene.pod("hi"), by_group=False)
+        mark = scene.conditions.disruption_target(scene.pod("hi"), by="pod")
         for _ in range(2):
             for found in (plain, marked):
                 await stage.calls.mark_pod(found, mark)
@@ -150,7 +150,7 @@ def test_a_mark_for_who_is_gone_is_not_needed(error: Exception, raised: bool) ->
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         found = scene.pod("a", node="n1")
-        mark = scene.conditions.disruption_target(scene.pod("hi"), by_group=False)
+        mark = scene.conditions.disruption_target(scene.pod("hi"), by="pod")
         scene.writes.errors = [error]
         if raised:
             with pytest.raises(type(error)):
@@ -163,10 +163,10 @@ def test_a_mark_for_who_is_gone_is_not_needed(error: Exception, raised: bool) ->
         scene.writes.errors = [error]
         if raised:
             with pytest.raises(type(error)):
-                await stage.calls.mark_group(group, found, by_group=True)
+                await stage.calls.mark_group(group, found, by="podgroup")
         else:
-            await stage.calls.mark_group(group, found, by_group=True)
-        assert not scene.conditions.is_disrupted("default/g")
+            await stage.calls.mark_group(group, found, by="podgroup")
+        assert not scene.conditions.is_disrupted("group/default/g")
 
     run(test)
 

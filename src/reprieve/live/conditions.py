@@ -7,7 +7,9 @@ Rules (observability.md "Conditions", and kube-scheduler's where that is silent)
   pod come together in the next one.
 - A pod that was placed meanwhile gets no word any more about not being placed.
 - A PodGroup of another scheduler is told in its own terms (workloads.md 4); one that nobody has looked at is accepted.
-- PodGroupInitiallyScheduled never goes back to False, but where a binding of that very scheduling failed for good.
+- PodGroupInitiallyScheduled, of a composite CompositePodGroupInitiallyScheduled (composite.md 5), never goes back to
+  False, but where a binding of that very scheduling failed for good. A composite whose tree cannot be scheduled as it
+  is (a cycle, too many levels) says so with the reason Invalid, with or without pods below it.
 - A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); about scheduling gates the
   API server has said so itself. A group of pods that are kept back, one below its minCount for example, has its
   condition from the start.
@@ -19,7 +21,7 @@ call. What the informers tell of the past, from before a patch, does not count a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -29,11 +31,11 @@ from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.leading import DeposedError
-from reprieve.cluster.groups import Group, GroupState, disrupted_with
+from reprieve.cluster.groups import CompositeState, Fault, Group, disrupted_with
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
 from reprieve.live.writes import Writes, superseded
 from reprieve.queueing.entity import QueueState
-from reprieve.scheduling.decision import UNSCHEDULABLE, Decision, GroupCondition, Rejection
+from reprieve.scheduling.decision import INVALID, UNSCHEDULABLE, Decision, GroupCondition, Rejection
 from reprieve.scheduling.engine import Engine
 
 NOT_READY: Final = "NotReadyForScheduling"
@@ -41,7 +43,11 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 _SPARED: Final = "PreemptionFailed"
 _SCHEDULED_AGAIN: Final = "ScheduledAgain"
 _SCHEDULED: Final = "PodScheduled"
-_GROUP_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+_GROUP_SCHEDULED: Final[Mapping[str, str]] = {
+    "PodGroup": "PodGroupInitiallyScheduled",
+    "CompositePodGroup": "CompositePodGroupInitiallyScheduled",
+}
+"""Kind of a group to the type of its condition."""
 KEPT_BACK: Final = 5.0
 """Seconds behind a gate before a pod says so: most gates open at once (KEP-5501)."""
 
@@ -74,6 +80,7 @@ class _Subject:
         "flight",
         "foreign",
         "generation",
+        "kind",
         "name",
         "namespace",
         "nominated",
@@ -85,7 +92,8 @@ class _Subject:
         "uid",
     )
 
-    def __init__(self, namespace: str, name: str, uid: str) -> None:
+    def __init__(self, namespace: str, name: str, uid: str, kind: str = "Pod") -> None:
+        self.kind = kind
         self.namespace = namespace
         self.name = name
         self.uid = uid
@@ -144,7 +152,7 @@ class Conditions:
         self._pods: dict[str, _Subject] = {}
         """Pods without a node, by UID."""
         self._groups: dict[str, _Subject] = {}
-        """By `namespace/name`."""
+        """Groups of all levels by `ref`: `group/...` or `composite/...`."""
         self._dirty: dict[str, _Subject] = {}
         self._again: dict[str, _Subject] = {}
         """Whose last patch failed: tried again by `waiting`."""
@@ -173,31 +181,34 @@ class Conditions:
         if self._pods.pop(uid, None) is not None:
             self._dirty.pop(uid, None)
 
-    def seen_group(self, group: objects.PodGroup, resource: Resource | None = None) -> None:
-        """An informer has a PodGroup; `resource` is where it was read (None: the best version that is served)."""
+    def seen_group(self, group: objects.PodGroup | objects.CompositePodGroup, resource: Resource | None = None) -> None:
+        """An informer has a group; `resource` is where it was read (None: the best version that is served)."""
         meta = group.metadata
-        key = f"{meta.namespace or 'default'}/{meta.name}"
-        subject = self._groups.get(key)
+        ref = ref_of(group)
+        subject = self._groups.get(ref)
         if subject is None or subject.uid != meta.uid:
-            subject = self._groups[key] = _Subject(meta.namespace or "default", meta.name, meta.uid)
+            subject = self._groups[ref] = _Subject(meta.namespace or "default", meta.name, meta.uid, group.KIND)
         subject.resource = resource
-        subject.foreign = group.foreign
-        subject.generation = meta.generation if group.foreign is None else 0  # other APIs do not name it
-        found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED), None)
+        foreign = group.foreign if isinstance(group, objects.PodGroup) else None
+        subject.foreign = foreign
+        subject.generation = meta.generation if foreign is None else 0  # other APIs do not name it
+        found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED[group.KIND]), None)
         view = _View(_said(found, found.observed_generation)) if found else _View()
-        if group.foreign is not None:
-            if accepted(group.foreign.api_version, group.foreign.phase):
-                self._unaccepted[key] = subject
-            if not says_messages(group.foreign.api_version) and view.condition.status != "True":
+        if foreign is not None:
+            if accepted(foreign.api_version, foreign.phase):
+                self._unaccepted[group.key] = subject
+            if not says_messages(foreign.api_version) and view.condition.status != "True":
                 view = subject.now  # it cannot say more than it was told
         subject.told(view)
         subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)
 
-    def forget_group(self, key: str) -> None:
-        """A PodGroup (`namespace/name`) is gone."""
-        self._groups.pop(key, None)
-        self._dirty.pop(key, None)
-        self._unaccepted.pop(key, None)
+    def forget_group(self, ref: str) -> None:
+        """A group is gone."""
+        self._groups.pop(ref, None)
+        self._dirty.pop(ref, None)
+        kind, _, key = ref.partition("/")
+        if kind == "group":
+            self._unaccepted.pop(key, None)
 
     # -- what the scheduler says -------------------------------------------------------------------
 
@@ -210,8 +221,7 @@ class Conditions:
         for pod in decision.cleared:
             self.cleared(pod)
         for condition in decision.conditions:
-            if not condition.composite:
-                self.group(condition)
+            self.group(condition)
 
     def rejected(self, rejection: Rejection) -> None:
         """A pod found no place: PodScheduled=False."""
@@ -231,26 +241,26 @@ class Conditions:
 
     def group(self, condition: GroupCondition) -> None:
         """A group was scheduled, for the first time or again, or not."""
-        subject = self._groups.get(condition.group)
+        subject = self._groups.get(condition.ref)
         if subject is not None and condition.scheduled and subject.disrupted:
             self._undisrupted(subject)
         if subject is not None and subject.now.condition.status != "True":
             status = "True" if condition.scheduled else "False"
             subject.condition = (status, condition.reason, condition.message)
-            self._touched(condition.group, subject)
+            self._touched(condition.ref, subject)
 
-    def was_scheduled(self, key: str) -> bool:
-        """Whether a PodGroup (`namespace/name`) says, or is about to say, that it was scheduled."""
-        subject = self._groups.get(key)
+    def was_scheduled(self, ref: str) -> bool:
+        """Whether a group says, or is about to say, that it was scheduled."""
+        subject = self._groups.get(ref)
         return subject is not None and "True" in (subject.now.condition.status, (subject.condition or ("",))[0])
 
-    def not_scheduled_after_all(self, key: str, reason: str, message: str) -> None:
+    def not_scheduled_after_all(self, ref: str, reason: str, message: str) -> None:
         """A group was said to be scheduled, and is not: a binding failed (scheduling.md 3.6)."""
-        subject = self._groups.get(key)
+        subject = self._groups.get(ref)
         if subject is not None:
             subject.condition = ("False", reason, message)
             subject.back = True
-            self._touched(key, subject)
+            self._touched(ref, subject)
 
     def waiting(self, engine: Engine, now: float) -> None:
         """Look after what no decision tells: pods behind gates, and patches that failed.
@@ -261,13 +271,16 @@ class Conditions:
         again, self._again = self._again, {}
         for key, subject in again.items():
             self._touched(key, subject)
+        for composite in engine.cluster.trees.composites.values():
+            if composite.fault is not None:
+                self._without_root(composite, composite.fault)
         for entity in engine.queue.entities():
             if entity.state is not QueueState.GATED:
                 continue
             kept_back = now - entity.since >= KEPT_BACK
             if entity.group is not None and entity.gate.reason and not entity.blocked:
-                for leaf in entity.group.leaves():
-                    self._group_gated(leaf.key, entity.gate.reason, first=not kept_back)
+                for group in entity.group.below():
+                    self._group_gated(group, entity.gate.reason, first=not kept_back)
             if not kept_back:
                 continue
             why = entity.blocked or entity.gate.reason
@@ -284,7 +297,7 @@ class Conditions:
         unaccepted, self._unaccepted = self._unaccepted, {}
         for key, subject in unaccepted.items():
             foreign, where = subject.foreign, subject.resource
-            if self._groups.get(key) is not subject or foreign is None or where is None:
+            if self._groups.get(f"group/{key}") is not subject or foreign is None or where is None:
                 continue
             if not engine.is_for_us(key, foreign.api_version):
                 self._unaccepted[key] = subject
@@ -301,19 +314,24 @@ class Conditions:
     def _accepted(self, key: str, subject: _Subject, done: asyncio.Future[None]) -> None:
         self._flights.discard(done)
         error = ClientError("cancelled") if done.cancelled() else done.exception()
-        if error is not None and not superseded(error) and self._groups.get(key) is subject:
+        if error is not None and not superseded(error) and self._groups.get(f"group/{key}") is subject:
             self._unaccepted[key] = subject
 
-    def _group_gated(self, key: str, why: str, *, first: bool) -> None:
+    def _group_gated(self, group: Group, why: str, *, first: bool) -> None:
         """Why a group waits: at once if it says nothing yet (`first`), for an empty status tells nothing.
 
         What it said of an earlier attempt, or of a preemption that is over, gives way after the pause of its pods.
         """
-        subject = self._groups.get(key)
+        subject = self._groups.get(group.ref)
         if subject is None or subject.now.condition.status == "True":
             return
         if not first or not subject.now.condition.status:
-            self.group(GroupCondition(key, False, UNSCHEDULABLE, why))
+            self.group(GroupCondition(group.key, False, UNSCHEDULABLE, why, composite=group.kind != "PodGroup"))
+
+    def _without_root(self, composite: CompositeState, fault: Fault) -> None:
+        """Why the root of a composite cannot be told; where nobody is waited for it cannot be scheduled as it is."""
+        reason = UNSCHEDULABLE if fault.missing else INVALID
+        self.group(GroupCondition(composite.key, False, reason, fault.message, composite=True))
 
     async def written(self, pod: PodRecord) -> None:
         """Return when what is wished for a pod is in the API. Raises what the call failed with.
@@ -331,26 +349,25 @@ class Conditions:
         if subject.error is not None:
             raise subject.error
 
-    def disruption_target(self, preemptor: PodRecord, *, by_group: bool, observed: int = 0) -> dict[str, Any]:
-        """The condition of a victim (and of an `all` group): who it makes room for."""
-        kind = "podgroup" if by_group else "pod"
-        text = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {kind}"
+    def disruption_target(self, preemptor: PodRecord, *, by: str, observed: int = 0) -> dict[str, Any]:
+        """The condition of a victim (and of an `all` group): who it makes room for, a pod or what `by` names."""
+        text = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {by}"
         said = _Said("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
         return _condition(DISRUPTION_TARGET, said)
 
-    async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by_group: bool) -> None:
-        """DisruptionTarget on the groups of an `all` unit; one that is gone needs none. Raises as the call fails."""
+    async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
+        """DisruptionTarget on every group of an `all` unit; one that is gone needs none. Raises as the call fails."""
         for one in disrupted_with(group):
-            await self._group_disrupted(one, preemptor, by_group=by_group)
+            await self._group_disrupted(one, preemptor, by=by)
 
-    async def _group_disrupted(self, group: Group, preemptor: PodRecord, *, by_group: bool) -> None:
-        subject = self._groups.get(group.key) if isinstance(group, GroupState) else None
+    async def _group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
+        subject = self._groups.get(group.ref)
         if subject is None:
             return
-        condition = self.disruption_target(preemptor, by_group=by_group, observed=subject.generation)
+        condition = self.disruption_target(preemptor, by=by, observed=subject.generation)
         try:
             await self._writes.patch_group_status(
-                subject.namespace, subject.name, subject.uid, [condition], resource=subject.resource
+                subject.namespace, subject.name, subject.uid, [condition], kind=subject.kind, resource=subject.resource
             )
         except ApiError as error:
             if not superseded(error):
@@ -368,6 +385,7 @@ class Conditions:
             subject.name,
             subject.uid,
             [_condition(DISRUPTION_TARGET, said)],
+            kind=subject.kind,
             resource=subject.resource,
         )
         self._flights.add(flight)
@@ -381,9 +399,9 @@ class Conditions:
 
         flight.add_done_callback(landed)
 
-    def is_disrupted(self, key: str) -> bool:
-        """Whether a PodGroup (`namespace/name`) says that it makes room for somebody, as last heard."""
-        subject = self._groups.get(key)
+    def is_disrupted(self, ref: str) -> bool:
+        """Whether a group says that it makes room for somebody, as last heard."""
+        subject = self._groups.get(ref)
         return subject is not None and subject.disrupted
 
     def spared(self, observed: int = 0) -> dict[str, Any]:
@@ -397,7 +415,7 @@ class Conditions:
         return [write for write in found if write is not None]
 
     def _group_spared(self, group: Group) -> asyncio.Future[None] | None:
-        subject = self._groups.get(group.key) if isinstance(group, GroupState) else None
+        subject = self._groups.get(group.ref)
         if subject is None:
             return None
         subject.disrupted = False
@@ -406,6 +424,7 @@ class Conditions:
             subject.name,
             subject.uid,
             [self.spared(subject.generation)],
+            kind=subject.kind,
             resource=subject.resource,
         )
 
@@ -482,9 +501,9 @@ class Conditions:
         return self._writes.patch_pod_status(subject.namespace, subject.name, subject.uid, patch)
 
     def _patch_group(self, subject: _Subject, view: _View) -> asyncio.Future[None]:
-        conditions = [_condition(_GROUP_SCHEDULED, view.condition)]
+        conditions = [_condition(_GROUP_SCHEDULED[subject.kind], view.condition)]
         return self._writes.patch_group_status(
-            subject.namespace, subject.name, subject.uid, conditions, resource=subject.resource
+            subject.namespace, subject.name, subject.uid, conditions, kind=subject.kind, resource=subject.resource
         )
 
     def _landed(self, key: str, subject: _Subject, before: _View, flight: asyncio.Future[None]) -> None:
@@ -518,6 +537,12 @@ class Conditions:
     def _moment(self) -> datetime:
         """Now, to the second: as exactly as the API keeps it."""
         return self._clock.now().replace(microsecond=0)
+
+
+def ref_of(group: objects.PodGroup | objects.CompositePodGroup) -> str:
+    """What a group is called here and in the queue, by which one does not pass for a composite of its name."""
+    kind = "composite" if isinstance(group, objects.CompositePodGroup) else "group"
+    return f"{kind}/{group.metadata.namespace or 'default'}/{group.metadata.name}"
 
 
 def _said(found: objects.PodCondition | objects.Condition, observed: int = 0) -> _Said:

@@ -21,10 +21,11 @@ from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
+from reprieve.cluster.groups import Group, GroupState, is_ready
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.instructions import DeleteObject, Instruction, PatchObject
+from reprieve.framework.instructions import Instruction, PatchObject
 from reprieve.live.binding import Binder
-from reprieve.live.conditions import KEPT_BACK, Conditions
+from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
 from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
@@ -105,7 +106,7 @@ class DecisionExecutor:
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Act on a decision: start what it asks for, without waiting."""
         for condition in decision.conditions:
-            if condition.scheduled and not condition.composite and not self.conditions.was_scheduled(condition.group):
+            if condition.scheduled and not condition.composite and not self.conditions.was_scheduled(condition.ref):
                 placed = (found.pod for found in (*decision.bindings, *decision.waiting))
                 first = {pod.uid for pod in placed if pod.group == condition.group}
                 if first:
@@ -137,8 +138,6 @@ class DecisionExecutor:
         for instruction in instructions:
             if isinstance(instruction, PatchObject):
                 self._writes.patch_object(instruction).add_done_callback(self._deferred_write_done)
-            elif isinstance(instruction, DeleteObject):
-                self._writes.delete_object(instruction).add_done_callback(self._deferred_write_done)
 
     def _deferred_write_done(self, written: asyncio.Future[None]) -> None:
         error = None if written.cancelled() else written.exception()
@@ -148,11 +147,8 @@ class DecisionExecutor:
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         """What Permit plugins have decided about pods they had let wait."""
         for binding in allowed:
-            self._observer.permitted(binding.pod, "Success", now=self._now())
             self.binder.start(binding)
         for rejection in refused:
-            code = "Error" if rejection.reason == SCHEDULER_ERROR else "Unschedulable"
-            self._observer.permitted(rejection.pod, code, now=self._now())
             self.conditions.rejected(rejection)
             self._observer.bind_failed(rejection.pod, "", rejection.message, now=self._now())
 
@@ -183,16 +179,29 @@ class DecisionExecutor:
             self._engine.bind_failed(pod.uid, now)
             group = self._engine.cluster.groups.get(pod.group) if first and pod.group is not None else None
             if group is not None and not taken_back and group.scheduled < group.min_count:
-                text = (
-                    f"binding of pod {pod.key} failed: {error}; {group.scheduled} of the {group.min_count} have a node"
-                )
-                self.conditions.not_scheduled_after_all(group.key, SCHEDULER_ERROR, text)
+                self._not_scheduled_after_all(group, f"binding of pod {pod.key} failed: {error}")
             if not gone and not taken_back and pod.row < 0 and pod.uid in self._engine.cluster.pods:
                 self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
 
         self._tell(tell)
         if not taken_back and not gone:
             self._observer.bind_failed(pod, binding.node, f"binding rejected: {error}", now=self._now())
+
+    def _not_scheduled_after_all(self, group: GroupState, what: str) -> None:
+        """The gang has less than its minimum by that, and so may the composites above it (composite.md 3.4)."""
+        text = f"{what}; {group.scheduled} of the {group.min_count} have a node"
+        self.conditions.not_scheduled_after_all(group.ref, SCHEDULER_ERROR, text)
+        if group.fault is not None:
+            return
+        below: Group = group
+        trees = self._engine.cluster.trees
+        while below.spec is not None and below.spec.parent is not None:
+            above = trees.composites[below.spec.parent]
+            if is_ready(above, lambda leaf: leaf.scheduled):
+                return
+            text = f"{what}; groups in it have less than their minimum"
+            self.conditions.not_scheduled_after_all(above.ref, SCHEDULER_ERROR, text)
+            below = above
 
     def _settled(self, pod: PodRecord) -> bool:
         """A binding has ended; whether it was of the pods that its group was first scheduled with."""
@@ -228,10 +237,11 @@ class DecisionExecutor:
                 self.conditions.forget_pod(item.metadata.uid)
             else:
                 self.conditions.seen_pod(item)
-        elif isinstance(item, o.PodGroup):
+        elif isinstance(item, (o.PodGroup, o.CompositePodGroup)):
             if change.kind is ChangeKind.DELETED:
-                self._first.pop(item.key, None)
-                self.conditions.forget_group(item.key)
+                if isinstance(item, o.PodGroup):
+                    self._first.pop(item.key, None)
+                self.conditions.forget_group(ref_of(item))
             else:
                 self.conditions.seen_group(item, resource)
 

@@ -9,6 +9,7 @@ resources and those of other schedulers (workloads.md 1); of two groups of one n
 
 Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
 highest of its members, which are pods and so have theirs resolved; members that differ from it are told so as ever.
+CompositePodGroups are brought by `live.composites`.
 What a group counts as when it is a victim stands in an annotation that nobody resolves but `live.classes`.
 
 Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
@@ -41,6 +42,7 @@ from reprieve.client.reading import OPTIONAL, REQUIRED
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.live.classes import VictimClasses
+from reprieve.live.composites import Composites
 from reprieve.live.outages import Outages
 from reprieve.live.remarks import AnnotationRemarks
 from reprieve.scheduling.arrival_order import in_order
@@ -147,6 +149,7 @@ class ClusterFeed:
         """PodGroups without a priority of their own, and the one they were given."""
         self._refused = refused
         self._victims = VictimClasses(self._refuse)
+        self._composites = Composites(engine, listener=listener, warn=self._warn_once)
         self._remarks = AnnotationRemarks(ignored, engine.sources)
         self._said: set[str] = set()
         self._absent: list[str] = []
@@ -371,6 +374,9 @@ class ClusterFeed:
         if isinstance(item, o.PodGroup):
             self._tell_group(change, resource, now)
             return
+        if isinstance(item, o.CompositePodGroup):
+            self._composites.told(change, resource, now)
+            return
         if change.kind is ChangeKind.DELETED:
             self._gone(item, now)
         else:
@@ -465,6 +471,7 @@ class ClusterFeed:
             if self._give_priority(group.key, now):
                 return
         self._engine.set_group(self._victims.resolved(group), now, created=_created(group))
+        self._composites.settled(self._parent(group.key), now)
 
     def _set_group_again(self, key: str, now: float) -> None:
         """What a group says means something else now."""
@@ -483,7 +490,12 @@ class ClusterFeed:
         self._open[key] = priority
         given = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, priority=priority))
         self._engine.set_group(self._victims.resolved(given), now, created=_created(group))
+        self._composites.settled(self._parent(key), now)
         return True
+
+    def _parent(self, key: str) -> str | None:
+        state = self._engine.cluster.groups.get(key)
+        return state.spec.parent if state is not None and state.spec is not None else None
 
     def _counted(self, key: str) -> o.PodGroup | None:
         """Of the groups of one name the one that counts."""

@@ -29,7 +29,7 @@ from reprieve.client.clock import Clock
 from reprieve.client.errors import ClientError
 from reprieve.client.leading import DeposedError
 from reprieve.client.writing import WORKERS
-from reprieve.cluster.groups import Group
+from reprieve.cluster.groups import Group, GroupState, disrupted_with, is_ready, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.live.conditions import Conditions
@@ -131,24 +131,31 @@ class Preemptor:
     def resume(self, cluster: ClusterState) -> None:
         """Finish the `all` units that a killed scheduler left partly evicted. Once, when the picture is complete.
 
-        A unit is past the point of no return if its PodGroup says so and all of it that runs is marked; it is begun if
+        A unit is past the point of no return if its group says so and all of it that runs is marked; it is begun if
         pods of it terminate, or fewer run than it needs, or somebody waits for the node of one of them. What is marked
         and not begun goes back to normal if nobody wants it within a minute.
         """
-        for group in list(cluster.groups.values()):
-            if group.spec is None or not group.spec.disrupt_all:
+        every: list[Group] = [*cluster.groups.values(), *cluster.trees.composites.values()]
+        for unit in every:
+            if unit.unit is not unit:
                 continue
-            running = [pod for pod in group.running() if not pod.terminating]
+            groups = disrupted_with(unit)
+            running = [pod for pod in running_below(groups) if not pod.terminating]
             marked = [pod for pod in running if pod.preempted]
-            told = self._conditions.is_disrupted(group.key)
+            told = self._is_disrupted(groups)
             if not marked and not (told and running):
                 continue
-            begun = any(pod.terminating and pod.preempted for pod in group.members.values())
-            short = len(running) < group.min_count or _waited_for(cluster, running, group.spec.victim_priority)
+            members = (pod for one in groups if isinstance(one, GroupState) for pod in one.members.values())
+            begun = any(pod.terminating and pod.preempted for pod in members)
+            priority = unit.top.spec.victim_priority if unit.top.spec is not None else 0
+            short = not is_ready(unit, _staying) or _waited_for(cluster, running, priority)
             if marked and (begun or (told and short and len(marked) == len(running))):
-                self._repairs.finish(group, marked)
+                self._repairs.finish(unit, marked)
             else:
-                self._repairs.leave(group, marked, partial(self._conditions.is_disrupted, group.key))
+                self._repairs.leave(unit, marked, partial(self._is_disrupted, groups))
+
+    def _is_disrupted(self, groups: Iterable[Group]) -> bool:
+        return any(self._conditions.is_disrupted(one.ref) for one in groups)
 
     async def aclose(self) -> None:
         """Stop; nobody is told any more."""
@@ -197,7 +204,7 @@ class _Run:
         """UIDs of victims whose deletion was asked for."""
         self._marked: set[str] = set()
         """UIDs of victims, and units, that are to be told if they stay."""
-        self._mark = means.conditions.disruption_target(first, by_group=preemption.group is not None)
+        self._mark = means.conditions.disruption_target(first, by=preemption.kind)
         self._for = first
 
     async def carry_out(self) -> None:
@@ -324,7 +331,7 @@ class _Run:
 
     async def _mark_group(self, group: Group) -> None:
         self._marked.add(unit_key(group))
-        await self._calls.mark_group(group, self._for, by_group=self._preemption.group is not None)
+        await self._calls.mark_group(group, self._for, by=self._preemption.kind)
 
     async def _mark_pod(self, pod: PodRecord) -> None:
         """DisruptionTarget, unless it has it or leaves already."""
@@ -343,6 +350,11 @@ class _Run:
 
     def _evicted(self, pod: PodRecord) -> None:
         self._means.evicted(pod, self._preemption)
+
+
+def _staying(leaf: GroupState) -> int:
+    """Pods of a group that run and have not been told to go."""
+    return sum(1 for pod in leaf.running() if not pod.terminating)
 
 
 def _waited_for(cluster: ClusterState, running: Iterable[PodRecord], priority: int) -> bool:

@@ -66,10 +66,10 @@ class VictimCalls:
             if not superseded(error):
                 raise
 
-    async def mark_group(self, group: Group, preemptor: PodRecord, *, by_group: bool) -> None:
+    async def mark_group(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
         """Write DisruptionTarget on the PodGroup. Raises ClientError."""
         await self._shared.once(
-            _MARK, unit_key(group), lambda: self._conditions.group_disrupted(group, preemptor, by_group=by_group)
+            _MARK, unit_key(group), lambda: self._conditions.group_disrupted(group, preemptor, by=by)
         )
 
     async def delete(self, pod: PodRecord) -> bool:

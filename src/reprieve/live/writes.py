@@ -29,7 +29,7 @@ from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
 from reprieve.client.writing import WriterPool
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
+from reprieve.framework.instructions import CreateObject, PatchObject
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True)
 _PODS: Final = "/api/v1/namespaces/"
@@ -155,24 +155,26 @@ class Writes:
         uid: str,
         conditions: Sequence[Mapping[str, Any]],
         *,
+        kind: str = "PodGroup",
         resource: Resource | None = None,
     ) -> asyncio.Future[None]:
-        """Set conditions (internal type names) on a PodGroup, in the form of the version it came from.
+        """Set conditions (internal type names) on a group of that kind, in the form of the version it came from.
 
         `resource` is where the group was read; None: the best version that is served. Conditions of other types stay.
         A PodGroup of another scheduler is told in the terms of its API, as far as that has any (workloads.md 4).
         """
-        where = resource or next(iter(self._served.readable("PodGroup")), None)
+        where = resource or next(iter(self._served.readable(kind)), None)
         if where is None:
-            return _failed(UnservedError("PodGroup is not served"))
-        key = f"PodGroup.{where.group} {namespace}/{name}"
+            return _failed(UnservedError(f"{kind} is not served"))
+        key = f"{kind}.{where.group} {namespace}/{name}"
         if where.api_version in FOREIGN_VERSIONS:
             said = [status_of(where.api_version, condition) for condition in conditions]
             status = {key: found for each in said for key, found in each.items()}
             return self.patch_foreign_status(namespace, name, uid, status, resource=where)
         path = where.path(namespace, name, "status")
         status = {"conditions": [dict(condition) for condition in conditions]}
-        status = from_internal({"kind": "PodGroup", "status": status}, where.api_version)["status"]
+        if kind == "PodGroup":  # a composite has one form in all its versions
+            status = from_internal({"kind": kind, "status": status}, where.api_version)["status"]
         if where.group == SCHEDULING_GROUP:
             body = _encode({"metadata": {"uid": uid}, "status": status})
             return self._pool.submit(key, self._patching(path, body, STRATEGIC_MERGE_PATCH))
@@ -271,29 +273,6 @@ class Writes:
         name = (instruction.body.get("metadata") or {}).get("name", "")
         write = self._creating(where.path(instruction.namespace), _encode(instruction.body))
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{name}", write)
-
-    def delete_object(self, instruction: DeleteObject) -> asyncio.Future[None]:
-        """Delete an object, its finalizer taken off first; nothing is done if it is gone, or another of its name."""
-        where = self._resource(instruction.kind)
-        if where is None:
-            return _failed(UnservedError(f"{instruction.kind} is not served"))
-        path = where.path(instruction.namespace, instruction.name)
-        meta: dict[str, Any] = {"uid": instruction.uid} if instruction.uid else {}
-        meta["$deleteFromPrimitiveList/finalizers"] = [instruction.finalizer]
-        loosen = self._patching(path, _encode({"metadata": meta}), STRATEGIC_MERGE_PATCH)
-        only = {"preconditions": {"uid": instruction.uid}} if instruction.uid else {}
-        options = _encode({"apiVersion": "v1", "kind": "DeleteOptions", **only})
-
-        async def act() -> None:
-            try:
-                if instruction.finalizer:
-                    await loosen()
-                await self._client.request("DELETE", path, body=options, accept=_BRIEF, guard=self._pool.guard)
-            except ApiError as error:
-                if error.code not in (404, 409):
-                    raise
-
-        return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
 
     def write_event(self, body: Mapping[str, Any]) -> asyncio.Future[None]:
         """Create an events.k8s.io/v1 Event; one with a `series` is an earlier one that happened again: patched.

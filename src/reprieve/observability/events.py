@@ -22,8 +22,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from reprieve.api.json import Json
-from reprieve.api.objects import CompositePodGroup
-from reprieve.cluster.groups import CompositeState, Group
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 
 Sink = Callable[[Json], None]
@@ -68,9 +67,7 @@ def pod_reference(pod: PodRecord) -> Reference:
 
 
 def group_reference(group: Group, api_version: str) -> Reference:
-    """A group as the object of an event; `api_version` is the one that native pod groups are served under."""
-    if isinstance(group, CompositeState):
-        return Reference(CompositePodGroup.API_VERSION, group.kind, group.namespace, group.name, group.uid)
+    """A group as the object of an event; `api_version` is the one that native groups of its kind are served under."""
     own = group.spec.foreign if group.spec is not None else None
     return Reference(own or api_version, group.kind, group.namespace, group.name, group.uid)
 

@@ -13,7 +13,7 @@ values come from a fixed set or from the configuration, never from objects, so t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -30,7 +30,7 @@ UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
 WAITING_ON_PREEMPTION: Final = "waiting_on_preemption"
 SUCCESS: Final = "success"
-Preemptor = Literal["pod", "podgroup"]
+Preemptor = Literal["pod", "podgroup", "compositepodgroup"]
 _MOST_ATTEMPTS = 15
 
 EVENT_LABELS: Final[dict[Cause, str]] = {
@@ -120,18 +120,6 @@ class Metrics:
             "Duration for running a plugin at a specific extension point (every tenth attempt).",
             exponential(0.00001, 1.5, 20),
             ["plugin", "extension_point", "status"],
-        )
-        self.plugin_evaluations = self._counter(
-            "plugin_evaluation",
-            "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, "
-            "Filter, PreScore, and Score; estimated from every tenth attempt).",
-            ["plugin", "extension_point", "profile"],
-        )
-        self.permit_seconds = self._histogram(
-            "permit_wait_duration_seconds",
-            "Duration of waiting on permit.",
-            seconds,
-            ["result"],
         )
         self.preemption_attempts = self._counter("preemption_attempts", "Total preemption attempts of single pods.")
         self.preemption_victims = self._histogram(
@@ -339,12 +327,12 @@ _QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
 
 def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
     pods = dict.fromkeys(_QUEUES, 0)
-    count = {(kind, queue): 0 for kind in ("pod", "podgroup") for queue in _QUEUES}
+    count = {(kind, queue): 0 for kind in get_args(Preemptor) for queue in _QUEUES}
     reasons: dict[tuple[str, str], int] = {}
     for entity in entities:
         # An entity in its cycle is about to be somewhere else; who reads meanwhile sees it where it came from.
         queue = "active" if entity.state is QueueState.IN_CYCLE else entity.state.value
-        count["podgroup" if entity.is_group else "pod", queue] += 1
+        count[entity.group.kind.lower() if entity.group is not None else "pod", queue] += 1
         pods[queue] += len(entity.ready)
         pods["gated"] += len(entity.held)
         if entity.state is QueueState.UNSCHEDULABLE:
@@ -361,7 +349,10 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
     for queue, number in pods.items():
         pending.add_metric([queue], number)
     yield pending
-    text = "Number of pending scheduling entities ('pod' for pods that belong to no group, 'podgroup'), by queue."
+    text = (
+        "Number of pending scheduling entities ('pod' for pods that belong to no group, 'podgroup', "
+        "'compositepodgroup' for trees of groups), by queue."
+    )
     for name in ("scheduler_pending_entities", "scheduler_queued_entities"):
         family = GaugeMetricFamily(name, text, labels=["type", "queue"])
         for labels, number in count.items():

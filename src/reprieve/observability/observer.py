@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.objects import PodGroup
+from reprieve.api.objects import CompositePodGroup, PodGroup
 from reprieve.cluster.pods import PodRecord
 from reprieve.observability.events import (
     NORMAL,
@@ -86,7 +86,8 @@ class Observer:
     """See the module docstring.
 
     `sink` takes event bodies (`reprieve.observability.events.Sink`); `controller` is the scheduler's name and
-    `instance` the machine's, for events; `group_version` the apiVersion PodGroups are served under.
+    `instance` the machine's, for events; `group_version` and `composite_version` the apiVersions
+    that groups are served under.
     """
 
     def __init__(
@@ -99,16 +100,16 @@ class Observer:
         controller: str = "default-scheduler",
         instance: str = "localhost",
         group_version: str = "scheduling.k8s.io/v1beta1",
+        composite_version: str = "scheduling.k8s.io/v1alpha3",
     ) -> None:
         self.metrics = metrics or Metrics()
         self.log = log or Log()
-        self.group_version = group_version
+        self._versions = {PodGroup.KIND: group_version, CompositePodGroup.KIND: composite_version}
         self._controller = controller
         self._events = EventRecorder(sink or _no_sink, controller=controller, instance=instance)
         self._records = records
         self._stopwatch = Stopwatch(self.metrics)
         self._assumed: OrderedDict[str, _Assumed] = OrderedDict()
-        self._permit_since: OrderedDict[str, float] = OrderedDict()
         self._engine: Engine | None = None
         self._passes: dict[str, int] = {}
 
@@ -140,10 +141,6 @@ class Observer:
         for bindings in (decision.bindings, decision.waiting):
             for binding in bindings:
                 self._assumed[binding.pod.uid] = assumed
-        for binding in decision.waiting:
-            self._permit_since[binding.pod.uid] = now
-        while len(self._permit_since) > _ASSUMED_LIMIT:
-            self._permit_since.popitem(last=False)
         while len(self._assumed) > _ASSUMED_LIMIT:
             self._assumed.popitem(last=False)
         for rejection in decision.rejections:
@@ -163,12 +160,6 @@ class Observer:
         if self._records is not None:
             self._records.decided(decision, seconds=seconds, now=now)
         self._events.tick(now)
-
-    def permitted(self, pod: PodRecord, result: str, *, now: float) -> None:
-        """A Permit plugin that let the pod wait has decided; `result` is a status code as kube-scheduler names it."""
-        since = self._permit_since.pop(pod.uid, None)
-        if since is not None:
-            self.metrics.permit_seconds.labels(result).observe(max(0.0, now - since))
 
     def bound(self, pod: PodRecord, node: str, *, now: float) -> None:
         """The API confirmed a binding."""
@@ -195,10 +186,7 @@ class Observer:
     def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
         """A victim's API calls were made."""
         by = self._preemptor(preemption)
-        if preemption.group is not None:
-            note = f"Preempted by podgroup {by.uid} on node {preemption.domain}"
-        else:
-            note = f"Preempted by pod {by.uid} on node {preemption.domain}"
+        note = f"Preempted by {preemption.kind} {by.uid} on node {preemption.domain}"
         cluster = self._engine.cluster if self._engine is not None else None
         if cluster is not None and counts_work(cluster, preemption, (pod,)):
             lost = lost_text(lost_work(cluster, (pod,)))
@@ -214,7 +202,7 @@ class Observer:
         result = SUCCESS if error is None else ERROR
         metrics.tasks.labels(result).inc()
         metrics.task_seconds.labels(result).observe(seconds)
-        metrics.execution_seconds.labels(_kind(preemption), result).observe(seconds)
+        metrics.execution_seconds.labels(preemption.kind, result).observe(seconds)
         if error is None:
             self.log.info("Preemption carried out", v=DECISIONS, by=preemption.key, seconds=seconds)
         else:
@@ -233,7 +221,7 @@ class Observer:
         if room.group is not None and room.group.spec is not None and room.group.spec.foreign != "":
             more = f" and {len(nodes) - _MOST_NODES} more nodes" if len(nodes) > _MOST_NODES else ""
             note = f"Room held on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
-            about = group_reference(room.group, self.group_version)
+            about = group_reference(room.group, self._versions[room.group.kind])
             name = room.pods[0][0].scheduler_name
             self._events.record(
                 about,
@@ -266,9 +254,9 @@ class Observer:
         )
 
     def _about(self, item: KubernetesObject) -> Reference:
-        version = item.API_VERSION
-        if isinstance(item, PodGroup):
-            version = item.foreign.api_version if item.foreign is not None else self.group_version
+        version = self._versions.get(item.KIND, item.API_VERSION)
+        if isinstance(item, PodGroup) and item.foreign is not None:
+            version = item.foreign.api_version
         return Reference(version, item.KIND, item.metadata.namespace, item.name, item.metadata.uid)
 
     # -- the rest ----------------------------------------------------------------------------------
@@ -301,7 +289,7 @@ class Observer:
 
     def _count_preemption(self, preemption: Preemption, seconds: float) -> None:
         metrics = self.metrics
-        kind = _kind(preemption)
+        kind = preemption.kind
         victims = preemption.victims
         pods = sum(len(verdict.unit.pods) for verdict in victims)
         if preemption.group is None:
@@ -330,7 +318,7 @@ class Observer:
         result = ERROR if in_vain.why is NoRoom.ERROR else UNSCHEDULABLE
         metrics.group_preemption_attempts.labels(result).inc()
         metrics.group_preemption_seconds.observe(seconds)
-        metrics.evaluation_seconds.labels("podgroup", result).observe(seconds)
+        metrics.evaluation_seconds.labels(in_vain.group.kind.lower(), result).observe(seconds)
 
     def _log_decision(self, decision: Decision, seconds: float) -> None:
         if not self.log.at(DECISIONS):
@@ -366,7 +354,7 @@ class Observer:
         if group is None or group.spec is None or not group.spec.foreign:
             return
         self._events.record(
-            group_reference(group, self.group_version),
+            group_reference(group, self._versions[group.kind]),
             None,
             kind=NORMAL if condition.scheduled else WARNING,
             reason="Scheduled" if condition.scheduled else "FailedScheduling",
@@ -387,7 +375,7 @@ class Observer:
 
     def _preemptor(self, preemption: Preemption) -> Reference:
         if preemption.group is not None:
-            return group_reference(preemption.group, self.group_version)
+            return group_reference(preemption.group, self._versions[preemption.group.kind])
         if preemption.pod is None:
             raise ValueError("a preemption without a preemptor")
         return pod_reference(preemption.pod)
@@ -420,8 +408,3 @@ class Observer:
     def _profile(self, name: str) -> str:
         """Under which name a profile reports: the one pods ask for it by, where it is there."""
         return name if self._engine is None or name in self._engine.running else self._controller
-
-
-def _kind(preemption: Preemption) -> str:
-    """As metrics have it: a tree counts as a pod group."""
-    return "podgroup" if preemption.group is not None else "pod"

@@ -235,6 +235,11 @@ class Preemption:
         return sum(1 for v in self.verdicts if v.evicted and v.violates_pdb)
 
     @property
+    def kind(self) -> str:
+        """What needs the room: `pod`, `podgroup` or `compositepodgroup`, as messages and metrics have it."""
+        return self.group.kind.lower() if self.group is not None else "pod"
+
+    @property
     def key(self) -> str:
         """`pod/<uid>`, `group/<namespace>/<name>` or `composite/...`: as the queue calls the preemptor."""
         if self.group is not None:

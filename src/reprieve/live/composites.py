@@ -1,0 +1,125 @@
+"""CompositePodGroups as the API has them, brought to the engine (composite.md 1, 2).
+
+There may be two of one name: a native one and one of our custom resources; the native one counts. Custom resources have
+no admission that would resolve a priority class: a composite that came without a priority has the highest of the groups
+in it, which have theirs from their pods where they came without one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from reprieve.api.objects import CompositePodGroup
+from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
+from reprieve.client.discovery import Resource
+from reprieve.client.informer import Change, ChangeKind
+from reprieve.scheduling.engine import Engine
+
+_STRONGER_FIRST: Final = (SCHEDULING_GROUP, CRD_GROUP)
+"""API groups that have CompositePodGroups."""
+
+ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
+
+
+class Composites:
+    """See the module docstring. `listener` hears of every change of the one that counts when the engine knows it."""
+
+    def __init__(self, engine: Engine, *, listener: ChangeListener, warn: Callable[[str], None]) -> None:
+        self._engine = engine
+        self._listener = listener
+        self._warn = warn
+        self._there: dict[str, dict[str, tuple[CompositePodGroup, Resource]]] = {}
+        """By key, then by the API group they are of."""
+        self._open: dict[str, int | None] = {}
+        """Those without a priority of their own, and the one they were given."""
+
+    def told(self, change: Change[CompositePodGroup], resource: Resource, now: float) -> None:
+        """One of a name appeared, changed or went."""
+        item = change.object
+        there = self._there.setdefault(item.key, {})
+        counted = _counted(there)
+        if change.kind is ChangeKind.DELETED:
+            there.pop(resource.group, None)
+        else:
+            there[resource.group] = (item, resource)
+            if len(there) > 1:
+                strong, *weak = (there[group][1] for group in _STRONGER_FIRST if group in there)
+                for other in weak:
+                    self._warn(f"CompositePodGroup {item.key} is there as {strong}, which counts, and as {other}")
+        best = _counted(there)
+        if best is None:
+            del self._there[item.key]
+            self._open.pop(item.key, None)
+            self._engine.remove_composite(item.key, now)
+            self._listener(change, resource)
+            return
+        if counted is not None and best[0] is counted[0]:
+            return
+        old = counted[0] if counted is not None else None
+        if old is not None and old.metadata.uid != best[0].metadata.uid:
+            self._engine.remove_composite(item.key, now)
+            self._listener(Change(ChangeKind.DELETED, old, old), resource)
+            old = None
+        self._set(best[0], now)
+        self._listener(Change(ChangeKind.ADDED if old is None else ChangeKind.UPDATED, best[0], old), best[1])
+
+    def settled(self, parent: str | None, now: float) -> None:
+        """What is in a composite (`namespace/name`) has another priority than before, or is new."""
+        if not self._open:
+            return
+        seen: set[str] = set()
+        while parent is not None and parent not in seen:
+            seen.add(parent)
+            composite = self._engine.cluster.trees.composites.get(parent)
+            if composite is None or composite.spec is None:
+                return
+            if parent in self._open and self._open[parent] != self._highest(parent):
+                self._give(parent, now)
+            parent = composite.spec.parent
+
+    def _set(self, composite: CompositePodGroup, now: float) -> None:
+        key = composite.key
+        self._open.pop(key, None)
+        if composite.spec.priority is None:
+            self._open[key] = None
+        self._engine.set_composite(composite, now, created=_created(composite))
+        if key in self._open and self._highest(key) is not None:
+            self._give(key, now)
+        known = self._engine.cluster.trees.composites.get(key)
+        if known is not None and known.spec is not None:
+            self.settled(known.spec.parent, now)
+
+    def _give(self, key: str, now: float) -> None:
+        """A composite without a priority gets the highest of what is in it."""
+        counted = _counted(self._there.get(key, {}))
+        priority = self._highest(key)
+        if counted is None or priority is None:
+            return
+        self._open[key] = priority
+        composite = counted[0]
+        given = replace(composite, spec=replace(composite.spec, priority=priority))
+        self._engine.set_composite(given, now, created=_created(composite))
+
+    def _highest(self, key: str) -> int | None:
+        """The highest priority of the groups in a composite; None if none has one."""
+        return max(self._priorities(key), default=None)
+
+    def _priorities(self, key: str) -> Iterator[int]:
+        composite = self._engine.cluster.trees.composites.get(key)
+        for child in composite.children if composite is not None else ():
+            if child.spec is not None and child.spec.has_priority:
+                yield child.spec.priority
+
+
+def _counted(
+    there: dict[str, tuple[CompositePodGroup, Resource]],
+) -> tuple[CompositePodGroup, Resource] | None:
+    return next((there[group] for group in _STRONGER_FIRST if group in there), None)
+
+
+def _created(item: CompositePodGroup) -> float:
+    stamp = item.metadata.creation_timestamp
+    return stamp.timestamp() if stamp is not None else 0.0
