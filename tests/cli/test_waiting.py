@@ -101,7 +101,7 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
     sentence = f"Places for 2 more pods; least is missing on n1: 8 more {GPU} and 32 more cpu for each."
     assert f"      would help: {sentence}\n" in text
     (group,) = plan["podGroups"]
-    (help,) = group["help"]
+    (help,) = (help for help in group["help"] if help["kind"] == "Free")
     assert (help["kind"], help["resource"], help["amount"], help["nodes"]) == ("Free", GPU, "8", 2)
     assert list(help["missing"].items()) == [(GPU, "8"), ("cpu", "32")]
     assert help["sentence"] == sentence
@@ -148,7 +148,15 @@ def test_a_waiting_pod_is_explained(planned: Any) -> None:
     text, plan = planned(*FULL, pod("new", 64, 8))
     sentence = f"8 more {GPU} and 32 more cpu free on n1, where least is missing."
     assert f"      would help: {sentence}\n" in text
-    assert [help["sentence"] for help in plan["pods"][0]["help"]] == [sentence]
+    assert [(help["kind"], help["sentence"]) for help in plan["pods"][0]["help"]] == [
+        ("Nodes", "1 more node like n1 (--add-nodes 1 --like n1)."),
+        ("Free", sentence),
+        (
+            "Priority",
+            "A priority of 101 or more (it has 0): it could then make room (--set-priority default/pod/new=101).",
+        ),
+        ("Workload", "default/pod/old with its 1 pod gone, or ended (--without default/pod/old)."),
+    ]
 
 
 def test_a_gang_that_would_start_with_fewer_is_told_with_how_many(planned: Any) -> None:
@@ -174,8 +182,7 @@ def test_a_gang_that_would_start_with_fewer_is_told_with_how_many(planned: Any) 
 )
 def test_what_else_would_help(planned: Any, objects: list[Json], kind: str, said: str) -> None:
     text, plan = planned(*objects)
-    (help,) = plan["pods"][0]["help"]
-    assert help["kind"] == kind
+    (help,) = (help for help in plan["pods"][0]["help"] if help["kind"] == kind)
     assert said in help["sentence"]
     assert f"would help: {said}" in text
 

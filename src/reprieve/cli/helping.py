@@ -92,6 +92,7 @@ def _free(closest: Shortage, nodes: int, sentence: str) -> Help:
         amount=closest.missing[scarcest] if scarcest is not None else None,
         missing=closest.missing,
         nodes=nodes,
+        on=tuple(closest.names),
         sentence=sentence,
     )
 

@@ -49,6 +49,7 @@ from reprieve.cli.outcome import Exit, note, refuse, show
 from reprieve.cli.reading import Heed, read_workload_kinds
 
 if TYPE_CHECKING:
+    from reprieve.cli.waiting import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer, Plan
 
@@ -176,8 +177,7 @@ def command(
 
     records = WaitingRecords()
     options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
-    answer = answer_for(source, options)
-    answer = records.explained(answer)
+    answer = answer_for(source, options, records)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
     if output is Format.TEXT:
@@ -191,18 +191,21 @@ def command(
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
-def answer_for(source: Source, options: "PlanOptions") -> "Answer":
+def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords") -> "Answer":
     """Read the cluster and plan. Whatever is wrong with it ends the command with exit code 2, or 3 for a server."""
     from dataclasses import replace
 
     from reprieve.api.errors import InputError
     from reprieve.simulation.changes import with_changes
     from reprieve.simulation.plan import plan
+    from reprieve.simulation.smallest import Trials, helped
+    from reprieve.simulation.workloads.table import TABLE
 
     gathered = gather(source, options.now)
     try:
         answer = plan(gathered.manifests, replace(options, now=gathered.now))
-        return with_changes(answer, gathered.changed)
+        trials = Trials(gathered.manifests, options, gathered.changed.manifests, source.rows or TABLE, source.run)
+        return helped(with_changes(answer, gathered.changed), trials, records.hints)
     except InputError as error:
         refuse(str(error))
 

@@ -6,14 +6,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from reprieve.cli.helping import helps_of
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.report import Answer
+from reprieve.simulation.report import Help
 
 if TYPE_CHECKING:
     from reprieve.observability.store import Name
@@ -41,25 +39,10 @@ class WaitingRecords:
         """The last record of a Pod or a PodGroup."""
         return self._last.get((kind, namespace, name))
 
-    def explained(self, answer: Answer) -> Answer:
-        """The answer with what would help those who wait."""
-        plan = answer.plan
-        pods = tuple(
-            replace(pod, help=tuple(helps_of(record)))
-            if pod.outcome == "Unschedulable"
-            and pod.pod_group is None
-            and (record := self.of("Pod", pod.namespace, pod.name)) is not None
-            else pod
-            for pod in plan.pods
-        )
-        groups = tuple(
-            replace(group, help=tuple(helps_of(record)))
-            if group.outcome == "Unschedulable"
-            and (record := self.of("PodGroup", group.namespace, group.name)) is not None
-            else group
-            for group in plan.pod_groups
-        )
-        return Answer(replace(plan, pods=pods, pod_groups=groups), answer.account)
+    def hints(self, who: tuple[str, str, str]) -> list[Help]:
+        """What the last attempt of a Pod or a PodGroup says would help; nobody has tried it yet."""
+        record = self.of(*who)
+        return helps_of(record) if record is not None else []
 
     # -- RecordStore -----------------------------------------------------------------------------------
 

@@ -15,10 +15,12 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Help(_Document, frozen=True, kw_only=True):
-    """A smallest change after which a waiting pod or group would be better off.
+    """A smallest change after which a waiting pod or group would run (whatif.md 5).
 
-    `kind`: Free (room on nodes that are there), Node (a larger one), MinCount, Toleration, Uncordon, Selector, Ports,
-    Policy or Priority. `amount` of `resource`, on `nodes` nodes; `priority` or `min_count` it would need.
+    `kind`: Nodes (more like one that is there), Domain (more of them in the topology domain that comes closest), Free
+    (room on nodes that are there), Node (a larger one), MinCount, Toleration, Uncordon, Selector, Ports, Policy,
+    Priority or Workload (one that ends). `amount` of `resource`, on `nodes` nodes; `priority` or `min_count` it would
+    need.
     """
 
     kind: str
@@ -31,6 +33,12 @@ class Help(_Document, frozen=True, kw_only=True):
     priority: int | None = None
     min_count: int | None = None
     workload: str | None = None
+    like: str | None = None
+    """The node that new ones are like."""
+    on: tuple[str, ...] = ()
+    """The first of the nodes that lack least."""
+    flags: tuple[str, ...] = ()
+    """The change as flags of `plan`."""
 
 
 class PodOutcome(_Document, frozen=True, kw_only=True):
