@@ -736,3 +736,64 @@ def test_which_claims_a_group_has_is_kept() -> None:
     [kept], _ = snapshot(typed(group))
     assert kept["status"]["resourceClaimStatuses"] == made
     assert kept["spec"]["resourceClaims"] == group["spec"]["resourceClaims"]
+
+
+FOREIGN_GROUPS: dict[str, tuple[Json, ...]] = {
+    "volcano": (
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "acme-train", "namespace": "default"},
+            "spec": {"minMember": 2, "minTaskMember": {"acme-w": 2}, "queue": "acme-q", "minResources": {"cpu": "2"}},
+            "status": {"phase": "Inqueue", "conditions": [{"type": "Unschedulable", "status": "True"}]},
+        },
+        {"annotations": {"scheduling.k8s.io/group-name": "acme-train", "volcano.sh/task-spec": "acme-w"}},
+    ),
+    "coscheduling": (
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "acme-train", "namespace": "default"},
+            "spec": {"minMember": 2},
+        },
+        {"labels": {"scheduling.x-k8s.io/pod-group": "acme-train"}},
+    ),
+    "kueue": (
+        {
+            "labels": {"kueue.x-k8s.io/pod-group-name": "acme-train"},
+            "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("anonymize", [False, True])
+@pytest.mark.parametrize("source", FOREIGN_GROUPS)
+def test_groups_of_other_apis_stay_what_they_are(source: str, anonymize: bool) -> None:
+    """workloads.md 1: what is read of them leaves in their own form: the plan of a snapshot is the cluster's."""
+    *objects, meta = FOREIGN_GROUPS[source]
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{number}", "namespace": "default", **meta},
+            "spec": {"priority": 5, "containers": [container]},
+        }
+        for number in range(2)
+    ]
+    amounts = {"cpu": "1", "memory": "1Gi", "pods": "10"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": amounts}}
+    before = [*objects, node, *pods]
+    manifests, _ = snapshot(typed(*before), anonymize=anonymize)
+    assert ("acme" in str(manifests)) != anonymize
+    assert "acme-q" not in str(manifests)
+    for group in manifests:
+        if group["kind"] == "PodGroup":
+            assert group["apiVersion"] == objects[0]["apiVersion"]
+            assert group["spec"]["minMember"] == 2
+    answers = [plan(read([("a", one) for one in found])).plan for found in (before, manifests)]
+    told = [[(pod.outcome, pod.message) for pod in answer.pods] for answer in answers]
+    assert told[0] == told[1]
+    assert {outcome for outcome, _ in told[0]} == {"Unschedulable"}, "one of two fits, so none is placed"
+    assert [group.priority for answer in answers for group in answer.pod_groups][:1] == [5]

@@ -208,6 +208,21 @@ def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
     }
 
 
+def manifest_of(group: Mapping[str, Any]) -> Manifest:
+    """A PodGroup in the internal form as the manifest of the API it was read from (`FOREIGN` says which)."""
+    own = dict(group[FOREIGN])
+    version, phase = own.pop("apiVersion"), own.pop("phase", "")
+    spec = {key: found for key, found in own.items() if found}
+    name = group.get("spec", {}).get("priorityClassName")
+    rest = {key: group[key] for key in ("kind", "metadata") if key in group}
+    return {
+        "apiVersion": version,
+        **rest,
+        "spec": {**spec, **({"priorityClassName": name} if name else {})},
+        **({"status": {"phase": phase}} if phase else {}),
+    }
+
+
 def accepted(api_version: str, phase: str) -> Manifest:
     """What to write into `status` of a foreign PodGroup that nobody has looked at; empty for none.
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from reprieve.api import objects as o
 from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from reprieve.api.foreign_groups import FOREIGN
+from reprieve.api.group_sources import GROUP_ANNOTATIONS, KUEUE_TOTAL, TASK_ANNOTATION
 from reprieve.api.json import Json
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
@@ -32,6 +34,7 @@ PRIORITY: Final = "priorityclass"
 CONTAINER: Final = "container"
 COMPOSITE: Final = "compositepodgroup"
 DEVICE_CLAIM: Final = "deviceclaim"
+TASK: Final = "task"
 SYSTEM: Final = "system-"
 
 _UNKNOWN_OWNER: Final = ("example.com/v1", "Owner")
@@ -391,6 +394,21 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "conditions": _conditions("PodGroupInitiallyScheduled", "PodGroupScheduled", "DisruptionTarget"),
             "resourceClaimStatuses": _each({"name": named(DEVICE_CLAIM), "resourceClaimName": named(DEVICE_CLAIM)}),
         },
+        FOREIGN: {
+            "apiVersion": _keep,
+            "minMember": _keep,
+            "minTaskMember": lambda value, names: {names.name(TASK, task): least for task, least in value.items()},
+            "subGroupPolicy": _each(
+                {
+                    "name": named(TASK),
+                    "labelSelector": _SELECTOR,
+                    "matchLabelKeys": _each(_key),
+                    "subGroupSize": _keep,
+                    "minSubGroups": _keep,
+                }
+            ),
+            "phase": _keep,
+        },
     },
     o.CompositePodGroup: {
         "spec": {
@@ -519,6 +537,9 @@ def domain_of(kind: str) -> str:
 _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     PREEMPTION_PRIORITY_CLASS: priority_class,
     PREEMPTION_PRIORITY: _keep,
+    **dict.fromkeys(GROUP_ANNOTATIONS, named(GROUP)),
+    TASK_ANNOTATION: named(TASK),
+    KUEUE_TOTAL: _keep,
     **dict.fromkeys(WORK_ANNOTATIONS, _keep),
     SELECTED_NODE: named(NODE),
     CLASS_BETA: named(CLASS),

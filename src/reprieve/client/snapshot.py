@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from reprieve.api import objects as o
+from reprieve.api.foreign_groups import FOREIGN, manifest_of
 from reprieve.api.json import Json
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.versions import SCHEDULING_GROUP, from_internal
@@ -74,6 +75,8 @@ def _manifest(kind: type[KubernetesObject], data: Json, names: Names) -> Json:
     fields = shaped_by(SHAPES[kind], data, names)
     made = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, "metadata": _metadata(kind, data, names), **fields}
     spec = fields.get("spec", {})
+    if FOREIGN in made:
+        return manifest_of(made)
     if kind is o.PodGroup and spec.get("preemptionPolicy") == o.NO_POLICY_FIELD:
         return from_internal(made, f"{SCHEDULING_GROUP}/v1alpha2")  # the version that has no such field
     return made
