@@ -1,0 +1,89 @@
+"""What operators write today, on `reprieve up`, unchanged: each set of pods runs as a gang (workloads.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import Up, eventually, nodes_file, up
+
+Json = dict[str, Any]
+FOLDER = Path(__file__).parents[1] / "data" / "operators"
+GROUPS = {"scheduling.volcano.sh/v1beta1": False, "scheduling.x-k8s.io/v1alpha1": True}
+"""Versions of PodGroup, and whether their definition has a status subresource."""
+PLACED = {"scheduling.volcano.sh/v1beta1": "Running", "scheduling.x-k8s.io/v1alpha1": "Scheduled"}
+
+
+def definition(api_version: str, *, subresource: bool) -> Json:
+    group, _, version = api_version.partition("/")
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"podgroups.{group}", "annotations": approved},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"},
+            "versions": [{**served, **({"subresources": {"status": {}}} if subresource else {})}],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    directory = tmp_path_factory.mktemp("operators")
+    with up(directory, f"--nodes-file={nodes_file(directory, 'n1', cpu='4')}") as running:
+        for version, subresource in GROUPS.items():
+            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            running.api.create(path, definition(version, subresource=subresource))
+        for version in GROUPS:
+            eventually(lambda at=f"/apis/{version}/podgroups": "items" in running.api.get(at))  # type: ignore[misc]
+        yield running
+
+
+def path_of(manifest: Json) -> str:
+    version, kind = manifest["apiVersion"], manifest["kind"]
+    root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+    plural = "priorityclasses" if kind == "PriorityClass" else f"{kind.lower()}s"
+    return f"{root}/{plural}" if kind == "PriorityClass" else f"{root}/namespaces/default/{plural}"
+
+
+def left(cluster: Up) -> int:
+    return len(cluster.api.pods())
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("*.yaml")))
+def test_the_gang_waits_for_its_last_pod_and_runs(cluster: Up, file: str) -> None:
+    manifests = list(yaml.safe_load_all((FOLDER / file).read_text()))
+    for one in manifests:
+        one["metadata"].pop("ownerReferences", None)  # the owners are not there: all would be collected as garbage
+    objects = [one for one in manifests if one["kind"] != "Pod"]
+    pods = [one for one in manifests if one["kind"] == "Pod"]
+    for one in objects:
+        cluster.api.create(path_of(one), one)
+    *first, last = pods
+    names = [one["metadata"]["name"] for one in first]
+    for one in first:
+        cluster.api.create(path_of(one), one)
+    if file.startswith("spark"):
+        eventually(lambda: cluster.api.runs(*names), "driver and executors, as they come")
+    else:
+        assert not cluster.api.runs(names[0])
+    cluster.api.create(path_of(last), last)
+    eventually(lambda: cluster.api.runs(*names, last["metadata"]["name"]), "all of them")
+    for one in objects:
+        at = f"{path_of(one)}/{one['metadata']['name']}"
+        if one["kind"] == "PodGroup":
+            phase = PLACED[one["apiVersion"]]
+            eventually(lambda at=at, phase=phase: cluster.api.get(at)["status"]["phase"] == phase)  # type: ignore[misc]
+        cluster.api.delete(at)
+    for one in pods:
+        cluster.api.request("DELETE", f"{path_of(one)}/{one['metadata']['name']}", {"gracePeriodSeconds": 0})
+    eventually(lambda: not left(cluster), "they are gone")
