@@ -220,8 +220,8 @@ def judges(mutant: Mutant, reached: Reached, among: tuple[str, ...]) -> tuple[li
     """The tests among these that can notice, the quickest files and tests first, and what they take (seconds).
 
     They are those that run a line of the mutant's, and for what import runs, a line of any module beside it.  Tests
-    that start processes are not among them: nobody sees which lines those run, and the clock they are held to fails
-    them for other reasons.
+    that start processes are asked only where no other runs the line: it is not seen which lines those processes run,
+    and the clock they are held to may fail them for other reasons.
     """
     numbers: set[int] = set()
     for name, lines in reached["lines"].items():
@@ -232,7 +232,8 @@ def judges(mutant: Mutant, reached: Reached, among: tuple[str, ...]) -> tuple[li
             numbers.update(*lines.values())
     names, seconds = reached["tests"], reached["seconds"]
     folders = tuple(f"{place}{after}" for place in among for after in ("/", "::"))
-    able = [n for n in numbers.difference(reached["starts_processes"]) if names[n].startswith(folders)]
+    of_area = {number for number in numbers if names[number].startswith(folders)}
+    able = list(of_area.difference(reached["starts_processes"]) or of_area)
     of_file: dict[str, float] = {}
     for number in able:
         file_name = names[number].partition("::")[0]

@@ -185,7 +185,7 @@ def test_a_live_plan_is_for_now_and_new_objects_are_made_now(
 
     monkeypatch.setattr(VirtualCluster, "__init__", noted)
     later = time.time() + 7200
-    monkeypatch.setattr("reprieve.cli.snapshot.time", SimpleNamespace(time=lambda: later))
+    monkeypatch.setattr("reprieve.cli.asking.time", SimpleNamespace(time=lambda: later))
     document(run("plan", "--kubeconfig", config, "-o", "json"))
     plan = document(run("plan", "--kubeconfig", config, "-f", file, "-o", "json"))
     [put_off] = [found for found in plan["putOff"] if found["preemptor"]["name"] == "patient"]

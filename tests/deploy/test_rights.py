@@ -369,6 +369,35 @@ def allocates_devices(plane: Live) -> None:
     eventually(lambda: not allocation("two"), "the device given back")
 
 
+def makes_claims_for_extended_resources(plane: Live) -> None:
+    """And deletes what an attempt has left that was killed after the first of its calls."""
+    base = "/apis/resource.k8s.io/v1"
+    claims = f"{base}/namespaces/default/resourceclaims"
+    post(plane, f"{base}/deviceclasses", {"metadata": {"name": "fpga"}, "spec": {"extendedResourceName": "x.com/fpga"}})
+    pool = {"name": "n2-fpgas", "generation": 1, "resourceSliceCount": 1}
+    inventory = {"driver": "fpga.example.com", "nodeName": "n2", "pool": pool, "devices": [{"name": "fpga-0"}]}
+    post(plane, f"{base}/resourceslices", {"metadata": {"name": "n2-fpgas"}, "spec": inventory})
+    manifest = ours("asks", cpu="10m", node="n2")
+    manifest["spec"]["containers"][0]["resources"] = {"limits": {"x.com/fpga": "1"}}
+    manifest["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    made = post(plane, PODS, manifest)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "asks", "uid": made["metadata"]["uid"], "controller": True}
+    left: Json = {
+        "name": "asks-extended-resources-x",
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+        "ownerReferences": [owner],
+    }
+    request = {"name": "container-0-request-0", "exactly": {"deviceClassName": "fpga"}}
+    post(plane, claims, {"metadata": left, "spec": {"devices": {"requests": [request]}}})
+    patch(plane, f"{PODS}/asks", {"spec": {"schedulingGates": None}})
+    eventually(lambda: runs(plane, "asks"))
+    said = get(plane, f"{PODS}/asks")["status"]["extendedResourceClaimStatus"]
+    assert said["resourceClaimName"] != left["name"]
+    assert get(plane, f"{claims}/{left['name']}")["kind"] == "Status"
+    assert get(plane, f"{claims}/{said['resourceClaimName']}")["status"]["reservedFor"][0]["name"] == "asks"
+
+
 def lets_those_read_its_metrics_who_may(plane: Live, port: int) -> None:
     """observability.md: as kube-scheduler, it asks the API server who a token belongs to and what he may."""
     for name in ("prometheus", "nobody"):
@@ -443,6 +472,7 @@ def with_the_workload_api(records: Records, directory: Path) -> None:
             schedules_trees(plane, "scheduling.k8s.io/v1alpha3", NATIVE, {"group": "leaf"})
             claims_volumes(plane)
             allocates_devices(plane)
+            makes_claims_for_extended_resources(plane)
             lets_those_read_its_metrics_who_may(plane, port)
             drop_in = {"metadata": {"name": "older"}, "spec": {"minMember": 2}}
             schedules_gangs(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.live.test_app import GROUPS, NAME, PODS, Cluster, cluster
 
 Json = dict[str, Any]
@@ -103,5 +105,114 @@ def test_a_gang_shares_the_claim_of_its_group() -> None:
                 await user(world, f"p{number}")
             await world.until(lambda p: all(p.get(f"p{n}", {}).get("spec", {}).get("nodeName") for n in range(2)))
             assert sorted((await held(world)).values()) == [["p0"], ["p1"]]
+
+    asyncio.run(run())
+
+
+EXTENDED = "example.com/gpu"
+MARK = "resource.kubernetes.io/extended-resource-claim"
+
+
+async def asks(world: Cluster, name: str, *, group: str = "", priority: str = "", gates: bool = False) -> Json:
+    """A pod that asks for a device as an extended resource."""
+    spec: Json = {
+        "schedulerName": NAME,
+        "containers": [{"name": "c", "image": "i", "resources": {"limits": {EXTENDED: "1"}}}],
+        "terminationGracePeriodSeconds": 0,
+    }
+    if group:
+        spec["schedulingGroup"] = {"podGroupName": group}
+    if priority:
+        spec["priorityClassName"] = priority
+    if gates:
+        spec["schedulingGates"] = [{"name": "example.com/later"}]
+    made = (await world.client.request("POST", PODS, body={"metadata": {"name": name}, "spec": spec})).read(dict)
+    return dict(made)
+
+
+async def served(world: Cluster, count: int) -> None:
+    """The class serves the resource."""
+    await devices(world, count)
+    patch = {"spec": {"extendedResourceName": EXTENDED}}
+    await world.client.request(
+        "PATCH", f"{RESOURCE}/deviceclasses/gpu", body=patch, content_type="application/merge-patch+json"
+    )
+
+
+def test_extended_resources_become_claims_and_go_with_their_pods() -> None:
+    """devices.md 4.5-4.6: a claim each, named in the pod's status; an eviction gives the devices back."""
+
+    async def run() -> None:
+        async with cluster() as world, world.scheduling():
+            await served(world, 2)
+            for name in ("low0", "low1"):
+                await asks(world, name)
+            pods = await world.until(lambda p: all(p[f"low{i}"]["spec"].get("nodeName") for i in range(2)))
+            assert sorted((await held(world)).values()) == [["low0"], ["low1"]]
+            claims = {one["metadata"]["name"]: one for one in (await world.client.get(CLAIMS)).read(dict)["items"]}
+            for name in ("low0", "low1"):
+                said = pods[name]["status"]["extendedResourceClaimStatus"]
+                assert said["requestMappings"] == [
+                    {"containerName": "c", "resourceName": EXTENDED, "requestName": "container-0-request-0"}
+                ]
+                meta = claims[said["resourceClaimName"]]["metadata"]
+                assert meta["annotations"] == {MARK: "true"}
+                assert [one["uid"] for one in meta["ownerReferences"]] == [pods[name]["metadata"]["uid"]]
+            await world.priority("high", 100)
+            group = {"priorityClassName": "high", "schedulingPolicy": {"gang": {"minCount": 2}}}
+            body = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "spec": group}
+            await world.client.request("POST", GROUPS, body={**body, "metadata": {"name": "gang"}})
+            for number in range(2):
+                await asks(world, f"g{number}", group="gang", priority="high")
+            pods = await world.until(
+                lambda p: all(p.get(f"g{n}", {}).get("spec", {}).get("nodeName") for n in range(2))
+            )
+            assert not {"low0", "low1"} & set(pods)
+            assert sorted((await held(world)).values()) == [["g0"], ["g1"]]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_kill_between_the_calls_leaves_no_claim_behind(calls: int) -> None:
+    """devices.md 4.6: made; allocated; said in the pod's status - and then the scheduler was killed."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await served(world, 1)
+            made = await asks(world, "p")
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": made["metadata"]["uid"], "controller": True}
+            meta = {
+                "name": "left",
+                "annotations": {MARK: "true"},
+                "ownerReferences": [owner],
+                "finalizers": ["resource.kubernetes.io/delete-protection"],
+            }
+            request = {"name": "container-0-request-0", "exactly": {"deviceClassName": "gpu"}}
+            body: Json = {"metadata": meta, "spec": {"devices": {"requests": [request]}}}
+            await world.client.request("POST", CLAIMS, body=body)
+            merge = "application/merge-patch+json"
+            if calls > 1:
+                result = {"request": "container-0-request-0", "driver": DRIVER, "pool": "n0", "device": "gpu-0"}
+                consumer = {"resource": "pods", "name": "p", "uid": owner["uid"]}
+                status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [consumer]}
+                await world.client.request(
+                    "PATCH", f"{CLAIMS}/left/status", body={"status": status}, content_type=merge
+                )
+            if calls > 2:
+                mapping = {"containerName": "c", "resourceName": EXTENDED, "requestName": "container-0-request-0"}
+                said = {"extendedResourceClaimStatus": {"resourceClaimName": "left", "requestMappings": [mapping]}}
+                await world.client.request("PATCH", f"{PODS}/p/status", body={"status": said}, content_type=merge)
+            async with world.scheduling():
+                pods = await world.until(lambda p: p["p"]["spec"].get("nodeName"))
+                (claim,) = (await world.client.get(CLAIMS)).read(dict)["items"]
+                assert claim["metadata"]["name"] != "left"
+                name = pods["p"]["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+                assert name == claim["metadata"]["name"]
+                assert await held(world) == {"gpu-0": ["p"]}
+                await world.client.request("DELETE", f"{PODS}/p")
+                await asks(world, "q")
+                await world.until(lambda p: p.get("q", {}).get("spec", {}).get("nodeName"))
+                assert await held(world) == {"gpu-0": ["q"]}
 
     asyncio.run(run())

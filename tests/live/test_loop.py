@@ -147,18 +147,10 @@ def test_changes_are_decided_and_idleness_costs_no_turns() -> None:
     async def act(stage: Stage) -> None:
         stage.add(node("n1"), pod("a", cpu=1), pod("b", cpu=1))
         await until(lambda: stage.bound == ["a", "b"] and stage.clock.sleeping)
-        turns = 0
-        real = stage.feed.apply
-
-        def counted(*args: Any, **more: Any) -> bool:
-            nonlocal turns
-            turns += 1
-            return real(*args, **more)
-
-        stage.feed.apply = counted  # type: ignore[method-assign]
+        turns = turns_of(stage)
         for _ in range(50):
             await asyncio.sleep(0)
-        assert turns == 0
+        assert turns() == 0
 
     play(act)
 
@@ -232,6 +224,43 @@ def test_too_many_bindings_under_way_hold_the_loop_up() -> None:
         await until(lambda: stage.bound == ["a"])
 
     play(act, pace=Pace(bindings=3))
+
+
+def turns_of(stage: Stage) -> Callable[[], int]:
+    """How often the loop has come around since."""
+    turns = 0
+    real = stage.feed.apply
+
+    def counted(*args: Any, **more: Any) -> bool:
+        nonlocal turns
+        turns += 1
+        return real(*args, **more)
+
+    stage.feed.apply = counted  # type: ignore[method-assign]
+    return lambda: turns
+
+
+def test_no_more_bindings_are_begun_than_may_be_under_way_and_the_loop_rests_meanwhile() -> None:
+    """Also within one turn; who could be tried is no reason to come around before a binding has ended."""
+
+    async def act(stage: Stage) -> None:
+        def decided(decision: Decision, *, seconds: float, now: float) -> None:
+            stage.acts.decisions.append(decision)
+            stage.acts.bindings_under_way += len(decision.bindings)
+
+        stage.acts.decided = decided  # type: ignore[method-assign]
+        stage.add(node("n1"), *(pod(f"p{number}", cpu="100m") for number in range(5)))
+        await until(lambda: len(stage.bound) == 2 and stage.clock.sleeping)
+        turns = turns_of(stage)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (turns(), len(stage.bound)) == (0, 2)
+        stage.acts.bindings_under_way -= 1
+        stage.loop.wake()
+        await until(lambda: len(stage.bound) == 3 and stage.clock.sleeping)
+        assert stage.acts.bindings_under_way == 2
+
+    play(act, pace=Pace(bindings=2))
 
 
 def test_what_it_is_told_comes_between_cycles_and_in_order() -> None:

@@ -41,7 +41,7 @@ async def records(kind: str, namespace: str, name: str) -> Sequence[Any]:
 
 
 async def authorize(token: str, path: str) -> int:
-    assert path in ("/metrics", "/explain")
+    assert path in ("/metrics", "/metrics/resources", "/explain")
     return KNOWN[token]
 
 
@@ -105,8 +105,8 @@ def test_metrics_are_prometheus_text() -> None:
     ],
 )
 def test_who_may_read(options: ServingOptions, token: str | None, metrics: int, explain: int) -> None:
-    answers = ask(options, "/metrics", "/explain?kind=Pod&name=known", token=token)
-    assert [got.status for got in answers] == [metrics, explain]
+    answers = ask(options, "/metrics", "/metrics/resources", "/explain?kind=Pod&name=known", token=token)
+    assert [got.status for got in answers] == [metrics, metrics, explain]
 
 
 def test_beyond_loopback_nothing_is_told_without_somebody_to_ask() -> None:

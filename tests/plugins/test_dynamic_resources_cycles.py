@@ -331,16 +331,6 @@ def test_a_claim_whose_device_failed_is_not_usable() -> None:
     assert deferred.patch == {"status": {"allocation": None, "reservedFor": None, "devices": None}}
 
 
-@pytest.mark.parametrize("name", ["example.com/gpu", "deviceclass.resource.kubernetes.io/fast"])
-def test_an_extended_resource_that_a_class_serves_is_named_as_a_limit(name: str) -> None:
-    """KEP-5004: kube-scheduler would make a claim for it; here the pod is told that this is not done."""
-    fast = device_class("fast", extendedResourceName="example.com/gpu")
-    world = world_of(fast, slice_of("n1", devices(1)), pod("p", more={name: 1}), *gang("g", 1, more={name: 1}))
-    limit = f"{name} through device class fast is not supported (gate DRAExtendedResource)"
-    assert limit in world.message("p")
-    assert limit in world.condition("g")[2]
-
-
 def test_no_limit_is_named_where_all_nodes_advertise_the_resource() -> None:
     fast = device_class("fast", extendedResourceName="example.com/gpu")
     world = World(node("n1", more={"example.com/gpu": 1}), fast, pod("p", more={"example.com/gpu": 2})).settle()

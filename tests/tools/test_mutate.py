@@ -80,17 +80,18 @@ def test_a_mutant_knows_which_lines_run_with_it(mutate: ModuleType, tmp_path: Pa
 
 
 def test_the_quickest_that_can_notice_judge_first(mutate: ModuleType, tmp_path: Path) -> None:
-    """Those of the area that run its lines, but for those whose processes nobody sees into."""
+    """Those of the area that run its lines; those that start processes only where no other does."""
     path = tmp_path / "clip.py"
     path.write_text(SOURCE)
     reached = {
         "tests": ["a/t.py::slow", "a/t.py::quick", "a/u.py::quickest", "b/t.py::other", "a/p.py::starts", "a/t.py::no"],
         "seconds": [2.0, 1.0, 0.5, 0.1, 0.1, 0.1],
         "starts_processes": [4],
-        "lines": {str(path): {8: [0, 1, 2, 3, 4], 9: [5]}},
+        "lines": {str(path): {8: [0, 1, 2, 3, 4], 9: [5], 11: [3, 4]}},
     }
     found = {mutant.what: mutate.judges(mutant, reached, ("a",)) for mutant in mutate.mutants(path)}
     quickest_first = ["a/u.py::quickest", "a/t.py::quick", "a/t.py::slow"]
     assert found["value < least  ->  value <= least"] == (quickest_first, pytest.approx(3.5))
     assert found["print('low')  ->  None"][0] == ["a/t.py::no"]
+    assert found["value - 1  ->  value + 1"][0] == ["a/p.py::starts"]
     assert found["3  ->  4"][0] == ["a/u.py::quickest", "a/t.py::no", "a/t.py::quick", "a/t.py::slow"]

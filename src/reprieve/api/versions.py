@@ -26,6 +26,8 @@ from reprieve.api.foreign_groups import (
 
 Manifest = dict[str, Any]
 
+KUBERNETES_VERSION: Final = "1.37.0"
+"""Whose behaviour this is."""
 SCHEDULING_GROUP: Final = "scheduling.k8s.io"
 CRD_GROUP: Final = "scheduling.reprieve.dev"
 

@@ -91,6 +91,7 @@ def features_of(gates: "FeatureGates") -> "Features":
         pod_group_preemption_policy=gates.pod_group_preemption_policy,
         dra_workload_resource_claims=gates.dra_workload_resource_claims,
         dra_device_taint_rules=gates.dra_device_taint_rules,
+        workload_with_job=gates.workload_with_job,
     )
 
 

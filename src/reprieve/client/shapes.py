@@ -548,6 +548,7 @@ _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     "storageclass.kubernetes.io/is-default-class": _keep,
     "storage.alpha.kubernetes.io/migrated-plugins": _keep,
     "resource.kubernetes.io/pod-claim-name": named(DEVICE_CLAIM),
+    "resource.kubernetes.io/extended-resource-claim": _keep,
 }
 """The annotations that a scheduler, or the volume controllers beside it, read."""
 

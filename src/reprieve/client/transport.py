@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -89,6 +89,16 @@ class Answer:
             raise UnreachableError(f"the answer of the API server cannot be read: {error}") from None
 
 
+class RequestWatch(Protocol):
+    """Is told of every attempt at a request; `host` is the server's, with its port."""
+
+    def held_back(self, method: str, host: str, seconds: float) -> None:
+        """It waited for so long for its turn (`Limits.qps`)."""
+
+    def answered(self, method: str, host: str, code: int | None, seconds: float) -> None:
+        """It was answered with that status, or not at all."""
+
+
 class Stream:
     """An open answer that keeps coming."""
 
@@ -132,6 +142,8 @@ class ApiClient:
         self._bucket = TokenBucket(limits.qps, limits.burst, clock)
         self._headers = _fixed_headers(connection)
         self._session: aiohttp.ClientSession | None = None
+        self._host = f"{self._base.host}:{self._base.port}"
+        self.watch: RequestWatch | None = None
 
     async def __aenter__(self) -> ApiClient:
         connector = aiohttp.TCPConnector(limit=self.limits.connections, ttl_dns_cache=60)
@@ -182,7 +194,7 @@ class ApiClient:
         attempt = 0
         while True:
             attempt += 1
-            await self._bucket.take()
+            await self._turn(method)
             if guard is not None:
                 guard()
             credential = await self._credentials.current()
@@ -207,6 +219,17 @@ class ApiClient:
                 raise failure
             await self.clock.sleep(wait)
 
+    async def _turn(self, method: str) -> None:
+        """Wait for the request's turn."""
+        began = self.clock.monotonic()
+        await self._bucket.take()
+        if self.watch is not None:
+            self.watch.held_back(method, self._host, self.clock.monotonic() - began)
+
+    def _answered(self, method: str, code: int | None, began: float) -> None:
+        if self.watch is not None:
+            self.watch.answered(method, self._host, code, self.clock.monotonic() - began)
+
     def _wait_after_refusal(self, error: ApiError, unsure_too: bool, backoff: Backoff) -> float | None:
         """Seconds until the request may be repeated, None if it may not (the table above)."""
         asked_back = error.retry_after is not None and (error.code == 429 or error.code >= 500)
@@ -230,11 +253,16 @@ class ApiClient:
     ) -> Answer:
         where = self._where(path)
         timeout = aiohttp.ClientTimeout(total=left, sock_connect=min(self.limits.connect, left))
+        began = self.clock.monotonic()
+        code = None
         try:
             async with self._open(method, path, query, data, headers, credential, timeout) as response:
+                code = response.status
                 body = await self._body(response, where)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
             raise _unreachable(error, where) from None
+        finally:
+            self._answered(method, code, began)
         if 200 <= response.status < 300:
             return Answer(response.status, response.headers, body)
         if 300 <= response.status < 400:
@@ -292,7 +320,7 @@ class ApiClient:
         One attempt (and one more after a 401 with credentials that can be renewed). Raises as `request`.
         """
         where = self._where(path)
-        await self._bucket.take()
+        await self._turn("GET")
         response = await self._answering(path, query, opening, where)
         try:
             yield Stream(response, where)
@@ -305,11 +333,13 @@ class ApiClient:
         headers = {"Accept": JSON, "Accept-Encoding": "identity"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(self.limits.connect, opening))
         for renewing in (True, False):
+            began = self.clock.monotonic()
             try:
                 async with asyncio.timeout(opening):
                     response: aiohttp.ClientResponse = await self._open(
                         "GET", path, query, None, headers, credential, timeout
                     )
+                    self._answered("GET", response.status, began)
                     if response.status == 200:
                         return response
                     body = await self._body(response, where)

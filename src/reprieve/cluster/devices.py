@@ -58,6 +58,7 @@ from reprieve.cluster.device_requests import (
     tolerated,
     write_allocation,
 )
+from reprieve.cluster.extended_resources import Mapped, owner_of, requests_of, served_by
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pods import PodClaim, PodRecord
@@ -70,6 +71,9 @@ EVERYWHERE = -1
 """In the log of changes: any row may see it."""
 UNKNOWN = -1
 MOST_REACHES = 256
+SPECIAL = "<extended-resources>"
+"""Stands for a claim that is not made yet, as with kube-scheduler; no name that a claim can have."""
+_MOST_SHAPES = 1024
 _LOG = 65536
 _VIEWS = 256
 _EMPTY = InUse()
@@ -156,6 +160,13 @@ class DeviceBook:
         self.slices: dict[str, ResourceSlice] = {}
         self.rules: dict[str, DeviceTaintRule] = {}
         """Taints for devices that the rules select; already among the taints of what was read of the slices."""
+        self.served: dict[str, str] = {}
+        """Extended resource -> the class that serves it (devices.md 4.1)."""
+        self.serves_extended = True
+        """False: no class serves any (gate DRAExtendedResource)."""
+        self._special: dict[str, str] = {}
+        """UID of a pod -> name of the claim that was made for its extended resources."""
+        self._special_shapes: dict[tuple[object, ...], tuple[ClaimShape, tuple[Mapped, ...]]] = {}
         self.claims: dict[str, ClaimState] = {}
         self.in_use = InUse()
         self.matcher = DeviceMatcher()
@@ -232,10 +243,11 @@ class DeviceBook:
         """The claims a known pod names, in its order, each once."""
         return [self.claims[key] for key in pod.claim_keys if key in self.claims]
 
-    def hold(self, pod: PodRecord, row: int) -> None:
+    def hold(self, pod: PodRecord, row: int, kept: Allocation | None = None) -> None:
         """The pod was put on a row: it uses its claims, and gets what they lack if that can be had there.
 
-        A pod that the API says is bound gets nothing: what it has is stated, or it has nothing.
+        A pod that the API says is bound gets nothing: what it has is stated, or it has nothing.  `kept`: what it had
+        before for its extended resources, and goes on having.
         """
         claims = self.of(pod)
         for claim in claims:
@@ -244,7 +256,13 @@ class DeviceBook:
             assumed = held.parked if back and held.parked is not None and self._free(held.parked) else held.assumed
             parked = None if assumed is not held.assumed else held.parked
             self._change(claim, Held(assumed, parked, held.holders | {pod.uid}, held.gone - {pod.uid}))
+        special = self.special(pod)
+        if special is not None and kept is not None and special.allocation is None:
+            self._change(special, special.held._replace(assumed=kept))
         lacking = self.lacking(claims)
+        wanted = self.special_shape(pod, row) if special is not None and special.allocation is None else None
+        if special is not None and special.object is None and wanted is not None:
+            lacking.append(ClaimState(special.key, shape=wanted[0]))
         if not lacking or pod.bound:
             return
         try:
@@ -254,7 +272,8 @@ class DeviceBook:
         for claim, chosen in zip(lacking, found or (), strict=False):
             assert claim.shape is not None
             given = write_allocation(claim.key, claim.shape, chosen, self._nodes.names[row], self.classes)
-            self._change(claim, claim.held._replace(assumed=given))
+            owned = special if special is not None and claim.key == special.key else claim
+            self._change(owned, owned.held._replace(assumed=given))
 
     def release(self, pod: PodRecord) -> None:
         """The pod is taken off its row."""
@@ -347,6 +366,55 @@ class DeviceBook:
     def _free(self, allocation: Allocation) -> bool:
         """Whether nobody took the whole devices of an allocation since it was given up."""
         return not any(grant.device in self.in_use.whole for grant in allocation.grants if not grant.admin)
+
+    # -- extended resources -------------------------------------------------------------------------------------------
+
+    def served_anew(self) -> bool:
+        """Work out which resources the classes serve; returns whether that has changed."""
+        served = served_by(self.classes.values()) if self.serves_extended else {}
+        if served == self.served:
+            return False
+        self.served = served
+        self._special_shapes.clear()
+        return True
+
+    def with_extended(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> tuple[PodClaim, ...]:
+        """Claims of a pod with one for what it asks of device classes as an extended resource, if it does."""
+        if not pod.signature.extended:
+            return claims
+        plain = tuple(one for one in claims if not one.extended)
+        made = self._special.get(pod.uid)
+        if made is None and not any(
+            name in self.served for ask in pod.signature.extended for name, _, _ in ask.amounts
+        ):
+            return plain
+        name = made if made is not None else f"{SPECIAL} of {pod.name}"
+        return (*plain, PodClaim(SPECIAL, name, generated=False, made=True, extended=True))
+
+    def special(self, pod: PodRecord) -> ClaimState | None:
+        """The claim for a known pod's extended resources; without `object` it is not made yet."""
+        for one in pod.claims:
+            if one.extended:
+                return self.claims.get(f"{pod.namespace}/{one.claim}")
+        return None
+
+    def special_shape(self, pod: PodRecord, row: int) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
+        """What the claim asks for on a node, and for which containers; None where the node has all of it itself."""
+        names = {name for ask in pod.signature.extended for name, _, _ in ask.amounts if name in self.served}
+        return self.shape_for(pod, frozenset(name for name in names if self._nodes.by_devices(name)[row]))
+
+    def shape_for(self, pod: PodRecord, wanted: frozenset[str]) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
+        """The same for a node where device classes serve these resources."""
+        if not wanted:
+            return None
+        key = (pod.signature.extended, wanted)
+        found = self._special_shapes.get(key)
+        if found is None:
+            if len(self._special_shapes) >= _MOST_SHAPES:
+                self._special_shapes.clear()
+            requests, mapped = requests_of(pod.signature.extended, self.served, wanted)
+            found = self._special_shapes[key] = (self._shapes.of({"requests": requests}), tuple(mapped))
+        return found
 
     # -- taints -------------------------------------------------------------------------------------------------------
 
@@ -539,6 +607,9 @@ class DeviceBook:
         before = state.object
         if before == item:
             return before
+        owner = owner_of(item)
+        if owner is not None:
+            self._special[owner] = meta.name
         state.object = item
         state.fault = ""
         state.shape = state.stated = None
@@ -564,6 +635,9 @@ class DeviceBook:
         if state is None or state.object is None:
             return None
         before = state.object
+        owner = owner_of(before)
+        if owner is not None and self._special.get(owner) == before.metadata.name:
+            del self._special[owner]
         state.object = state.shape = state.stated = None
         state.fault, state.consumers, state.groups = "", frozenset(), frozenset()
         state.pods_only, state.strangers = True, False

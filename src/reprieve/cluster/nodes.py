@@ -5,11 +5,14 @@ there); labels become columns of interned values when a plugin first asks for th
 Rows of removed nodes are reused once their last pod is gone.  A resource gets its column when the first pod asks for
 it: until then what nodes have of it is kept by node, so that nodes with many resources of their own cost what they say.
 
+Of a resource that device classes serve (KEP-5004) a node that has none of its own has `SERVED`: whoever compares
+numbers lets the pod pass, and the devices decide.
+
 Invariants: `used[:, row]` is the sum of the deltas of the pods in `pods[row]`, always; `rank` orders rows by node name,
 so ties go to the first name (scheduling.md 2) whatever the order of arrival.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +21,7 @@ from reprieve.api import objects
 from reprieve.api.node_features import decisive
 from reprieve.api.requests import resource_list
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.resources import CPU, LIMIT, MEMORY, SCORING_CPU, SCORING_MEMORY, ResourceTable
+from reprieve.cluster.resources import CPU, LIMIT, MEMORY, SCORING_CPU, SCORING_MEMORY, SERVED, ResourceTable
 from reprieve.cluster.signature import HostPort
 
 Taint = tuple[str, str, str]
@@ -49,6 +52,8 @@ class NodeColumns:
         self._unasked: dict[str, dict[int, int]] = {}
         """Resource without a column -> row -> amount."""
         self._unasked_on: dict[int, tuple[str, ...]] = {}
+        self._by_devices: dict[str, npt.NDArray[np.bool_]] = {}
+        """Resource that device classes serve -> `bool[rows]`: where they do, as the node has none of its own."""
         self._filled = len(resources)
         """Columns that hold what the nodes have; those of later resources are filled by `fit_columns`."""
         self._free: list[int] = []
@@ -119,6 +124,10 @@ class NodeColumns:
             self.alive[row] = True
             self.count += 1
             self.static_version += 1
+        for resource, there in self._by_devices.items():
+            there[row] = not amounts.get(resource)
+            if resource in self._resources and there[row]:
+                allocatable[self._resources.column(resource)] = SERVED
         if not np.array_equal(self.allocatable[:, row], allocatable):
             self.allocatable[:, row] = allocatable
             changed = True
@@ -161,6 +170,8 @@ class NodeColumns:
             del self.row_of[self.names[row]]
             self._free.append(row)
             self.allocatable[:, row] = 0
+            for there in self._by_devices.values():
+                there[row] = False
             self._set_unasked(row, {})
 
     def row_for_pod(self, name: str) -> int:
@@ -179,7 +190,40 @@ class NodeColumns:
         for column in range(self._filled, len(self._resources)):
             for row, amount in self._unasked.pop(self._resources.names[column], {}).items():
                 self.allocatable[column, row] = min(amount, LIMIT)
+            served = self._by_devices.get(self._resources.names[column])
+            if served is not None:
+                self.allocatable[column, served] = SERVED
         self._filled = len(self._resources)
+
+    def serve(self, resources: Collection[str]) -> None:
+        """From now on device classes serve these resources, and no others, on nodes that have none of their own."""
+        self.fit_columns()
+        if self._by_devices.keys() == set(resources):
+            return
+        for resource in self._by_devices.keys() - set(resources):
+            there = self._by_devices.pop(resource)
+            if resource in self._resources:
+                self.allocatable[self._resources.column(resource), there] = 0
+        for resource in set(resources) - self._by_devices.keys():
+            there = self._by_devices[resource] = self.alive.copy()
+            if resource in self._resources:
+                column = self._resources.column(resource)
+                there &= self.allocatable[column] == 0
+                self.allocatable[column, there] = SERVED
+            else:
+                there[[row for row, amount in self._unasked.get(resource, {}).items() if amount]] = False
+        self.static_version += 1
+
+    def by_devices(self, resource: str) -> npt.NDArray[np.bool_]:
+        """`bool[rows]`: where device classes serve a resource."""
+        found = self._by_devices.get(resource)
+        return (found if found is not None else np.zeros_like(self.alive))[: len(self.names)]
+
+    def stated(self, column: int) -> npt.NDArray[np.int64]:
+        """`int64[rows]`: what nodes have of a resource themselves."""
+        have = self.allocatable[column, : len(self.names)]
+        served = self._by_devices.get(self._resources.names[column]) if self._by_devices else None
+        return have if served is None else np.where(served[: len(self.names)], 0, have)
 
     def conflicting_port(self, row: int, ports: tuple[HostPort, ...]) -> HostPort | None:
         """The first of the wanted host ports that is taken on the node.
@@ -260,6 +304,8 @@ class NodeColumns:
         self.unschedulable = np.concatenate([self.unschedulable, np.zeros(more, dtype=np.bool_)])
         self.taint_set = np.concatenate([self.taint_set, np.zeros(more, dtype=np.int32)])
         self.feature_set = np.concatenate([self.feature_set, np.zeros(more, dtype=np.int32)])
+        for resource, there in self._by_devices.items():
+            self._by_devices[resource] = np.concatenate([there, np.zeros(more, dtype=np.bool_)])
         block = np.zeros((self.used.shape[0], more), dtype=np.int64)
         self.used = np.hstack([self.used, block])
         self.allocatable = np.hstack([self.allocatable, block])

@@ -38,6 +38,8 @@ class PodClaim(NamedTuple):
     """False: of a kind of reference that is not known here."""
     template: str | None = None
     """The ResourceClaimTemplate it names."""
+    extended: bool = False
+    """No entry of the spec: the claim for extended resources that device classes serve (devices.md 4)."""
 
     @property
     def reference(self) -> tuple[str, str | None, str | None]:

@@ -23,6 +23,7 @@ import numpy as np
 from reprieve.api import objects
 from reprieve.api.node_features import needed_features
 from reprieve.api.requests import host_ports, pod_nonzero_requests, pod_requests
+from reprieve.cluster.extended_resources import ContainerAsk, asks_of
 from reprieve.cluster.resources import (
     FIRST_RESOURCE,
     LIMIT,
@@ -86,6 +87,8 @@ class PodSpecSignature:
     """Image names as node status has them, of init containers and containers, one entry for each container."""
     selects: bool = False
     """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
+    extended: tuple[ContainerAsk, ...] = ()
+    """What its containers ask for that device classes may serve."""
 
     @property
     def amounts(self) -> dict[str, int]:
@@ -139,13 +142,15 @@ class SignatureTable:
         constraining = _key(stated) if any(stated) else b""
         images = _images(spec)
         # A bound pod's nodeName is where it runs, not a wish; only a pod not yet seen by the scheduler can have one.
-        key = _key((sorted(amounts.items()), nonzero, images), constraining)
+        extended = asks_of(spec)
+        read = (sorted(amounts.items()), nonzero, images)
+        key = _key((*read, extended) if extended else read, constraining)
         found = self._signatures.get(key)
         if found is None:
             constraints = self._constraints.get(constraining)
             if constraints is None:
                 constraints = self._constraints[constraining] = self._make_constraints(spec, ports, features)
-            found = self._signatures[key] = self._make(constraints, amounts, nonzero, images)
+            found = self._signatures[key] = self._make(constraints, amounts, nonzero, images, extended)
         return found
 
     def fit(self, capacity: int) -> None:
@@ -184,6 +189,7 @@ class SignatureTable:
         amounts: dict[str, int],
         nonzero: tuple[int, int],
         images: tuple[str, ...],
+        extended: tuple[ContainerAsk, ...],
     ) -> PodSpecSignature:
         by_column = {self._resources.column(name): min(amount, LIMIT) for name, amount in amounts.items() if amount > 0}
         by_column[PODS] = 1
@@ -206,6 +212,7 @@ class SignatureTable:
             spread=constraints.spread,
             images=images,
             selects=constraints.selects,
+            extended=extended,
         )
 
 

@@ -142,6 +142,7 @@ class ClusterState:
         if pod.terminating:
             self.departures[pod.uid] = due
         self.pod_affinity.join(pod)
+        pod.claims = self.devices.with_extended(pod, pod.claims)
         if pod.claims:
             self.devices.join(pod)
         if pod.group is not None:
@@ -235,15 +236,35 @@ class ClusterState:
                 self._touch(touched)
 
     def set_claims(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> None:
-        """The pod's device claims got names, or others; what it holds already is not looked for again."""
+        """The pod's device claims got names, or others; what it holds already is not looked for again.
+
+        What is assumed for its extended resources goes on when the claim for them has been made.
+        """
         self._outside_trials()
+        special = self.devices.special(pod)
+        kept = special.held.assumed if special is not None and pod.row >= 0 else None
         if pod.row >= 0:
             self.devices.release(pod)
         self.devices.leave(pod)
         pod.claims = claims
         self.devices.join(pod)
         if pod.row >= 0:
-            self.devices.hold(pod, pod.row)
+            self.devices.hold(pod, pod.row, kept)
+
+    def claims_renewed(self, pod: PodRecord) -> bool:
+        """Look again whether device classes serve what the pod asks for, by which claim; whether that is new."""
+        claims = self.devices.with_extended(pod, pod.claims)
+        if claims == pod.claims:
+            return False
+        self.set_claims(pod, claims)
+        return True
+
+    def classes_changed(self) -> list[PodRecord]:
+        """Device classes serve other resources: nodes and pods are told. Returns the pods that it concerns."""
+        self._outside_trials()
+        self.nodes.serve(self.devices.served)
+        self._fit()
+        return [pod for pod in self.pods.values() if pod.signature.extended and self.claims_renewed(pod)]
 
     def group(self, key: str) -> GroupState:
         """The state of a group, made when first named."""

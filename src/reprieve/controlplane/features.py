@@ -5,7 +5,8 @@ comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (K
 `CompositePodGroup` the same holds for that kind, and what would make a tree is refused in new objects: a group's
 `parentCompositePodGroupName`, a Workload's `compositePodGroupTemplates` (KEP-6012). Without `PodGroupPreemptionPolicy`
 the field `preemptionPolicy` of new groups and templates is dropped, without `DRAWorkloadResourceClaims` their field
-`resourceClaims` (KEP-5729). Without `DRADeviceTaintRules` the kind DeviceTaintRule is not served (KEP-5055).
+`resourceClaims` (KEP-5729). Without `DRADeviceTaintRules` the kind DeviceTaintRule is not served (KEP-5055). Without
+`WorkloadWithJob` `spec.scheduling` of new Jobs, and in templates of new CronJobs, is dropped (KEP-5547).
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Features:
     pod_group_preemption_policy: bool = True
     dra_workload_resource_claims: bool = True
     dra_device_taint_rules: bool = True
+    workload_with_job: bool = True
+    """Counts only with `generic_workload`."""
 
     def kinds(self) -> Iterator[Kind]:
         """Yield the built-in kinds that are served."""
@@ -51,6 +54,8 @@ class DropDisabled(Step):
     kinds = frozenset(
         (
             "pods",
+            "jobs.batch",
+            "cronjobs.batch",
             "podgroups.scheduling.k8s.io",
             "compositepodgroups.scheduling.k8s.io",
             "workloads.scheduling.k8s.io",
@@ -70,6 +75,12 @@ class DropDisabled(Step):
         if request.kind.resource == "pods":
             if not self._features.generic_workload:
                 spec.pop("schedulingGroup", None)
+            return
+        if request.kind.group == "batch":
+            if not (self._features.workload_with_job and self._features.generic_workload):
+                template = (spec.get("jobTemplate") or {}).get("spec") or {}
+                for holder in (spec, template):
+                    holder.pop("scheduling", None)
             return
         off = {
             "preemptionPolicy": not self._features.pod_group_preemption_policy,

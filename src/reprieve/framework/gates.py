@@ -23,8 +23,12 @@ class FeatureGates:
     """Trees of groups (composite.md); off: CompositePodGroups are ignored and a group with a parent is flat."""
     dra_workload_resource_claims: bool = True
     """Device claims of a PodGroup (KEP-5729); beta in Kubernetes 1.37. Off: they are refused."""
+    workload_with_job: bool = True
+    """The embedded Job controller makes a Workload and a PodGroup for `Job.spec.scheduling` (KEP-5547)."""
     dra_device_taint_rules: bool = True
     """DeviceTaintRules taint the devices they select (KEP-5055); finished in Kubernetes 1.37."""
+    dra_extended_resource: bool = True
+    """Device classes serve extended resources (KEP-5004); finished in Kubernetes 1.37."""
     node_declared_features: bool = True
     """Pods go only where the node declares the features they need (KEP-5328); finished in Kubernetes 1.37."""
     volume_limit_scaling: bool = True
@@ -90,7 +94,6 @@ UPSTREAM = frozenset(
         "DRADeviceBindingConditions",
         "DRADeviceCompatibilityGroups",
         "DRADeviceTaints",
-        "DRAExtendedResource",
         "DRAFractionalCapacityRange",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",

@@ -41,6 +41,20 @@ class CreateObject:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """An object to delete, after the finalizer that would keep it is taken off. That it is gone already is no failure.
+
+    `uid`, where given, has to be the object's: another of the name stays.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    finalizer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitObject:
     """Wait until an object is as it has to be, at most `seconds`.
 
@@ -68,4 +82,4 @@ class CallExtender:
     ignorable: bool = False
 
 
-Instruction = PatchObject | CreateObject | AwaitObject | CallExtender
+Instruction = PatchObject | CreateObject | DeleteObject | AwaitObject | CallExtender

@@ -37,6 +37,7 @@ from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
 from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.runtime_metrics import RuntimeMetrics
 from reprieve.observability.store import open_store
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.profile_remarks import remarks_on
@@ -152,6 +153,16 @@ class Scheduler:
                 await self.pool.drain()
                 await self.events.drain()
 
+    def counted_by(self, runtime: RuntimeMetrics) -> None:
+        """Let its tasks and its leadership be read."""
+        runtime.counts_tasks("binding", lambda: self.executor.binder.under_way)
+        runtime.counts_tasks("preemption", lambda: self.executor.preemptor.under_way)
+        runtime.counts_tasks("api_calls", lambda: self.pool.in_flight)
+        runtime.counts_tasks("events", lambda: self.events.in_flight)
+        if self.election is not None and self.settings.election is not None:
+            fence = self.election.fence
+            runtime.reads_leadership(self.settings.election.name, lambda: fence.open)
+
     def _answers_again(self, seconds: float, calls: int) -> None:
         self.observer.log.info("The API server answers again", outage_seconds=seconds, failed_calls=calls)
 
@@ -203,6 +214,8 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         served = await discover(first)
         groups, composites = served.readable("PodGroup"), served.readable("CompositePodGroup")
         sink = _Sink(metrics)
+        runtime = RuntimeMetrics(metrics.registry)
+        client.watch = lease_client.watch = first.watch = runtime
 
         def records_trouble(text: str) -> None:  # from the thread that writes them
             metrics.trouble.labels("records").inc()
@@ -224,7 +237,9 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
             composite_version=composites[0].api_version if composites else CompositePodGroup.API_VERSION,
         )
         observer.attach(engine)
+        runtime.attach(engine.queue)
         found = Scheduler(settings, client, lease_client, served, observer, engine)
+        found.counted_by(runtime)
         sink.writes = found.writes
         if settings.serving is not None:
             health = Health()
@@ -235,7 +250,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
                 health=health,
                 records=store.find,
                 authorize=DelegatedAuth(lease_client),
-                look=lambda: found.loop.at_rest(metrics.look, within=SCRAPE_WAITS),
+                at_rest=lambda look: found.loop.at_rest(look, within=SCRAPE_WAITS),
             )
             await server.start()
             stack.push_async_callback(server.stop)

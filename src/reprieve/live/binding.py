@@ -29,7 +29,14 @@ from reprieve.client.leading import DeposedError
 from reprieve.client.pacing import Backoff, BackoffPolicy
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.instructions import AwaitObject, CallExtender, CreateObject, Instruction, PatchObject
+from reprieve.framework.instructions import (
+    AwaitObject,
+    CallExtender,
+    CreateObject,
+    DeleteObject,
+    Instruction,
+    PatchObject,
+)
 from reprieve.framework.status import Code
 from reprieve.live.writes import UnservedError, Writes
 from reprieve.scheduling.decision import Binding
@@ -242,6 +249,8 @@ class Binder:
                 await self._writes.patch_object(instruction)
             case CreateObject():
                 await self._writes.create_object(instruction)
+            case DeleteObject():
+                await self._writes.delete_object(instruction)
             case CallExtender():
                 await self._call_extender(instruction)
             case AwaitObject():

@@ -23,7 +23,7 @@ from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.groups import Group, GroupState, is_ready
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.instructions import Instruction, PatchObject
+from reprieve.framework.instructions import DeleteObject, Instruction, PatchObject
 from reprieve.live.binding import Binder
 from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
 from reprieve.live.extenders import ExtenderCalls
@@ -138,6 +138,8 @@ class DecisionExecutor:
         for instruction in instructions:
             if isinstance(instruction, PatchObject):
                 self._writes.patch_object(instruction).add_done_callback(self._deferred_write_done)
+            elif isinstance(instruction, DeleteObject):
+                self._writes.delete_object(instruction).add_done_callback(self._deferred_write_done)
 
     def _deferred_write_done(self, written: asyncio.Future[None]) -> None:
         error = None if written.cancelled() else written.exception()
@@ -147,8 +149,11 @@ class DecisionExecutor:
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         """What Permit plugins have decided about pods they had let wait."""
         for binding in allowed:
+            self._observer.permitted(binding.pod, "Success", now=self._now())
             self.binder.start(binding)
         for rejection in refused:
+            code = "Error" if rejection.reason == SCHEDULER_ERROR else "Unschedulable"
+            self._observer.permitted(rejection.pod, code, now=self._now())
             self.conditions.rejected(rejection)
             self._observer.bind_failed(rejection.pod, "", rejection.message, now=self._now())
 

@@ -1,4 +1,4 @@
-"""The scheduler's HTTP endpoint: /healthz, /livez, /readyz, /metrics, /explain (observability.md).
+"""The scheduler's HTTP endpoint: /healthz, /livez, /readyz, /metrics, /metrics/resources, /explain (observability.md).
 
 Who may read what, as kube-scheduler has it on its port 10259:
 
@@ -40,6 +40,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from reprieve.client.errors import ClientError, ConfigError
 from reprieve.client.transport import ApiClient
 from reprieve.observability.metrics import CONTENT_TYPE, Metrics
+from reprieve.observability.resource_metrics import PodResources, pod_resources, rendered
 
 DEFAULT_PORT: Final = 10259
 _KEPT_SECONDS: Final = 10.0
@@ -173,10 +174,10 @@ class Server:
         health: Health,
         records: Records | None = None,
         authorize: DelegatedAuth | Callable[[str, str], Awaitable[int]] | None = None,
-        look: Callable[[], Awaitable[object]] | None = None,
+        at_rest: Callable[[Callable[[], None]], Awaitable[object]] | None = None,
     ) -> None:
         self.options = options
-        self._look_at_rest = look
+        self._when_at_rest = at_rest
         self._metrics = metrics
         self._health = health
         self._records = records
@@ -198,6 +199,7 @@ class Server:
             app.router.add_get(path, self._alive)
         app.router.add_get("/readyz", self._ready)
         app.router.add_get("/metrics", self._scrape)
+        app.router.add_get("/metrics/resources", self._scrape_resources)
         app.router.add_get("/explain", self._explain)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
         await runner.setup()
@@ -243,11 +245,28 @@ class Server:
         await self._look()
         return web.Response(body=self._metrics.render(look=False), headers={"Content-Type": CONTENT_TYPE})
 
+    async def _scrape_resources(self, request: web.Request) -> web.Response:
+        refused = await self._refused(request, local_token=False)
+        if refused is not None:
+            return refused
+        engine = self._metrics.engine
+        found: list[tuple[list[PodResources], list[str]]] = []
+        if engine is not None:
+            await self._at_rest(lambda: found.append(pod_resources(engine)))
+            if not found:
+                return web.Response(status=503, text="a scheduling cycle takes long; ask again\n")
+        body = await asyncio.to_thread(rendered, *(found[0] if found else ([], [])))
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
     async def _look(self) -> None:
-        if self._look_at_rest is not None:
-            await self._look_at_rest()
+        await self._at_rest(self._metrics.look)
+
+    async def _at_rest(self, look: Callable[[], None]) -> None:
+        """Look at the engine while no cycle runs; not at all if one runs for long."""
+        if self._when_at_rest is not None:
+            await self._when_at_rest(look)
         else:
-            self._metrics.look()
+            look()
 
     async def _explain(self, request: web.Request) -> web.Response:
         refused = await self._refused(request, local_token=True)

@@ -29,7 +29,7 @@ from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
 from reprieve.client.writing import WriterPool
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.instructions import CreateObject, PatchObject
+from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True)
 _PODS: Final = "/api/v1/namespaces/"
@@ -273,6 +273,29 @@ class Writes:
         name = (instruction.body.get("metadata") or {}).get("name", "")
         write = self._creating(where.path(instruction.namespace), _encode(instruction.body))
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{name}", write)
+
+    def delete_object(self, instruction: DeleteObject) -> asyncio.Future[None]:
+        """Delete an object, its finalizer taken off first; nothing is done if it is gone, or another of its name."""
+        where = self._resource(instruction.kind)
+        if where is None:
+            return _failed(UnservedError(f"{instruction.kind} is not served"))
+        path = where.path(instruction.namespace, instruction.name)
+        meta: dict[str, Any] = {"uid": instruction.uid} if instruction.uid else {}
+        meta["$deleteFromPrimitiveList/finalizers"] = [instruction.finalizer]
+        loosen = self._patching(path, _encode({"metadata": meta}), STRATEGIC_MERGE_PATCH)
+        only = {"preconditions": {"uid": instruction.uid}} if instruction.uid else {}
+        options = _encode({"apiVersion": "v1", "kind": "DeleteOptions", **only})
+
+        async def act() -> None:
+            try:
+                if instruction.finalizer:
+                    await loosen()
+                await self._client.request("DELETE", path, body=options, accept=_BRIEF, guard=self._pool.guard)
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+
+        return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
 
     def write_event(self, body: Mapping[str, Any]) -> asyncio.Future[None]:
         """Create an events.k8s.io/v1 Event; one with a `series` is an earlier one that happened again: patched.

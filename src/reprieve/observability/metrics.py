@@ -121,6 +121,18 @@ class Metrics:
             exponential(0.00001, 1.5, 20),
             ["plugin", "extension_point", "status"],
         )
+        self.plugin_evaluations = self._counter(
+            "plugin_evaluation",
+            "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, "
+            "Filter, PreScore, and Score; estimated from every tenth attempt).",
+            ["plugin", "extension_point", "profile"],
+        )
+        self.permit_seconds = self._histogram(
+            "permit_wait_duration_seconds",
+            "Duration of waiting on permit.",
+            seconds,
+            ["result"],
+        )
         self.preemption_attempts = self._counter("preemption_attempts", "Total preemption attempts of single pods.")
         self.preemption_victims = self._histogram(
             "preemption_victims", "Number of selected preemption victims of a single pod.", exponential(1, 2, 7)

@@ -110,6 +110,7 @@ class Observer:
         self._records = records
         self._stopwatch = Stopwatch(self.metrics)
         self._assumed: OrderedDict[str, _Assumed] = OrderedDict()
+        self._permit_since: OrderedDict[str, float] = OrderedDict()
         self._engine: Engine | None = None
         self._passes: dict[str, int] = {}
 
@@ -141,6 +142,10 @@ class Observer:
         for bindings in (decision.bindings, decision.waiting):
             for binding in bindings:
                 self._assumed[binding.pod.uid] = assumed
+        for binding in decision.waiting:
+            self._permit_since[binding.pod.uid] = now
+        while len(self._permit_since) > _ASSUMED_LIMIT:
+            self._permit_since.popitem(last=False)
         while len(self._assumed) > _ASSUMED_LIMIT:
             self._assumed.popitem(last=False)
         for rejection in decision.rejections:
@@ -160,6 +165,12 @@ class Observer:
         if self._records is not None:
             self._records.decided(decision, seconds=seconds, now=now)
         self._events.tick(now)
+
+    def permitted(self, pod: PodRecord, result: str, *, now: float) -> None:
+        """A Permit plugin that let the pod wait has decided; `result` is a status code as kube-scheduler names it."""
+        since = self._permit_since.pop(pod.uid, None)
+        if since is not None:
+            self.metrics.permit_seconds.labels(result).observe(max(0.0, now - since))
 
     def bound(self, pod: PodRecord, node: str, *, now: float) -> None:
         """The API confirmed a binding."""

@@ -43,6 +43,8 @@ POINTS: Final = {
     "normalize_placements": "PlacementScoreExtensionNormalize",
 }
 """Methods of plugins, and the extension point each belongs to (the label upstream has for it)."""
+_EVALUATED: Final = frozenset(("PreFilter", "Filter", "PreScore", "Score"))
+"""Extension points that `plugin_evaluation_total` has; each timed attempt stands for `EVERY`."""
 _STATUSES: Final = {
     Code.SUCCESS: "Success",
     Code.ERROR: "Error",
@@ -124,6 +126,8 @@ class Stopwatch:
 
     def _write(self, profile: str) -> None:
         points: dict[str, tuple[float, str]] = {}
+        for plugin, point in sorted({(plugin, point) for plugin, point, _, _ in self._calls if point in _EVALUATED}):
+            self._metrics.plugin_evaluations.labels(plugin, point, profile).inc(EVERY)
         for plugin, point, status, seconds in self._calls:
             _child(self._of_plugin, self._metrics.plugin_seconds, (plugin, point, status)).observe(seconds)
             points[point] = (points.get(point, (0.0, ""))[0] + seconds, status)

@@ -10,6 +10,7 @@ Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/dynamicresources, 1
 - Score: nodes where a prioritized list is served with an earlier option rank higher.
 - PostFilter, PodGroupPostFilter: an allocated claim that keeps its pod, or a pod of the group, from a node and that
   nobody else uses is given back.
+- An extended resource that a device class serves becomes a claim of the pod's own, made at PreBind (devices.md 4).
 - PreBind: the finalizer, then allocation and reservation in one write of the status; then the wait for binding
   conditions of the devices.
 
@@ -18,7 +19,7 @@ controller would then give the devices back (KEP-5690): filters ask what the vie
 victims' devices are free once all consumers of their claims are gone.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,12 +31,13 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.cluster.device_allocation import BLOCKING
 from reprieve.cluster.device_requests import Allocation, Grant
 from reprieve.cluster.devices import ClaimState, Verdicts
+from reprieve.cluster.extended_resources import ANNOTATION, claim_name, owner_of, requests_of
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
-from reprieve.framework.instructions import AwaitObject, Instruction, PatchObject
+from reprieve.framework.instructions import AwaitObject, CreateObject, DeleteObject, Instruction, PatchObject
 from reprieve.framework.plugin import (
     Codes,
     CycleState,
@@ -64,8 +66,8 @@ NO_CLAIMS = "no new claims to deallocate"
 NOT_SCHEDULABLE = "still not schedulable"
 DEALLOCATED = "deallocation of ResourceClaim requested"
 FINALIZER = "resource.kubernetes.io/delete-protection"
-IMPLICIT = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the extended resource that every device class serves."""
+LEFT_OVER = "cannot schedule extended resource claim"
+"""A claim for the pod's extended resources was made by an attempt that ended before the pod was bound."""
 GATE = "DRAWorkloadResourceClaims"
 MOST_CONSUMERS = 256
 """Entries of status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
@@ -81,6 +83,8 @@ class _Asked:
     allocated: list[ClaimState]
     lacking: list[ClaimState]
     refusal: Status | None = None
+    special: ClaimState | None = None
+    """The claim for extended resources; what it asks for depends on the node."""
 
 
 class DynamicResources(
@@ -145,7 +149,12 @@ class DynamicResources(
         claims = [] if why else state.cluster.devices.of(pod)
         if not why and not claims:
             return _SKIP
+        special = state.cluster.devices.special(pod)
+        claims = [claim for claim in claims if claim is not special]
         asked = _Asked([c for c in claims if c.allocation is not None], [c for c in claims if c.allocation is None])
+        asked.special = special
+        if special is not None and special.object is not None:
+            why = why or LEFT_OVER
         why = why or next(filter(None, (_in_use(state.cluster, claim, pod) for claim in asked.allocated)), "")
         why = why or next(filter(None, (_without_class(state.cluster, claim) for claim in asked.lacking)), "")
         if why:
@@ -162,9 +171,8 @@ class DynamicResources(
         codes: Codes = np.zeros(len(numbers), dtype=np.int8)
         reachable = self._reachable(state, asked, numbers)
         codes[~reachable] = UNRESOLVABLE
-        if asked.lacking and reachable.any():
-            left = numbers[reachable]
-            codes[reachable] = state.cluster.devices.verdicts(asked.lacking, left).codes[left]
+        for where, view in self._views(state, asked, np.flatnonzero(reachable), numbers):
+            codes[where] = view.codes[numbers[where]]
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
@@ -177,12 +185,31 @@ class DynamicResources(
         texts: dict[str, Mask] = {}
         if not reachable.all():
             texts[NOT_AVAILABLE] = ~reachable
-        if asked.lacking:
-            view = state.cluster.devices.verdicts(asked.lacking, numbers)
-            for index in np.flatnonzero(reachable & (view.codes[numbers] != FITS)):
+        for where, view in self._views(state, asked, np.flatnonzero(reachable), numbers):
+            for index in where[view.codes[numbers[where]] != FITS]:
                 text = view.faults.get(int(numbers[index]), CANNOT_ALLOCATE)
                 texts.setdefault(text, np.zeros(len(numbers), dtype=np.bool_))[index] = True
         return list(texts.items())
+
+    def _views(
+        self, state: CycleState, asked: _Asked, where: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Verdicts]]:
+        """Places in `numbers` with what is to be had there: apart where device classes serve other resources."""
+        book, nodes = state.cluster.devices, state.cluster.nodes
+        kinds = np.zeros(len(where), dtype=np.int64)
+        served: list[str] = []
+        if asked.special is not None and asked.special.object is None:
+            asks = state.pod.signature.extended
+            served = sorted({name for ask in asks for name, _, _ in ask.amounts if name in book.served})
+            for bit, name in enumerate(served):
+                kinds |= nodes.by_devices(name)[numbers[where]].astype(np.int64) << bit
+        for kind in np.unique(kinds).tolist():
+            claims, here = list(asked.lacking), where[kinds == kind]
+            shaped = book.shape_for(state.pod, frozenset(n for bit, n in enumerate(served) if kind >> bit & 1))
+            if asked.special is not None and shaped is not None:
+                claims.append(ClaimState(asked.special.key, shape=shaped[0]))
+            if claims:
+                yield here, book.verdicts(claims, numbers[here])
 
     def _missing(self, cluster: ClusterState, pod: PodRecord) -> str:
         shared = (group for one in pod.claims if (group := cluster.devices.sharing(pod, one)) is not None)
@@ -209,11 +236,13 @@ class DynamicResources(
 
     def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
         """Give back a claim of the pod's own whose devices are of no use to it."""
-        limit = served_by_classes(state.cluster, state.pod)
         asked = state.data.get(self.name)
         if not isinstance(asked, _Asked):
-            said = ", ".join(filter(None, (NO_CLAIMS, limit)))
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name))
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, NO_CLAIMS, self.name))
+        left_over = _left_over(asked.special)
+        if left_over is not None:
+            status = Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name)
+            return PostFilterResult(status, deferred_writes=(left_over,))
         alive = np.flatnonzero(state.cluster.nodes.alive[: len(state.cluster.nodes)])
         for claim in asked.allocated:
             if claim.pods_only and _in_the_way(state.cluster, claim, {state.pod.uid}, alive):
@@ -221,8 +250,7 @@ class DynamicResources(
                 return PostFilterResult(
                     Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name), deferred_writes=deferred_writes
                 )
-        said = ", ".join(filter(None, (NOT_SCHEDULABLE, limit)))
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name))
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, NOT_SCHEDULABLE, self.name))
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
         """The same for a group: what its pods, or the group itself, have and none of them uses.
@@ -234,9 +262,10 @@ class DynamicResources(
         alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
         claims = {} if attempt.preemption_under_way else {c.key: c for p in attempt.pods for c in cluster.devices.of(p)}
         found = [claim for claim in claims.values() if _in_the_way(cluster, claim, waiting, alive, group.uid)]
-        limits = (served_by_classes(cluster, pod) for pod in attempt.pods)
-        said = DEALLOCATED if found else next(filter(None, limits), "")
-        deferred_writes = tuple(give_back(claim) for claim in found)
+        deferred_writes: tuple[Instruction, ...] = tuple(give_back(claim) for claim in found)
+        left_over = (_left_over(cluster.devices.special(pod)) for pod in attempt.pods)
+        deferred_writes += tuple(one for one in left_over if one is not None)
+        said = DEALLOCATED if deferred_writes else ""
         return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name), deferred_writes=deferred_writes)
 
     # -- score --------------------------------------------------------------------------------------------------------
@@ -254,8 +283,11 @@ class DynamicResources(
     def score(self, state: CycleState, rows: Rows) -> Scores:
         """See `ScorePlugin.score`."""
         numbers = _numbers(state.cluster, rows)
-        view: Verdicts = state.cluster.devices.verdicts(self._asked(state).lacking, numbers)
-        return np.where(view.codes[numbers] == FITS, view.scores[numbers], 0)
+        scores: Scores = np.zeros(len(numbers), dtype=np.int64)
+        for where, view in self._views(state, self._asked(state), np.arange(len(numbers)), numbers):
+            rows_there = numbers[where]
+            scores[where] = np.where(view.codes[rows_there] == FITS, view.scores[rows_there], 0)
+        return scores
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
         """The best node gets 100."""
@@ -266,7 +298,11 @@ class DynamicResources(
     def reserve(self, state: CycleState, row: int) -> Status:
         """What the pod was given when it was put on the node has to be there."""
         pod = state.pod
-        for claim in state.cluster.devices.of(pod) if pod.claims else ():
+        book = state.cluster.devices
+        special = book.special(pod)
+        for claim in book.of(pod) if pod.claims else ():
+            if claim is special and claim.allocation is None and book.special_shape(pod, row) is None:
+                continue  # the node has all of it itself
             if claim.allocation is None or pod.uid not in claim.held.holders:
                 return Status(Code.ERROR, f"claim allocation of {claim.key} not found for node", self.name)
         return SUCCESS
@@ -274,7 +310,13 @@ class DynamicResources(
     def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
         """What the API may have of a pod that is not bound after all: its reservations, and what only it reserved."""
         found: list[Instruction] = []
-        for claim in state.cluster.devices.of(state.pod) if state.pod.claims else ():
+        book, pod = state.cluster.devices, state.pod
+        special = book.special(pod)
+        if special is not None and not pod.bound and (special.object is not None or book.special_shape(pod, row)):
+            found.append(_removal(pod.namespace, claim_name(pod.name, pod.uid), special.object))
+        for claim in book.of(pod) if pod.claims else ():
+            if claim is special:
+                continue
             if claim.object is None or claim.held.holders - {state.pod.uid}:
                 continue
             if claim.consumers <= {state.pod.uid} and claim.pods_only:
@@ -286,25 +328,33 @@ class DynamicResources(
         pod = state.pod
         found: list[Instruction] = []
         waits: list[Instruction] = []
+        special = state.cluster.devices.special(pod)
         for claim in state.cluster.devices.of(pod) if pod.claims else ():
             allocation = claim.allocation
+            if claim is special and claim.object is None and allocation is not None:
+                found += _made(state.cluster, pod, row, allocation)
+                if any(grant.binding_conditions for grant in allocation.grants):
+                    name = claim_name(pod.name, pod.uid)
+                    waits.append(self._wait(pod.namespace, name, allocation))
             if allocation is None or claim.object is None:
                 continue
             group = state.cluster.devices.reserver(pod, claim)
             if pod.uid not in claim.consumers if group is None else group.uid not in claim.groups:
                 found += _writes(claim, allocation, pod, group)
             if any(grant.binding_conditions for grant in allocation.grants):
-                waits.append(self._wait(claim, allocation))
+                meta = claim.claim.metadata
+                waits.append(self._wait(meta.namespace or "default", meta.name, allocation))
         return [*found, *waits]
 
-    def _wait(self, claim: ClaimState, allocation: Allocation) -> AwaitObject:
+    def _wait(self, namespace: str, name: str, allocation: Allocation) -> AwaitObject:
+        key = f"{namespace}/{name}"
+
         def done(item: KubernetesObject | None) -> Status:
             if not isinstance(item, ResourceClaim):
-                return Status(Code.UNSCHEDULABLE, f"claim {claim.key} is gone", self.name)
-            return readiness(claim.key, item, allocation.grants)
+                return Status(Code.UNSCHEDULABLE, f"claim {key} is gone", self.name)
+            return readiness(key, item, allocation.grants)
 
-        meta = claim.claim.metadata
-        return AwaitObject("ResourceClaim", meta.namespace or "default", meta.name, done, self._binding_timeout)
+        return AwaitObject("ResourceClaim", namespace, name, done, self._binding_timeout)
 
 
 # -- claims of a pod --------------------------------------------------------------------------------------------------
@@ -313,6 +363,8 @@ class DynamicResources(
 def missing(cluster: ClusterState, pod: PodRecord) -> str:
     """Why the pod's claims cannot be used yet; "" if they are all there (upstream's messages)."""
     for one in pod.claims:
+        if one.extended:
+            continue  # it is made when the pod is bound
         if not one.known:
             return f"Pod {pod.key}, spec.resourceClaim {one.name}: none of the supported fields are set"
         if not one.made:
@@ -331,23 +383,6 @@ def missing(cluster: ClusterState, pod: PodRecord) -> str:
             return f"ResourceClaim {state.key} was not created for {kind} {key} ({kind} is not owner)"
         if state.fault:
             return state.fault
-    return ""
-
-
-def served_by_classes(cluster: ClusterState, pod: PodRecord) -> str:
-    """ "" or what the pod asks for that some node does not advertise and a device class would serve there.
-
-    kube-scheduler makes a claim for it (KEP-5004, gate DRAExtendedResource); here it is a limit that has to be said.
-    """
-    book, nodes = cluster.devices, cluster.nodes
-    if not book.classes:
-        return ""
-    names = {cluster.resources.names[column]: column for column, _ in pod.signature.requests}
-    alive = np.flatnonzero(nodes.alive[: len(nodes)])
-    for class_name, item in sorted(book.classes.items()):
-        for name in (item.spec.extended_resource_name, f"{IMPLICIT}{class_name}"):
-            if name in names and not nodes.allocatable[names[name], alive].all():
-                return f"{name} through device class {class_name} is not supported (gate DRAExtendedResource)"
     return ""
 
 
@@ -467,6 +502,58 @@ def _writes(claim: ClaimState, allocation: Allocation, pod: PodRecord, group: Gr
     return found
 
 
+def _made(cluster: ClusterState, pod: PodRecord, row: int, allocation: Allocation) -> list[Instruction]:
+    """Make the claim for extended resources, allocate and reserve it, and say in the pod's status whose is what.
+
+    The claim belongs to the pod from the first call on and goes with it: whatever is not done after that leaves nothing
+    behind (devices.md 4.6).
+    """
+    shaped = cluster.devices.special_shape(pod, row)
+    assert shaped is not None
+    requests, mapped = requests_of(pod.signature.extended, cluster.devices.served, {one.resource for one in shaped[1]})
+    name = claim_name(pod.name, pod.uid)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+    metadata = {
+        "name": name,
+        "namespace": pod.namespace,
+        "annotations": {ANNOTATION: "true"},
+        "ownerReferences": [owner],
+        "finalizers": [FINALIZER],
+    }
+    body = {
+        "apiVersion": ResourceClaim.API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": {"devices": {"requests": requests}},
+    }
+    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    status = {"allocation": dict(allocation.body), "reservedFor": [consumer]}
+    mappings = [
+        {"containerName": one.container, "resourceName": one.resource, "requestName": one.request} for one in mapped
+    ]
+    said = {"extendedResourceClaimStatus": {"requestMappings": mappings, "resourceClaimName": name}}
+    return [
+        CreateObject("ResourceClaim", pod.namespace, body),
+        PatchObject("ResourceClaim", pod.namespace, name, {"status": status}, "status", strategic=True),
+        PatchObject("Pod", pod.namespace, pod.name, {"status": said}, "status", uid=pod.uid),
+    ]
+
+
+def _removal(namespace: str, name: str, known: ResourceClaim | None) -> DeleteObject:
+    """Delete the claim for extended resources, whether or not it is known to be there."""
+    if known is not None:
+        return DeleteObject("ResourceClaim", namespace, known.metadata.name, known.metadata.uid, FINALIZER)
+    return DeleteObject("ResourceClaim", namespace, name, finalizer=FINALIZER)
+
+
+def _left_over(special: ClaimState | None) -> DeleteObject | None:
+    """What to delete of a pod that has no place, if an attempt of it ended half-way."""
+    if special is None or special.object is None or special.object.metadata.deletion_timestamp is not None:
+        return None
+    meta = special.object.metadata
+    return _removal(meta.namespace or "default", meta.name, special.object)
+
+
 def give_back(claim: ClaimState) -> PatchObject:
     """End an allocation that nobody uses."""
     meta = claim.claim.metadata
@@ -519,6 +606,8 @@ def _taints_less(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -
 def _claim_helps(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
     """Devices were given back, or a claim of the pod's own is new or has another status."""
     before, after = event.before, event.item
+    if isinstance(before, ResourceClaim) and after is None and owner_of(before) == pod.uid:
+        return True
     had = before.status.allocation if isinstance(before, ResourceClaim) else None
     has = after.status.allocation if isinstance(after, ResourceClaim) else None
     if had is not None and has is None:

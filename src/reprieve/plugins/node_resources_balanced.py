@@ -38,7 +38,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         nodes, delta = state.cluster.nodes, state.signature.delta
         columns = self._columns(state.cluster.resources, nodes, delta)
         n = len(nodes)
-        have = [nodes.allocatable[column, :n][rows] for column in columns]
+        have = [nodes.stated(column)[rows] for column in columns]
         used = [nodes.used[column, :n][rows] for column in columns]
         present = [amounts > 0 for amounts in have]
         divisors = [np.maximum(amounts, 1).astype(np.float64) for amounts in have]

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from reprieve.api.devices import DeviceClass
 from reprieve.api.requests import is_extended_resource
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
@@ -133,7 +134,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
                 if delta[column] == 0 and column != EPHEMERAL_STORAGE:
                     continue
             used = nodes.used[column, :n][rows] + int(delta[column])
-            scored.append((weight, used, nodes.allocatable[column, :n][rows]))
+            scored.append((weight, used, nodes.stated(column)[rows]))
         return self._strategy.mean(scored, row_count(state.cluster, rows))
 
     def score_placement(self, cluster: ClusterState, _group: Group, placement: Placement, assigned: Assigned) -> int:
@@ -150,7 +151,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
             wanted = sum(int(pod.signature.delta[column]) for pod, _ in assigned if column < len(pod.signature.delta))
             if scalar and not wanted and column != EPHEMERAL_STORAGE:
                 continue
-            have = _sum(nodes.allocatable[column, placement.rows])
+            have = _sum(nodes.stated(column)[placement.rows])
             if have > 0:
                 used = _sum(nodes.used[column, placement.rows]) + wanted
                 total += weight * (min(used, have) * MAX_NODE_SCORE // have)
@@ -164,6 +165,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
             EventKind.POD_CHANGED: _freed_what_is_wanted,
             EventKind.NODE_ADDED: _large_enough,
             EventKind.NODE_CHANGED: _large_enough,
+            EventKind.DEVICE_CLASS_CHANGED: _serves_something,
         }
 
 
@@ -177,6 +179,14 @@ def _freed_what_is_wanted(_cluster: ClusterState, pod: PodRecord, event: Cluster
         return True
     freed = event.pod.signature.delta
     return any(column < len(freed) and freed[column] > 0 for column, _ in pod.signature.requests)
+
+
+def _serves_something(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """A class that now serves what the pod asks for: its nodes need not have it themselves (devices.md 4.1)."""
+    if not isinstance(event.item, DeviceClass):
+        return False
+    name, served = event.item.metadata.name, cluster.devices.served
+    return any(served.get(resource) == name for ask in pod.signature.extended for resource, _, _ in ask.amounts)
 
 
 def _large_enough(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

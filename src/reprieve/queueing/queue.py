@@ -453,7 +453,32 @@ class SchedulingQueue:
             heapq.heappop(self._active)
         return False
 
+    def kept_events(self) -> dict[EventKind, int]:
+        """How many events are kept for entities to which they are replayed, by kind."""
+        counts: dict[EventKind, int] = {}
+        for entity in self._listening.values():
+            for event in entity.events:
+                counts[event.kind] = counts.get(event.kind, 0) + 1
+        return counts
+
     # -- inside ------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        plugin: str,
+        hint: Callable[[ClusterState, PodRecord, ClusterEvent], bool],
+        cluster: ClusterState,
+        pod: PodRecord,
+        event: ClusterEvent,
+    ) -> bool:
+        """The answer of a hint; the plugin's name is for who watches the queue.
+
+        One that raises is taken as yes, as upstream does: better one attempt too many than a lost wake-up.
+        """
+        try:
+            return hint(cluster, pod, event)
+        except Exception:
+            return True
 
     def _kinds(self, plugin: str, pods: Iterable[PodRecord]) -> Mapping[Hashable, PodRecord]:
         """The pods that a hint of the plugin may tell apart: one of each kind, or one of each group."""
@@ -478,7 +503,7 @@ class SchedulingQueue:
             where = (plugin, kind, None if event.group is None and event.composite is None else entity.key)
             answer = cache.get(where)
             if answer is None:
-                answer = cache[where] = _ask(hint, self._cluster, pod, event)
+                answer = cache[where] = self.ask(plugin, hint, self._cluster, pod, event)
             if answer:
                 return True
         return False
@@ -663,16 +688,3 @@ class SchedulingQueue:
     def _waits_until(self, key: str, wake: float) -> bool:
         entity = self._entities.get(key)
         return entity is not None and entity.state is QueueState.BACKOFF and entity.wake == wake
-
-
-def _ask(
-    hint: Callable[[ClusterState, PodRecord, ClusterEvent], bool],
-    cluster: ClusterState,
-    pod: PodRecord,
-    event: ClusterEvent,
-) -> bool:
-    """A hint that raises is taken as yes, as upstream does: better one attempt too many than a lost wake-up."""
-    try:
-        return hint(cluster, pod, event)
-    except Exception:
-        return True

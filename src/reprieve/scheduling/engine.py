@@ -95,6 +95,7 @@ class Engine:
             self.cluster, self.queue, {name: hold_seconds(profile) for name, profile in chosen.items()}
         )
         self._awaiting = PodsAwaitingPermission()
+        self.cluster.devices.serves_extended = self.gates.dra_extended_resource
         self._resources = StorageAndDeviceEvents(
             self.cluster, self.queue, self._victim_left, taint_rules=self.gates.dra_device_taint_rules
         )
@@ -630,7 +631,7 @@ class Engine:
         known.preempted = was_preempted(pod)
         known.generation = pod.metadata.generation
         terms_changed(self.cluster, self.queue, known, work_terms_of(pod), now)
-        claims = claims_of(pod)
+        claims = self.cluster.devices.with_extended(known, claims_of(pod))
         if claims != known.claims:
             self.cluster.set_claims(known, claims)
             self.queue.update_pod(known, now)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from reprieve.api import objects
 from reprieve.cluster.devices import DEVICE_KINDS
+from reprieve.cluster.extended_resources import owner_of
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import VOLUME_KINDS
@@ -61,6 +62,7 @@ class StorageAndDeviceEvents:
             before: Item | None = self._cluster.volumes.set(item)
         elif isinstance(item, DEVICE_KINDS):
             before = self._cluster.devices.set(item)
+            self._extended_changed(item, now)
             if isinstance(item, objects.ResourceClaim):
                 self._claim_changed(item.metadata.namespace, item.metadata.name, before, item, now)
         else:
@@ -74,6 +76,7 @@ class StorageAndDeviceEvents:
             before: Item | None = self._cluster.volumes.remove(kind, namespace, name)
         elif kind in _OF_DEVICES:
             before = self._cluster.devices.remove(kind, namespace, name)
+            self._extended_changed(before, now)
             if kind == "ResourceClaim":
                 self._claim_changed(namespace, name, before, None, now)
         else:
@@ -88,6 +91,19 @@ class StorageAndDeviceEvents:
         for key in keys:
             self._lingering.setdefault(key, set()).add(pod.uid)
         return bool(keys)
+
+    def _extended_changed(self, item: Item | None, now: float) -> None:
+        """Classes serve other resources, or the claim for a pod's extended resources has come or gone."""
+        renewed: list[PodRecord] = []
+        if isinstance(item, objects.DeviceClass) and self._cluster.devices.served_anew():
+            renewed = self._cluster.classes_changed()
+        elif isinstance(item, objects.ResourceClaim):
+            pod = self._cluster.pods.get(owner_of(item) or "")
+            if pod is not None and self._cluster.claims_renewed(pod):
+                renewed = [pod]
+        for pod in renewed:
+            if pod.row < 0:
+                self._queue.update_pod(pod, now)
 
     def _claim_changed(self, namespace: str, name: str, before: Item | None, after: Item | None, now: float) -> None:
         """Pods may wait for a device claim to be made or to go, preemptors for devices of victims."""

@@ -18,7 +18,7 @@ from reprieve.api import objects
 from reprieve.api.devices import AllocationResult, ResourceClaimConsumerReference, ResourceClaimStatus
 from reprieve.api.group_sources import pod_group_name
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.instructions import Instruction, PatchObject
+from reprieve.framework.instructions import CreateObject, DeleteObject, Instruction, PatchObject
 from reprieve.scheduling.engine import Engine
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
@@ -151,11 +151,23 @@ class Claims:
     def carry_out(self, instructions: Iterable[Instruction], now: float) -> None:
         """Do what is to be written to claims; anything else is not the business of this room."""
         for instruction in instructions:
+            if isinstance(instruction, CreateObject | DeleteObject) and instruction.kind == "ResourceClaim":
+                self._made_or_gone(instruction, now)
             if not isinstance(instruction, PatchObject) or instruction.kind != "ResourceClaim":
                 continue
             claim = self._claims.get(f"{instruction.namespace}/{instruction.name}")
             if claim is not None and instruction.uid in ("", claim.metadata.uid):
                 self.set_claim(_patched(claim, instruction.patch), now)
+
+    def _made_or_gone(self, instruction: CreateObject | DeleteObject, now: float) -> None:
+        """The claim for a pod's extended resources."""
+        if isinstance(instruction, DeleteObject):
+            if f"{instruction.namespace}/{instruction.name}" in self._claims:
+                self.remove("ResourceClaim", instruction.namespace, instruction.name, now)
+            return
+        made = msgspec.convert(instruction.body, objects.ResourceClaim)
+        uid = f"claim/{instruction.namespace}/{made.metadata.name}"
+        self.set_claim(replace(made, metadata=replace(made.metadata, uid=uid)), now)
 
     def gone(self, pod: PodRecord, now: float) -> None:
         """The pod has ended or is gone."""

@@ -544,7 +544,7 @@ def _amounts(cluster: ClusterState, preemption: Preemption) -> list[tuple[str, i
     victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
     freed = {column: sum(int(pod.signature.delta[column]) for pod in victims) for column in columns}
     n = len(nodes)
-    have = {column: int(nodes.allocatable[column, :n][nodes.alive[:n]].sum()) for column in columns}
+    have = {column: int(nodes.stated(column)[nodes.alive[:n]].sum()) for column in columns}
     parts = scarcest_first(Missing(names[column], needed[column], max(1, have[column])) for column in columns)
     by_name = {names[column]: column for column in columns}
     return [(one.resource, needed[by_name[one.resource]], freed[by_name[one.resource]]) for one in parts]

@@ -331,3 +331,123 @@ def test_reading_indexes(text: str, indexes: set[int]) -> None:
 
 def test_writing_indexes() -> None:
     assert write_indexes({5, 0, 1, 2, 7, 8}) == "0-2,5,7-8"
+
+
+# -- spec.scheduling (KEP-5547)
+
+V1BETA1 = "scheduling.k8s.io/v1beta1"
+
+
+def scheduled(world: World, scheduling: Json, **spec: Any) -> Json:
+    """The one PodGroup of a Job with this `spec.scheduling`."""
+    world.create(job(scheduling=scheduling, **spec))
+    world.settle()
+    [group] = world.all(V1BETA1, "PodGroup")
+    return group
+
+
+def test_a_job_that_asks_for_a_gang_is_one(world: World) -> None:
+    """The minimum is the parallelism; Workload and group are there before the pods, which name the group."""
+    world.create(priority_class("high", 1000))
+    asked = {
+        "schedulingPolicy": {"gang": {}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        "disruptionMode": {"all": {}},
+    }
+    made = template(restartPolicy="Never", priorityClassName="high")
+    group = scheduled(world, asked, parallelism=3, completions=6, pod=made)
+    [workload] = world.all(V1BETA1, "Workload")
+    assert workload["spec"]["controllerRef"] == {"apiGroup": "batch", "kind": "Job", "name": "j"}
+    [found] = workload["spec"]["podGroupTemplates"]
+    assert group["spec"]["workloadRef"] == {"workloadName": workload["metadata"]["name"], "templateName": found["name"]}
+    for holder in (found, group["spec"]):
+        assert holder["schedulingPolicy"] == {"gang": {"minCount": 3}}
+        assert holder["schedulingConstraints"] == asked["schedulingConstraints"]
+        assert holder["disruptionMode"] == {"all": {}}
+        assert holder["priority"] == 1000
+    pods = world.pods()
+    assert len(pods) == 3
+    assert {one["spec"]["schedulingGroup"]["podGroupName"] for one in pods} == {group["metadata"]["name"]}
+    newest = max(int(one["metadata"]["resourceVersion"]) for one in (workload, group))
+    assert newest < min(int(one["metadata"]["resourceVersion"]) for one in pods)
+    assert [one["kind"] for one in group["metadata"]["ownerReferences"]] == ["Job", "Workload"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy"),
+    [
+        ({"schedulingPolicy": {"gang": {"minCount": 2}}}, {"gang": {"minCount": 2}}),
+        ({"schedulingPolicy": {"basic": {}}}, {"basic": {}}),
+        ({}, {"basic": {}}),
+    ],
+)
+def test_policies_of_a_job(world: World, asked: Json, policy: Json) -> None:
+    assert scheduled(world, asked, parallelism=4, completions=4)["spec"]["schedulingPolicy"] == policy
+
+
+def test_the_minimum_follows_the_job(world: World) -> None:
+    """Elastic Jobs: of the Workload and of the group, whether it is the parallelism or says so itself."""
+
+    def minima() -> set[int]:
+        [workload], [group] = world.all(V1BETA1, "Workload"), world.all(V1BETA1, "PodGroup")
+        of = (workload["spec"]["podGroupTemplates"][0], group["spec"])
+        return {one["schedulingPolicy"]["gang"]["minCount"] for one in of}
+
+    scheduled(world, {"schedulingPolicy": {"gang": {}}}, parallelism=4, completions=4, completionMode="Indexed")
+    assert minima() == {4}
+    world.patch("batch/v1", "Job", "j", {"spec": {"parallelism": 6, "completions": 6}})
+    world.settle()
+    assert minima() == {6}
+    assert len(world.pods()) == 6
+    world.patch("batch/v1", "Job", "j", {"spec": {"scheduling": {"schedulingPolicy": {"gang": {"minCount": 5}}}}})
+    world.settle()
+    assert minima() == {5}
+
+
+def test_jobs_that_get_no_group(world: World) -> None:
+    """One that asks for none, one whose template names a group, one that somebody else controls."""
+    asked: Json = {"schedulingPolicy": {"gang": {}}}
+    own = template(restartPolicy="Never", schedulingGroup={"podGroupName": "mine"})
+    world.create(job(name="plain", parallelism=1))
+    world.create(job(name="own", scheduling=asked, pod=own))
+    owned = job(name="owned", scheduling=asked)
+    parent = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "u", "controller": True}
+    owned["metadata"]["ownerReferences"] = [parent]
+    world.create(owned)
+    world.settle()
+    assert world.all(V1BETA1, "PodGroup") == []
+    groups = {one["metadata"]["labels"]["job-name"]: one["spec"].get("schedulingGroup") for one in world.pods()}
+    assert groups == {"plain": None, "own": {"podGroupName": "mine"}, "owned": None}
+
+
+def test_a_parent_delegates_the_group_of_its_job(world: World) -> None:
+    """The annotation names a template in the Workload of the parent; there is no Workload of the Job's own."""
+    parent = {"apiGroup": "jobset.x-k8s.io", "kind": "JobSet", "name": "set"}
+    spec = {
+        "controllerRef": parent,
+        "podGroupTemplates": [{"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}],
+    }
+    world.create({"apiVersion": V1BETA1, "kind": "Workload", "metadata": {"name": "w"}, "spec": spec})
+    child = job(annotations={"scheduling.k8s.io/group-template-name": "workers"}, parallelism=2, completions=2)
+    child["metadata"]["ownerReferences"] = [
+        {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "u", "controller": True}
+    ]
+    world.create(child)
+    world.settle()
+    [group] = world.all(V1BETA1, "PodGroup")
+    assert group["spec"]["workloadRef"] == {"workloadName": "w", "templateName": "workers"}
+    assert [one["metadata"]["name"] for one in world.all(V1BETA1, "Workload")] == ["w"]
+    assert {one["spec"]["schedulingGroup"]["podGroupName"] for one in world.pods()} == {group["metadata"]["name"]}
+
+
+def test_a_job_that_has_started_gets_no_group_later(world: World) -> None:
+    """As upstream: a group for pods that run already would say what is not so."""
+    scheduled(world, {"schedulingPolicy": {"gang": {}}}, parallelism=1, completions=4, pod=ended(3))
+    [group], [workload] = world.all(V1BETA1, "PodGroup"), world.all(V1BETA1, "Workload")
+    run(world, 6)
+    world.delete(V1BETA1, "PodGroup", group["metadata"]["name"])
+    world.delete(V1BETA1, "Workload", workload["metadata"]["name"])
+    for _ in range(10):
+        run(world, 6)
+    assert status(world)["succeeded"] == 4
+    assert world.all(V1BETA1, "Workload") == []

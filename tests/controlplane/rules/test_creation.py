@@ -249,6 +249,11 @@ def test_pod_groups_of_the_newer_versions(version: str, spec: Json, expected: li
           ("Invalid", "status.declaredFeatures[3]"), ("Invalid", "status.declaredFeatures[4]"),
           ("Invalid", "status.declaredFeatures[4]"), ("Invalid", "status.declaredFeatures[5]"),
           ("Invalid", "status.declaredFeatures[6]")]),
+        (_of("resource.k8s.io/v1", "DeviceClass", spec={"extendedResourceName": "example.com/gpu"}), []),
+        (_of("resource.k8s.io/v1", "DeviceClass", spec={"extendedResourceName": "gpu"}),
+         [("Invalid", "spec.extendedResourceName")]),
+        (_of("resource.k8s.io/v1", "DeviceClass", spec={"extendedResourceName": "node.kubernetes.io/gpu"}),
+         [("Invalid", "spec.extendedResourceName")]),
         (_of("resource.k8s.io/v1", "DeviceTaintRule", spec={"taint": {"key": "a.b/c", "effect": "None"}}), []),
         (_of("resource.k8s.io/v1", "DeviceTaintRule", spec={
             "deviceSelector": {"driver": "d.example.com", "pool": "n1/a", "device": "gpu-0"},

@@ -133,3 +133,19 @@ def test_without_their_gate_trees_are_refused_and_what_is_stored_comes_back(tmp_
 def test_without_the_workload_api_there_are_no_trees_either() -> None:
     with live(ServeOptions(features=Features(generic_workload=False))) as plane:
         assert plane.request("GET", COMPOSITES)[0] == 404
+
+
+def test_without_its_gate_what_a_job_asks_for_is_dropped() -> None:
+    """KEP-5547: of new Jobs and of the templates of new CronJobs; nor is it there without groups at all."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    spec = {"template": {"spec": pod}, "scheduling": {"schedulingPolicy": {"gang": {}}}}
+    cron = {"schedule": "@daily", "jobTemplate": {"spec": spec}}
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    for features in (Features(), Features(workload_with_job=False), Features(generic_workload=False)):
+        on = features.workload_with_job and features.generic_workload
+        with live(ServeOptions(features=features)) as plane:
+            made = plane.request("POST", jobs, {"metadata": {"name": "j"}, "spec": spec})[1]
+            assert ("scheduling" in made["spec"]) == on
+            path = jobs.replace("jobs", "cronjobs")
+            made = plane.request("POST", path, {"metadata": {"name": "c"}, "spec": cron})[1]
+            assert ("scheduling" in made["spec"]["jobTemplate"]["spec"]) == on

@@ -18,7 +18,7 @@ from reprieve.controlplane.conditions import condition_of, is_true, put_conditio
 from reprieve.controlplane.controllers.availability import put_counts
 from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
 from reprieve.controlplane.controllers.jobfailures import Verdict, finished_at, judge, next_try
-from reprieve.controlplane.controllers.jobgroups import ensure_group, wants_group
+from reprieve.controlplane.controllers.jobgroups import group_of, never_started
 from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
 from reprieve.controlplane.controllers.views import Key, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
@@ -265,6 +265,7 @@ class Jobs(PodOwner):
             for pod in surplus:
                 self._drop(look, pod)
             held = [pod for pod in held if pod not in surplus]
+        group = group_of(self.context, look.job, new=not pods and never_started(look.job))
         wanted = self._wanted(look, len(held))
         if wanted < len(held):
             for pod in self.first_to_go(held)[: len(held) - wanted]:
@@ -274,7 +275,6 @@ class Jobs(PodOwner):
         missing = wanted - len(held)
         if not missing or not self._may_try(key, look):
             return
-        group = ensure_group(self.context, look.job) if wants_group(self.context, look.job) else ""
         indexes = iter(self._free_indexes(look, taken, min(missing, CREATES_AT_ONCE)))
         self.create_pods(look.job, missing, lambda: self._pod(look, group, next(indexes, None)))
         self.context.sources.sync()

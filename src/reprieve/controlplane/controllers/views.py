@@ -105,8 +105,13 @@ class _PodSpec(msgspec.Struct, rename="camel", gc=False):
     scheduling_group: _Group | None = None
 
 
+class _ExtendedClaim(msgspec.Struct, rename="camel", gc=False):
+    resource_claim_name: str = ""
+
+
 class _PodStatus(msgspec.Struct, rename="camel", gc=False):
     phase: str = "Pending"
+    extended_resource_claim_status: _ExtendedClaim | None = None
     conditions: tuple[_Timed, ...] | None = None
 
 
@@ -131,7 +136,7 @@ class PodSeen(msgspec.Struct, gc=False):
     ready_since: str | None
     disrupted: bool
     has_claims: bool = False
-    """It names device claims."""
+    """It names device claims, or has one for its extended resources."""
 
     @property
     def key(self) -> Key:
@@ -180,7 +185,7 @@ def read_pod(raw: bytes) -> PodSeen:
         ready,
         since,
         disrupted,
-        bool(pod.spec.resource_claims),
+        bool(pod.spec.resource_claims) or status.extended_resource_claim_status is not None,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from reprieve.api import device_expressions
 from reprieve.api.json import Json
+from reprieve.api.requests import is_extended_resource
 from reprieve.controlplane.rules import conditions, names
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
@@ -36,14 +37,26 @@ def _expression(selector: Json, path: str) -> r.Found:
 
 selectors = r.listed("selectors", _expression, most=32)
 """Selectors of a class or request."""
-device_class = r.below("spec", selectors)
-"""The selectors of a class (ValidateDeviceClass)."""
+
+
+def _extended(name: str) -> tuple[str, ...]:
+    """The form of an extended resource's name (core/v1/helper.IsExtendedResourceName)."""
+    wrong = names.qualified(f"requests.{name}")
+    return () if is_extended_resource(name) and not wrong else ("must be a valid extended resource name", *wrong)
+
+
+_serving = r.formed("extendedResourceName", _extended, "set")
+device_class = r.below("spec", selectors, _serving)
+"""The selectors of a class, and the extended resource it serves (ValidateDeviceClass)."""
 
 
 def new_selectors(new: Json, old: Json) -> r.Found:
     """Selectors that stay as they were are not read again: they were taken before (ValidateDeviceClassUpdate)."""
-    if (r.reach(new, "spec").get("selectors") or ()) != (r.reach(old, "spec").get("selectors") or ()):
-        yield from device_class(new, "")
+    spec, before = r.reach(new, "spec"), r.reach(old, "spec")
+    if (spec.get("selectors") or ()) != (before.get("selectors") or ()):
+        yield from selectors(spec, "spec")
+    if spec.get("extendedResourceName") != before.get("extendedResourceName"):
+        yield from _serving(spec, "spec")
 
 
 _EFFECTS = ("None", "NoExecute", "NoSchedule")

@@ -119,6 +119,41 @@ def _composite_members(holder: Json, path: str) -> r.Found:
     yield from _COMPOSITE_MEMBERS(holder, path)
 
 
+_CLAIMS = r.all_of(devices.group_claims)
+
+
+def of_a_job(holder: Json, path: str) -> r.Found:
+    """`scheduling` of a Job: a policy, which may leave the minimum open, constraints and mode (KEP-5547)."""
+    policy = holder.get("schedulingPolicy")
+    if policy is not None:
+        yield from _union(policy, ("basic", "gang"), f"{path}.schedulingPolicy")
+        least = (policy.get("gang") or {}).get("minCount")
+        if least is not None and least < 1:
+            yield fe.invalid(f"{path}.schedulingPolicy.gang.minCount", least, "must be greater than or equal to 1")
+    yield from _CONSTRAINTS(holder, path)
+    mode = holder.get("disruptionMode")
+    if mode is not None:
+        yield from _union(mode, ("all", "single"), f"{path}.disruptionMode")
+        if "all" in mode and "single" not in mode and "gang" not in (policy or {}):
+            said = "`all` may not be set together with the `basic` scheduling policy"
+            yield fe.forbidden(f"{path}.disruptionMode", said)
+    yield from _CLAIMS(holder, path)
+
+
+def same_but_min_count(new: Json, old: Json, path: str) -> r.Found:
+    """`scheduling` of a Job stays as it was made, but for the minimum of its gang."""
+    after, before = _without_min_count(new.get("scheduling")), _without_min_count(old.get("scheduling"))
+    if after != before:
+        yield fe.invalid(path, new.get("scheduling"), r.IMMUTABLE)
+
+
+def _without_min_count(scheduling: Json | None) -> Json | None:
+    policy = (scheduling or {}).get("schedulingPolicy") or {}
+    if not isinstance(policy.get("gang"), dict):
+        return scheduling
+    return {**(scheduling or {}), "schedulingPolicy": {**policy, "gang": {**policy["gang"], "minCount": None}}}
+
+
 _CONTROLLER = r.given(
     "controllerRef",
     r.formed("apiGroup", names.subdomain),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprieve.api.json import Json
 from reprieve.api.selectors import SelectorError
-from reprieve.controlplane.rules import pods, selectors
+from reprieve.controlplane.rules import pods, scheduling, selectors
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.rules.policies import int_or_percent
 from reprieve.controlplane.schema import field_errors as fe
@@ -139,8 +139,15 @@ def _own_selector(spec: Json, path: str) -> r.Found:
         yield fe.required(f"{path}.selector")
 
 
+def _scheduling(spec: Json, path: str) -> r.Found:
+    if spec.get("scheduling") is not None:
+        yield from scheduling.of_a_job(spec["scheduling"], f"{path}.scheduling")
+
+
 _JOB_NUMBERS = r.at_least(0, *_JOB_COUNTS)
-_JOB = r.all_of(_JOB_NUMBERS, r.enum("completionMode", ("NonIndexed", "Indexed")), _completion, _template, _restarts)
+_JOB = r.all_of(
+    _scheduling, _JOB_NUMBERS, r.enum("completionMode", ("NonIndexed", "Indexed")), _completion, _template, _restarts
+)
 job = r.below("spec", _JOB, _own_selector)
 """Counts, template and modes of a job."""
 
@@ -149,6 +156,8 @@ def job_changes(new: Json, old: Json) -> r.Found:
     """Counts change, completions of an elastic job with its parallelism."""
     after, before = new.get("spec", {}), old.get("spec", {})
     yield from _JOB_NUMBERS(after, "spec")
+    yield from _scheduling(after, "spec")
+    yield from scheduling.same_but_min_count(after, before, "spec.scheduling")
     elastic = after.get("completionMode") == "Indexed" and after.get("completions") == after.get("parallelism")
     if after.get("completions") != before.get("completions") and not elastic:
         yield fe.invalid("spec.completions", after.get("completions"), r.IMMUTABLE)

@@ -10,6 +10,7 @@ import hashlib
 import platform
 
 from reprieve.api.json import Json
+from reprieve.api.versions import KUBERNETES_VERSION
 from reprieve.controlplane.kinds import Kind, KindTable, subresource
 from reprieve.controlplane.server.negotiation import parse_accept
 
@@ -20,7 +21,7 @@ VERSION_INFO: Json = {
     "emulationMinor": "37",
     "minCompatibilityMajor": "1",
     "minCompatibilityMinor": "36",
-    "gitVersion": "v1.37.0+reprieve",
+    "gitVersion": f"v{KUBERNETES_VERSION}+reprieve",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",

@@ -1,0 +1,72 @@
+"""`/metrics/resources`: what pods ask for, in the series of kube-scheduler (observability.md, "Metrics").
+
+`kube_pod_resource_request` alone: of limits the scheduler knows nothing.  As upstream the endpoint is one of its own,
+since there is a series for each pod and resource.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.cluster.resources import CPU, EPHEMERAL_STORAGE, FIRST_RESOURCE, MEMORY, PODS
+from reprieve.scheduling.engine import Engine
+
+_HEAD: Final = (
+    "# HELP kube_pod_resource_request Resources requested by workloads on the cluster, broken down by pod. This shows "
+    "the resource usage the scheduler and kubelet expect per pod for resources along with the unit for the resource "
+    "if any.\n# TYPE kube_pod_resource_request gauge\n"
+)
+_BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """What is shown of one pod; `node` is empty while it has none. `requests`: (column, amount) pairs."""
+
+    namespace: str
+    name: str
+    node: str
+    scheduler: str
+    priority: int
+    requests: tuple[tuple[int, int], ...]
+
+
+def pod_resources(engine: Engine) -> tuple[list[PodResources], list[str]]:
+    """What all pods ask for, and the names of the columns; to be read while no cycle runs."""
+    cluster = engine.cluster
+    names = cluster.nodes.names
+    found = [
+        PodResources(
+            pod.namespace,
+            pod.name,
+            names[pod.row] if pod.row >= 0 else "",
+            pod.scheduler_name,
+            pod.priority,
+            pod.signature.requests,
+        )
+        for pod in cluster.pods.values()
+    ]
+    return found, list(cluster.resources.names)
+
+
+def rendered(pods: list[PodResources], columns: list[str]) -> bytes:
+    """The series as text of Prometheus; names in Kubernetes need no escapes."""
+    lines = [_HEAD]
+    for pod in pods:
+        of_pod = f'namespace="{pod.namespace}",pod="{pod.name}",node="{pod.node}"'
+        of_pod += f',scheduler="{pod.scheduler}",priority="{pod.priority}"'
+        for column, amount in pod.requests:
+            if column >= FIRST_RESOURCE and column != PODS and amount:
+                name = columns[column]
+                unit = _unit(column, name)
+                value = f"{amount / 1000:g}" if column == CPU else str(amount)
+                labels = f'{of_pod},resource="{name}",unit="{unit}"'
+                lines.append(f"kube_pod_resource_request{{{labels}}} {value}\n")
+    return "".join(lines).encode()
+
+
+def _unit(column: int, name: str) -> str:
+    if column == CPU:
+        return "cores"
+    return "bytes" if column in _BYTES or name.startswith("hugepages-") else "integer"

@@ -1,0 +1,150 @@
+"""Requests, leadership, tasks, events, hints and the build, as dashboards of kube-scheduler draw them.
+
+observability.md 3.5 and 3.6; names, labels and buckets of client-go, component-base and kube-scheduler.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.observability.resource_metrics import pod_resources, rendered
+from reprieve.observability.runtime_metrics import RuntimeMetrics
+from tests.building import World, node, pod
+from tests.observability.watching import Observed, value
+
+
+def scraped(registry: CollectorRegistry) -> list[Sample]:
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return [sample for family in families for sample in family.samples]
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry(auto_describe=False)
+
+
+@pytest.fixture
+def runtime(registry: CollectorRegistry) -> RuntimeMetrics:
+    return RuntimeMetrics(registry, clock=itertools.count().__next__)
+
+
+def test_requests_by_code_method_and_host(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+    """observability.md 3.5."""
+    for code in (200, 200, 409, None):
+        runtime.answered("POST", "api:6443", code, 0.3)
+    runtime.held_back("POST", "api:6443", 1.5)
+    seen = scraped(registry)
+    for shown, count in (("200", 2), ("409", 1), ("<error>", 1)):
+        labels = {"code": shown, "method": "POST", "host": "api:6443"}
+        assert value(seen, "rest_client_requests_total", labels) == count
+    verb = {"verb": "POST", "host": "api:6443"}
+    assert value(seen, "rest_client_request_duration_seconds_bucket", {**verb, "le": "0.25"}) == 0
+    assert value(seen, "rest_client_request_duration_seconds_bucket", {**verb, "le": "0.5"}) == 4
+    assert value(seen, "rest_client_rate_limiter_duration_seconds_bucket", {**verb, "le": "2.0"}) == 1
+
+
+def test_leadership_and_tasks_are_read_when_scraped(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+    """observability.md 3.5."""
+    leads = [False]
+    tasks: list[int] = []
+    runtime.reads_leadership("reprieve", lambda: leads[0])
+    runtime.counts_tasks("binding", lambda: len(tasks))
+
+    def now() -> tuple[float | None, float | None]:
+        seen = scraped(registry)
+        return (
+            value(seen, "leader_election_master_status", {"name": "reprieve"}),
+            value(seen, "scheduler_goroutines", {"operation": "binding"}),
+        )
+
+    assert now() == (0, 0)
+    leads[0], tasks[:] = True, [1, 2]
+    assert now() == (1, 2)
+
+
+def test_the_build_says_whose_behaviour_this_is(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+    """observability.md 3.5."""
+    (build,) = [sample for sample in scraped(registry) if sample.name == "kubernetes_build_info"]
+    assert (build.labels["major"], build.labels["minor"]) == ("1", "37")
+    assert build.labels["git_version"].startswith("v1.37.0+reprieve.")
+    assert build.value == 1
+
+
+def test_events_and_hints_are_timed_and_decide_as_before(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+    """observability.md 3.5: a pod that goes wakes one that waits for its room; a node's label does not."""
+    world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=9), pod("p", cpu=1)).drain()
+    runtime.attach(world.engine.queue)
+    world.virtual.now += 20
+    world.gone("r")
+    assert world.settle().where == {"p": "n"}
+    seen = scraped(registry)
+    assert value(seen, "scheduler_event_handling_duration_seconds_count", {"event": "AssignedPodDelete"}) == 1
+    asked = {"plugin": "NodeResourcesFit", "event": "AssignedPodDelete", "hint": "Queue"}
+    assert value(seen, "scheduler_queueing_hint_execution_duration_seconds_count", asked) == 1
+
+
+def test_a_hint_that_says_no_is_told_apart(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+    """observability.md 3.5."""
+    world = World(node("n", cpu=1), pod("p", cpu=2)).drain()
+    runtime.attach(world.engine.queue)
+    world.engine.queue.on_event(ClusterEvent(EventKind.NODE_CHANGED, row=world.row("n")), world.now)
+    labels = {"plugin": "NodeResourcesFit", "event": "NodeUpdate", "hint": "QueueSkip"}
+    assert value(scraped(registry), "scheduler_queueing_hint_execution_duration_seconds_count", labels) == 1
+
+
+def test_events_that_are_kept_for_a_cycle_under_way_are_counted(
+    registry: CollectorRegistry, runtime: RuntimeMetrics
+) -> None:
+    """observability.md 3.5."""
+    world = World(node("n", cpu=1), pod("p", cpu=1))
+    queue = world.engine.queue
+    runtime.attach(queue)
+    entity = queue.pop(world.now)
+    assert entity is not None
+    for _ in range(3):
+        queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n")), world.now)
+    assert value(scraped(registry), "scheduler_inflight_events", {"event": "AssignedPodDelete"}) == 3
+    queue.requeue(entity, world.now, {"NodeResourcesFit"})
+    assert value(scraped(registry), "scheduler_inflight_events", {"event": "AssignedPodDelete"}) is None
+
+
+def test_plugins_are_counted_by_attempt_and_extension_point() -> None:
+    """observability.md 3.5: each of the attempts that are timed stands for ten."""
+    seen = Observed(node("n1", cpu=100), *(pod(f"p{i}", cpu=1) for i in range(11))).settle()
+    labels = {"plugin": "NodeResourcesFit", "profile": "default-scheduler"}
+    for point in ("Filter", "Score"):
+        assert seen.value("scheduler_plugin_evaluation_total", extension_point=point, **labels) == 20
+
+
+def test_the_wait_for_permission_is_measured() -> None:
+    """observability.md 3.5: from the attempt that let it wait to the decision."""
+    seen = Observed(node("n1"), pod("a", cpu=1))
+    entity = seen.world.entity("a")
+    (member,) = entity.ready.values()
+    seen.observer._permit_since[member.uid] = seen.world.now
+    seen.observer.permitted(member, "Success", now=seen.world.now + 0.3)
+    seen.observer.permitted(member, "Success", now=seen.world.now + 9)
+    assert seen.value("scheduler_permit_wait_duration_seconds_count", result="Success") == 1
+    assert seen.value("scheduler_permit_wait_duration_seconds_sum", result="Success") == pytest.approx(0.3)
+
+
+def test_what_pods_ask_for_by_resource() -> None:
+    """observability.md 3.6."""
+    world = World(
+        node("n1", cpu=8, memory="8Gi"),
+        pod("there", cpu="1500m", memory="1Gi", node="n1", priority=7),
+        pod("waits", cpu=2, priority=1),
+    )
+    text = rendered(*pod_resources(world.engine)).decode()
+    seen = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    where = {"namespace": "default", "pod": "there", "node": "n1", "scheduler": "default-scheduler", "priority": "7"}
+    assert value(seen, "kube_pod_resource_request", {**where, "resource": "cpu", "unit": "cores"}) == 1.5
+    assert value(seen, "kube_pod_resource_request", {**where, "resource": "memory", "unit": "bytes"}) == 1 << 30
+    waits = {**where, "pod": "waits", "node": "", "priority": "1", "resource": "cpu", "unit": "cores"}
+    assert value(seen, "kube_pod_resource_request", waits) == 2
