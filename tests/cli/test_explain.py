@@ -264,7 +264,8 @@ def test_records_from_the_file(up: Up, alone: Path, run: Run) -> None:
     [
         (("pod", "nobody"), 1, 'error: pod "nobody" not found in namespace "default"\n'),
         (("podgroup", "nobody", "-n", "team"), 1, 'error: podgroup "nobody" not found in namespace "team"\n'),
-        (("node", "n1"), 2, "error: 'node': want pod or podgroup\n"),
+        (("cpg", "nobody"), 1, 'error: compositepodgroup "nobody" not found in namespace "default"\n'),
+        (("node", "n1"), 2, "error: 'node': want pod, podgroup or compositepodgroup\n"),
         (("pod", ""), 2, "error: the name is empty\n"),
         (("pod", "vip", "--context", "none"), 2, None),
         (("pod", "vip", "--records", "/no/such/file"), 2, None),

@@ -282,12 +282,15 @@ def test_groups_of_one_block(cluster: Up) -> None:
     assert racks["one"] | racks["two"] == {"b-one", "b-two"}
 
 
-def test_a_new_node_wakes_the_tree(cluster: Up) -> None:
+def test_a_new_node_wakes_the_tree(cluster: Up, tmp_path: Path) -> None:
     trees = Trees(cluster, "new-node", "later")
     trees.make(composite(least=2), leaf("one", 2, "root"), leaf("two", 2, "root"))
     names = [*trees.pods("one", 2), *trees.pods("two", 2)]
     trees.waits("root", "")
     assert trees.idle(*names)
+    told = cluster.explained("cpg", "root", trees.space, tmp_path)
+    assert "compositepodgroup new-node/root waits: 0 of its 4 pods on nodes. It needs 2 of its groups." in told
+    assert "podgroup new-node/one" in told.partition("Level by level")[2], told
     amounts = {"cpu": "4", "memory": "16Gi", "pods": "20"}
     node = {"metadata": {"name": "later-1", "labels": {"pool": "later"}}, "status": {"allocatable": amounts}}
     trees.api.create("/api/v1/nodes", node)
@@ -323,8 +326,8 @@ def test_an_all_tree_is_evicted_as_one_and_told_so_on_every_group(cluster: Up) -
     trees.run("urgent-0", "urgent-1")
 
 
-def test_a_tree_makes_room_as_one(cluster: Up) -> None:
-    """composite.md 4: the root preempts; the condition tells that it waits."""
+def test_a_tree_makes_room_as_one(cluster: Up, tmp_path: Path) -> None:
+    """composite.md 4: the root preempts; the condition tells that it waits; `explain` tells the tree."""
     trees = Trees(cluster, "preemptor", "t")
     low = [pod(f"low-{index}", cpu="2", priority="low", selector={"pool": "t"}, stop=STAYS) for index in range(4)]
     for one in low:
@@ -344,6 +347,15 @@ def test_a_tree_makes_room_as_one(cluster: Up) -> None:
         trees.api.request("DELETE", f"{PODS.format(namespace=trees.space)}/{name}?gracePeriodSeconds=0")
     trees.run(*names)
     trees.is_scheduled("root")
+    told = cluster.explained("compositepodgroup", "root", trees.space, tmp_path)
+    assert "compositepodgroup preemptor/root is scheduled: all its 2 pods are on nodes." in told
+    assert all(f"pod preemptor/{name}" in told for name in victims), told
+    # Its parts tell the same; they are scheduled with it.
+    told = cluster.explained("podgroup", "decode", trees.space, tmp_path)
+    assert "It is scheduled as part of compositepodgroup root, with the whole tree." in told
+    assert all(f"pod preemptor/{name}" in told for name in victims), told
+    told = cluster.explained("pod", victims[0], trees.space, tmp_path)
+    assert "Preempted by compositepodgroup preemptor/root" in told
 
 
 def test_a_parent_that_goes_under_a_running_tree(cluster: Up) -> None:

@@ -1,4 +1,4 @@
-"""What is known about one pod or pod group: the object, its events, and the scheduler's decision records.
+"""What is known about a pod, pod group or tree of groups: the object, its events, and the scheduler's records.
 
 Records are looked for where they are named (`--records`), else where the kubeconfig's context says the scheduler
 answers, else through the API server at the pod that holds the lease.  Where none can be read, the answer is worked out
@@ -44,6 +44,8 @@ _OURS: Final = "app.kubernetes.io/name=reprieve"
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/reprieve-scheduler"
 _PORT: Final = 10259
 MOST_NODES: Final = 500
+_MOST_LEVELS: Final = 8
+"""Twice as many as a tree may have (composite.md 1)."""
 _QUICK: Final = Limits(attempts=2, deadline=5.0, connect=3.0, qps=0.0)
 _SHOWN: Final = Limits(attempts=4, qps=0.0)
 _PODS: Final = Resource("", "v1", "pods", "Pod", True)
@@ -53,7 +55,7 @@ T = TypeVar("T", bound=objects.KubernetesObject)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the question is about. `kind`: Pod or PodGroup."""
+    """What the question is about. `kind`: Pod, PodGroup or CompositePodGroup."""
 
     kind: str
     namespace: str
@@ -76,12 +78,19 @@ class Occurrence:
 
 @dataclass(slots=True)
 class Evidence:
-    """Everything there is. Without `pod` and `group` the object is gone."""
+    """Everything there is. Without `pod`, `group` and `composite` the object is gone."""
 
     asked: Asked
     pod: objects.Pod | None = None
     group: objects.PodGroup | None = None
+    composite: objects.CompositePodGroup | None = None
+    """The object, where that is a CompositePodGroup."""
+    above: list[str] = field(default_factory=list)
+    """Names of the CompositePodGroups that the object is in, the nearest first; those that exist (composite.md 2)."""
+    missing: str = ""
+    """Name of the parent that does not exist."""
     members: list[objects.Pod] = field(default_factory=list)
+    """Pods of the group, or of all groups of the tree below."""
     events: list[Occurrence] = field(default_factory=list)
     records: list[DecisionRecord] = field(default_factory=list)
     """About the object, and about the group of a pod; newest first."""
@@ -94,7 +103,12 @@ class Evidence:
     @property
     def exists(self) -> bool:
         """Whether the API server knows the object."""
-        return self.pod is not None if self.asked.kind == "Pod" else self.group is not None
+        return self.object is not None
+
+    @property
+    def object(self) -> objects.Pod | objects.PodGroup | objects.CompositePodGroup | None:
+        """The object that is asked about."""
+        return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}[self.asked.kind]
 
 
 async def gather(connection: Connection, asked: Asked, records: str | None) -> Evidence:
@@ -118,12 +132,13 @@ def _small(records: Sequence[DecisionRecord]) -> bool:
 
 
 def _names(evidence: Evidence) -> list[Asked]:
-    """Under what names to look for records: the object's, and its group's."""
+    """Under what names to look for records: the object's, its group's, and that of the root of its tree."""
     names = [evidence.asked]
     if evidence.pod is not None:
         group = pod_group_name(evidence.pod)
         if group is not None:
             names.append(Asked("PodGroup", evidence.asked.namespace, group))
+    names += [Asked("CompositePodGroup", evidence.asked.namespace, name) for name in evidence.above[-1:]]
     return names
 
 
@@ -131,7 +146,7 @@ def _waits(evidence: Evidence) -> bool:
     """Whether there is something to work out."""
     if evidence.asked.kind == "Pod":
         return evidence.pod is not None and not evidence.pod.spec.node_name
-    return evidence.group is not None and any(not pod.spec.node_name for pod in evidence.members)
+    return evidence.exists and any(not pod.spec.node_name for pod in evidence.members)
 
 
 # -- the API server --------------------------------------------------------------------------------
@@ -139,6 +154,12 @@ def _waits(evidence: Evidence) -> bool:
 
 async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -> None:
     asked = evidence.asked
+    if asked.kind == "CompositePodGroup":
+        evidence.composite = await _composite(client, served, asked.namespace, asked.name)
+        if evidence.composite is not None:
+            await _read_above(client, served, evidence, evidence.composite.spec.parent_composite_pod_group_name)
+            await _read_below(client, served, evidence)
+        return
     if asked.kind == "Pod":
         evidence.pod = await _get(client, _PODS, objects.Pod, asked)
         name = pod_group_name(evidence.pod) if evidence.pod is not None else None
@@ -152,6 +173,49 @@ async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -
             break
     listed = await list_objects(client, _PODS, objects.Pod, namespace=asked.namespace)
     evidence.members = [pod for pod in listed.objects if pod_group_name(pod) == name]
+    if evidence.group is not None:
+        await _read_above(client, served, evidence, evidence.group.spec.parent_composite_pod_group_name)
+
+
+async def _composite(client: ApiClient, served: Served, namespace: str, name: str) -> objects.CompositePodGroup | None:
+    for resource in served.readable("CompositePodGroup"):
+        found = await _get(client, resource, objects.CompositePodGroup, Asked("CompositePodGroup", namespace, name))
+        if found is not None:
+            return found
+    return None
+
+
+async def _read_above(client: ApiClient, served: Served, evidence: Evidence, parent: str) -> None:
+    """The composites an object is in, upwards; what is deeper or goes round is no tree, and read no further."""
+    while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
+        found = await _composite(client, served, evidence.asked.namespace, parent)
+        if found is None:
+            evidence.missing = parent
+            return
+        evidence.above.append(parent)
+        parent = found.spec.parent_composite_pod_group_name
+
+
+async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> None:
+    """The pods of all groups below a composite."""
+    namespace = evidence.asked.namespace
+    composites = await _every(client, served, objects.CompositePodGroup, namespace)
+    below = {evidence.asked.name}
+    for _ in range(_MOST_LEVELS):
+        below |= {name for name, one in composites.items() if one.spec.parent_composite_pod_group_name in below}
+    groups = await _every(client, served, objects.PodGroup, namespace)
+    leaves = {name for name, one in groups.items() if one.spec.parent_composite_pod_group_name in below}
+    listed = await list_objects(client, _PODS, objects.Pod, namespace=namespace)
+    evidence.members = [pod for pod in listed.objects if pod_group_name(pod) in leaves]
+
+
+async def _every(client: ApiClient, served: Served, kind: type[T], namespace: str) -> dict[str, T]:
+    """All objects of a kind in a namespace by name, of two of one name the one that counts."""
+    found: dict[str, T] = {}
+    for resource in reversed(served.readable(kind.KIND)):
+        listed = await list_objects(client, resource, kind, namespace=namespace)
+        found |= {item.name: item for item in listed.objects}
+    return found
 
 
 async def _get(client: ApiClient, resource: Resource, kind: type[T], asked: Asked) -> T | None:

@@ -1,4 +1,4 @@
-"""`reprieve explain`: why a pod or a pod group waits, why it was preempted, what would help."""
+"""`reprieve explain`: why a pod, a pod group or a tree of groups waits, why it was preempted, what would help."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _KINDS = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
     **dict.fromkeys(("podgroup", "podgroups", "pg"), "PodGroup"),
+    **dict.fromkeys(("compositepodgroup", "compositepodgroups", "cpg"), "CompositePodGroup"),
 }
 
 
@@ -24,7 +25,9 @@ class Format(StrEnum):
 
 
 def command(
-    kind: Annotated[str, typer.Argument(metavar="pod|podgroup", help="What it is.", show_default=False)],
+    kind: Annotated[
+        str, typer.Argument(metavar="pod|podgroup|compositepodgroup", help="What it is.", show_default=False)
+    ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
     namespace: Annotated[
         str | None, typer.Option("-n", "--namespace", metavar="NS", help="Its namespace (default: the context's).")
@@ -44,13 +47,13 @@ def command(
     ] = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
 ) -> None:
-    """Tell why a pod or a pod group waits, why it was preempted, and what would help. Reads only.
+    """Tell why a pod, a pod group or a tree of groups waits, why it was preempted, and what would help. Reads only.
 
     Where no decision record can be read, the answer is worked out on the cluster as it is now.
     """
     chosen = _KINDS.get(kind.lower())
     if chosen is None:
-        refuse(f"{kind!r}: want pod or podgroup")
+        refuse(f"{kind!r}: want pod, podgroup or compositepodgroup")
     if not name:
         refuse("the name is empty")
     evidence = _gather(chosen, name, namespace, kubeconfig, context, records)

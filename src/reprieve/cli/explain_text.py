@@ -30,6 +30,7 @@ MOST_SPARED: Final = 5
 MOST_NODES: Final = 6
 MOST_MESSAGES: Final = 3
 MOST_EVENTS: Final = 10
+_GROUPS: Final = ("PodGroup", "CompositePodGroup")
 _UNIT_COLUMNS: Final = ("workload", "size", "on", "priority", "running for")
 
 # -- the document ----------------------------------------------------------------------------------
@@ -76,6 +77,14 @@ def document(evidence: Evidence) -> dict[str, Any]:
         found["object"]["minCount"] = group.min_count
         found["object"]["pods"] = len(evidence.members)
         found["object"]["scheduled"] = _scheduled(evidence.members)
+    composite = evidence.composite
+    if asked.kind == "CompositePodGroup" and composite is not None:
+        found["object"]["priority"] = composite.spec.priority or 0
+        found["object"]["minGroupCount"] = composite.min_group_count
+        found["object"]["pods"] = len(evidence.members)
+        found["object"]["scheduled"] = _scheduled(evidence.members)
+    if evidence.above:
+        found["object"]["compositePodGroups"] = evidence.above
     computed = evidence.computed
     if computed is not None:
         found["computed"] = {
@@ -96,6 +105,7 @@ def explanation_of(evidence: Evidence) -> list[Section]:
     own = own_record(evidence)
     if _is_waiting(evidence) and own is not None:
         sections += _why(own)
+        sections += _levels(own)
         if own.in_vain is not None:
             sections.append(_looked_at(own.in_vain, own.entity.priority))
         if own.waits is not None:
@@ -130,12 +140,15 @@ def _is_about(evidence: Evidence, record: DecisionRecord) -> bool:
     if (entity.kind, entity.namespace, entity.name) == (asked.kind, asked.namespace, asked.name):
         uid = _uid(evidence)
         return not uid or not entity.uid or entity.uid == uid
-    group = pod_group_name(evidence.pod) if evidence.pod is not None else None
-    return entity.kind == "PodGroup" and (entity.namespace, entity.name) == (asked.namespace, group)
+    if entity.namespace != asked.namespace:
+        return False
+    if entity.kind == "CompositePodGroup":
+        return entity.name in evidence.above[-1:]
+    return entity.kind == "PodGroup" and evidence.pod is not None and entity.name == pod_group_name(evidence.pod)
 
 
 def _uid(evidence: Evidence) -> str:
-    found = evidence.pod if evidence.asked.kind == "Pod" else evidence.group
+    found = evidence.object
     return found.metadata.uid if found is not None else ""
 
 
@@ -165,13 +178,17 @@ def _unit_of(evidence: Evidence, record: DecisionRecord) -> Unit | None:
     for unit in evicted:
         if unit.unit == key and unit.kind == asked.kind:
             return unit
-    if asked.kind == "PodGroup":
+    trees = {f"{asked.namespace}/{name}" for name in evidence.above}
+    for unit in evicted:
+        if unit.kind == "CompositePodGroup" and unit.unit in trees:
+            return unit
+    if asked.kind != "Pod":
         return None
     for unit in evicted:
-        if unit.kind == "PodGroup" and key in unit.pod_names:
+        if unit.kind in _GROUPS and key in unit.pod_names:
             return unit
     # A unit lists its first pods only; the record was found under the pod's name, so it is in one that lists fewer.
-    partial = [unit for unit in evicted if unit.kind == "PodGroup" and unit.pods > len(unit.pod_names)]
+    partial = [unit for unit in evicted if unit.kind in _GROUPS and unit.pods > len(unit.pod_names)]
     return partial[0] if len(partial) == 1 else None
 
 
@@ -223,6 +240,10 @@ def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
         return "Waiting", f"{asked} has no pods.", Tone.WAITING
     if scheduled == total:
         return "Scheduled", f"{asked} is scheduled: {_all(total)} on nodes.", Tone.GOOD
+    if evidence.composite is not None:
+        least = evidence.composite.min_group_count
+        needed = f" It needs {least} of its groups." if least is not None and least > 1 else ""
+        return "Waiting", f"{asked} waits: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
     minimum = evidence.group.min_count if evidence.group is not None else None
     needed = f" It needs {minimum} to start." if minimum is not None and scheduled < minimum else ""
     return "Waiting", f"{asked} waits: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
@@ -243,6 +264,8 @@ def _is_waiting(evidence: Evidence) -> bool:
 def _conditions(evidence: Evidence) -> Sequence[objects.PodCondition | objects.Condition]:
     if evidence.asked.kind == "Pod":
         return evidence.pod.status.conditions or () if evidence.pod is not None else ()
+    if evidence.asked.kind == "CompositePodGroup":
+        return evidence.composite.status.conditions if evidence.composite is not None else ()
     return evidence.group.status.conditions if evidence.group is not None else ()
 
 
@@ -261,10 +284,19 @@ def _state_section(evidence: Evidence) -> Section:
         minimum = f", minCount {group.min_count}" if group.min_count is not None else ""
         notes.append(f"Priority {_group_priority(group, evidence.members)}{minimum}.")
         notes += _schedulers(evidence.members)
+    elif evidence.composite is not None:
+        least = evidence.composite.min_group_count
+        minimum = f", minGroupCount {least}" if least is not None else ""
+        notes.append(f"Priority {_group_priority(evidence.composite, evidence.members)}{minimum}.")
+        notes += _schedulers(evidence.members)
+    if evidence.above:
+        notes.append(f"It is scheduled as part of compositepodgroup {evidence.above[-1]}, with the whole tree.")
+    if evidence.missing:
+        notes.append(f"There is no compositepodgroup {evidence.missing}: the tree waits until it appears.")
     notes += [
         f"{condition.type}: {condition.reason}: {condition.message}"
         for condition in _conditions(evidence)
-        if condition.status == "False" and condition.message and condition.type.startswith("Pod")
+        if condition.status == "False" and condition.message and condition.type.startswith(("Pod", "CompositePodGroup"))
     ]
     computed = evidence.computed
     if computed is not None and not evidence.source and computed.gated:
@@ -284,7 +316,7 @@ def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
     return []
 
 
-def _group_priority(group: objects.PodGroup, members: Sequence[objects.Pod]) -> int:
+def _group_priority(group: objects.PodGroup | objects.CompositePodGroup, members: Sequence[objects.Pod]) -> int:
     """A custom resource that has none gets the highest of its pods."""
     own = group.spec.priority
     return own if own is not None else max((pod.spec.priority or 0 for pod in members), default=0)
@@ -314,6 +346,23 @@ def _why(record: DecisionRecord) -> list[Section]:
     if again:
         notes.append(again.strip())
     return [Section(title, ("nodes", "reason") if rows else (), tuple(rows), tuple(notes), tone=Tone.WAITING)]
+
+
+def _levels(record: DecisionRecord) -> list[Section]:
+    """Which groups of a tree failed, and what each was short of; the root comes first."""
+    if not record.levels:
+        return []
+    rows = []
+    for level in record.levels[:MOST_UNITS]:
+        of = "pods" if level.kind == "PodGroup" else "groups"
+        state = "placed" if level.ok else "failed"
+        below = [level.why] if level.why else []
+        below += [f"short: {', '.join(level.short)}"] if level.short else []
+        number = f"{level.succeeded} of {level.of} {of}, needs {level.needed}"
+        rows.append(Row((f"{level.kind.lower()} {level.name}", state, number), below=tuple(below)))
+    more = len(record.levels) - len(rows)
+    notes = (f"... and {count(more, 'more group')} (-o json lists them)",) if more else ()
+    return [Section("Level by level", ("group", "", "succeeded"), tuple(rows), notes, tone=Tone.WAITING)]
 
 
 def _waits(found: Waits) -> Section:
@@ -432,7 +481,7 @@ def _unit_row(unit: Unit) -> Row:
     more = max(unit.nodes_total, len(unit.nodes)) - MOST_NODES
     nodes = ", ".join(unit.nodes[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
     ran = "unknown" if unit.running_seconds is None else seconds_text(unit.running_seconds)
-    kind = "group" if unit.kind == "PodGroup" else "pod"
+    kind = {"PodGroup": "group", "CompositePodGroup": "tree"}.get(unit.kind, "pod")
     below = [f"why: {_because(unit)}"] if unit.why is not None else []
     if unit.violates_pdb and unit.why is not None:
         below.append(BUDGET_OVERRULED)
@@ -453,8 +502,9 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
     assert unit is not None
     by = f"{entity.kind.lower()} {entity.namespace}/{entity.name}"
     notes = [f"{by} has priority {entity.priority}, this has {unit.priority}."]
-    if unit.kind == "PodGroup" and evidence.asked.kind == "Pod":
-        notes.append(f"It went with its whole group {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
+    if unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
+        whole = "group" if unit.kind == "PodGroup" else "tree"
+        notes.append(f"It went with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
     notes.append(f"Why this one: {_because(unit)}.")
     if unit.violates_pdb:
         notes.append(f"It had to go {BUDGET_OVERRULED}.")

@@ -124,6 +124,9 @@ def _key(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | N
     if kind == "PodGroup":
         group = world.engine.cluster.groups.get(f"{namespace}/{name}")
         return group.home if group is not None else f"group/{namespace}/{name}"
+    if kind == "CompositePodGroup":
+        composite = world.engine.cluster.trees.composites.get(f"{namespace}/{name}")
+        return composite.home if composite is not None else None
     pod = next((pod for pod in world.records.values() if pod.key == f"{namespace}/{name}" and pod.row < 0), None)
     if pod is None:
         return None
@@ -152,20 +155,49 @@ def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: flo
     return steps[low] if low < len(steps) else None
 
 
-def _with_priority(items: Iterable[Timed], kind: str, namespace: str, name: str, priority: int) -> list[Timed]:
-    """The same with another priority of the object, and of the pods of a group."""
+def _with_priority(items: Sequence[Timed], kind: str, namespace: str, name: str, priority: int) -> list[Timed]:
+    """The same with another priority of the object, and of all that has to have its priority: its group, its tree."""
+    groups = _one_tree(items, kind, namespace, name)
     changed: list[Timed] = []
     for item, created in items:
-        if (item.metadata.namespace or "default") == namespace and isinstance(item, objects.Pod | objects.PodGroup):
+        if (item.metadata.namespace or "default") == namespace and isinstance(item, _WITH_PRIORITY):
             same = kind == type(item).KIND and item.metadata.name == name
-            member = kind == "PodGroup" and isinstance(item, objects.Pod) and pod_group_name(item) == name
-            if same or member:
+            of_tree = (item.KIND, item.metadata.name) in groups
+            member = isinstance(item, objects.Pod) and ("PodGroup", pod_group_name(item)) in groups
+            if same or of_tree or member:
                 item = _at(item, priority)
         changed.append((item, created))
     return changed
 
 
-def _at(item: objects.Pod | objects.PodGroup, priority: int) -> objects.Pod | objects.PodGroup:
+_WITH_PRIORITY = (objects.Pod, objects.PodGroup, objects.CompositePodGroup)
+_Prioritized = objects.Pod | objects.PodGroup | objects.CompositePodGroup
+
+
+def _one_tree(items: Sequence[Timed], kind: str, namespace: str, name: str) -> set[tuple[str, str | None]]:
+    """(kind, name) of the groups that stand or fall with a group: those of its tree, however they hang together."""
+    if kind == "Pod":
+        return set()
+    joined: dict[tuple[str, str | None], set[tuple[str, str | None]]] = {}
+    for item, _ in items:
+        if isinstance(item, objects.PodGroup | objects.CompositePodGroup) and item.namespace == namespace:
+            parent = item.spec.parent_composite_pod_group_name
+            if parent:
+                one, above = (item.KIND, item.metadata.name), ("CompositePodGroup", parent)
+                joined.setdefault(one, set()).add(above)
+                joined.setdefault(above, set()).add(one)
+    found: set[tuple[str, str | None]] = {(kind, name)}
+    pending = list(found)
+    while pending:
+        for other in joined.get(pending.pop(), set()) - found:
+            found.add(other)
+            pending.append(other)
+    return found
+
+
+def _at(item: _Prioritized, priority: int) -> _Prioritized:
     if isinstance(item, objects.Pod):
+        return replace(item, spec=replace(item.spec, priority=priority))
+    if isinstance(item, objects.PodGroup):
         return replace(item, spec=replace(item.spec, priority=priority))
     return replace(item, spec=replace(item.spec, priority=priority))

@@ -52,7 +52,7 @@ _encode: Final = msgspec.json.Encoder().encode
 Check = Callable[[], str | None]
 """None if all is well, else what is wrong in a few words."""
 Records = Callable[[str, str, str], Awaitable[Sequence[Any]]]
-"""(kind, namespace, name) -> decision records, newest first; kind is `Pod` or `PodGroup`."""
+"""(kind, namespace, name) -> decision records, newest first; kind is `Pod`, `PodGroup` or `CompositePodGroup`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +274,9 @@ class Server:
             return refused
         query = request.query
         kind, name = query.get("kind", ""), query.get("name", "")
-        if kind not in ("Pod", "PodGroup") or not name:
-            return web.Response(status=400, text="kind=Pod or kind=PodGroup, and name, are needed\n")
+        if kind not in ("Pod", "PodGroup", "CompositePodGroup") or not name:
+            text = "kind=Pod, kind=PodGroup or kind=CompositePodGroup, and name, are needed\n"
+            return web.Response(status=400, text=text)
         found: Sequence[Any] = ()
         if self._records is not None:
             found = await self._records(kind, query.get("namespace", "default"), name)
