@@ -28,6 +28,7 @@ from tests.e2e.cluster import (
 RESOURCE = "/apis/resource.k8s.io/v1"
 CLAIMS = RESOURCE + "/namespaces/{namespace}/resourceclaims"
 GPU = "example.com/gpu"
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
 DRIVER = "gpu.example.com"
 ON_EACH = 4
 NODES = ("n1", "n2")
@@ -54,10 +55,10 @@ def inventory(node: str) -> Json:
     return {"metadata": {"name": node}, "spec": spec}
 
 
-def asks(name: str, count: int = 1, **fields: Any) -> Json:
-    """A pod that asks for devices as for any extended resource."""
+def asks(name: str, resource: str = GPU, **fields: Any) -> Json:
+    """A pod that asks for a device as for any extended resource."""
     found = pod(name, cpu="100m", stop=0, **fields)
-    found["spec"]["containers"][0]["resources"]["limits"] = {GPU: str(count)}
+    found["spec"]["containers"][0]["resources"]["limits"] = {resource: "1"}
     return found
 
 
@@ -81,7 +82,7 @@ def test_a_gang_makes_room_for_its_devices(cluster: Up) -> None:
     space = "gang"
     pods = cluster.workplace(space)
     for index in range(2 * ON_EACH):
-        cluster.api.create(pods, asks(f"low-{index}"))
+        cluster.api.create(pods, asks(f"low-{index}", IMPLICIT if index % 2 else GPU))
     low = [f"low-{index}" for index in range(2 * ON_EACH)]
     eventually(lambda: cluster.api.runs(*low, namespace=space), "every device in use")
     held = devices_of(cluster, space)

@@ -430,6 +430,20 @@ def test_a_create_within_a_create_is_charged_like_any_other(plane: Plane) -> Non
     assert used(plane, "q") == {"pods": "2"}
 
 
+def test_quota_counts_what_device_classes_serve(plane: Plane) -> None:
+    """By either name of the resource (devices.md 4.1)."""
+    names = ("example.com/gpu", "deviceclass.resource.kubernetes.io/gpu")
+    with_quota(plane, "q", {f"requests.{name}": "1" for name in names})
+    for name in names:
+        one = {"requests": {name: "1"}, "limits": {name: "1"}}
+        for turn, fits in (("first", True), ("second", False)):
+            wanted = pod(f"{turn}-{names.index(name)}", containers=[{"name": "c", "image": "i", "resources": one}])
+            if fits:
+                plane.create(wanted)
+            else:
+                assert f"requested: requests.{name}=1, used: requests.{name}=1" in refused(plane, wanted).message
+
+
 def test_quota_counts_every_kind(plane: Plane) -> None:
     with_quota(
         plane, "q", {"count/podgroups.scheduling.k8s.io": "1", "configmaps": "1", "requests.nvidia.com/gpu": "4"}

@@ -152,9 +152,12 @@ GPU = "nvidia.com/gpu"
         (resources({"memory": "1Gi", "hugepages-2Mi": "4Mi"}, {"hugepages-2Mi": "4Mi"}), []),
         (resources({"cpu": "1", "hugepages-2Mi": "4Mi"}), [f"Required {R}.limits"]),
         # Names: those of Kubernetes, or of vendors in a domain of theirs.
-        (resources({"kubernetes.io/x": "1"}), [f"Invalid {R}.requests[kubernetes.io/x]"]),
+        (resources({"kubernetes.io/x": "1", "deviceclass.resource.kubernetes.io/x": "1"}), []),
         (resources({"a b": "1"}), [f"Invalid {R}.requests[a b]"]),
-        (resources({"requests.a.com/x": "1"}, {"requests.a.com/x": "1"}), []),
+        (
+            resources({"requests.a.com/x": "1"}, {"requests.a.com/x": "1"}),
+            [f"Invalid {R}.limits[requests.a.com/x]", f"Invalid {R}.requests[requests.a.com/x]"],
+        ),
         (resources(claims=[{"name": "a"}, {"name": "a", "request": "r"}]), []),
         (resources(claims=[{"name": "a"}, {"name": "a"}]), [f"Duplicate {R}.claims[1]"]),
         (resources(claims=[{"name": ""}]), [f"Required {R}.claims[0].name"]),

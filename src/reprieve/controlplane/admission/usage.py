@@ -52,6 +52,10 @@ def usage_of(kind: Kind, obj: Json, now: datetime) -> Amounts:
     return out
 
 
+_OF_CLASS = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the extended resource that every device class serves (KEP-5004)."""
+
+
 def is_over(pod: Json, now: datetime) -> bool:
     """Whether a pod no longer uses compute resources."""
     if (pod.get("status") or {}).get("phase") in _TERMINAL:
@@ -67,7 +71,7 @@ def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Am
     for name, one in requests.items():
         if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
             out[name] = out[f"requests.{name}"] = one
-        elif is_extended_resource(name):
+        elif is_extended_resource(name) or name.startswith(_OF_CLASS):
             out[f"requests.{name}"] = one
     for name, one in limits.items():
         if name in ("cpu", "memory", "ephemeral-storage"):

@@ -44,7 +44,7 @@ def _container_name_errors(name: str) -> tuple[str, ...]:
     if "/" not in name:
         if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
             return ("must be a standard resource for containers",)
-    elif is_native(name) and not is_extended(name):
+    elif not is_native(name) and not is_extended(name):
         return ("doesn't follow extended resource name standard",)
     return ()
 
