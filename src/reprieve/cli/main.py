@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from reprieve.cli import apiserver, bench, demo, explain, openb, plan, scheduler, snapshot, up
+from reprieve.cli import apiserver, bench, demo, explain, importing, openb, plan, replay, scheduler, snapshot, up
 from reprieve.cli.changing import ORDER
 from reprieve.cli.outcome import CommandError, note, show
 from reprieve.cluster.collecting import collect_seldom
@@ -24,7 +24,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-imports = typer.Typer(help="Turn public traces into manifests.", no_args_is_help=True, rich_markup_mode=None)
+imports = typer.Typer(
+    cls=importing.Import, help="Make job lists for replay of public traces; openb: manifests.", rich_markup_mode=None
+)
 
 
 class Command(TyperCommand):
@@ -55,6 +57,8 @@ app.command("scheduler", cls=Command)(scheduler.command)
 app.command("apiserver", cls=Command)(apiserver.command)
 app.command("demo", cls=Command)(demo.command)
 app.command("bench", cls=Command)(bench.command)
+app.command("replay", cls=Command)(replay.command)
+imports.command("trace", cls=Command, hidden=True)(importing.command)
 imports.command("openb", cls=Command)(openb.command)
 app.add_typer(imports, name="import")
 

@@ -23,6 +23,7 @@ from reprieve.framework.events import ClusterEvent, EventKind, Hints, tree_of
 from reprieve.framework.plugin import PreEnqueuePlugin
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.queueing.alike import AlikeEntities
 from reprieve.queueing.entity import Entity, QueueState
 
 _REGATING = frozenset(
@@ -78,7 +79,8 @@ class Reach(Protocol):
 class SchedulingQueue:
     """See the module docstring. `profiles` by schedulerName; any other pod that is added is treated by the first.
 
-    Without `reach` whoever an event may help is tried.
+    Without `reach` whoever an event may help is tried.  Where nobody reads why pods wait (`current_reasons` False), who
+    is out of reach is never tried again, however few wait, and not even if it was in reach when it was woken.
     """
 
     def __init__(
@@ -87,11 +89,17 @@ class SchedulingQueue:
         profiles: Mapping[str, Profile],
         timing: Timing | None = None,
         reach: Reach | None = None,
+        *,
+        current_reasons: bool = True,
     ) -> None:
         self._cluster = cluster
         self._profiles = profiles
         self._timing = timing or Timing()
         self._reach = reach
+        self._few = FEW_PODS if current_reasons else 0
+        self._asks_again = reach is not None and not current_reasons
+        """Whether an entity that was woken is tried is decided when its turn comes."""
+        self._alike = AlikeEntities(cluster) if self._asks_again else None
         self._entities: dict[str, Entity] = {}
         self._active: list[tuple[tuple[float, ...], str]] = []
         self._backoff: list[tuple[float, str]] = []
@@ -173,6 +181,7 @@ class SchedulingQueue:
             entity.attempts = max(entity.attempts, attempts)
             entity.last_attempt = now
         entity.profile = pod.scheduler_name if pod.scheduler_name in self._profiles else self._first_profile
+        self._needs_changed(entity)
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
         status = self._gate_pod(pod)
@@ -241,6 +250,8 @@ class SchedulingQueue:
             entity = self._entities.get(key)
             if entity is None or entity.state is not QueueState.ACTIVE or order != self._order(entity):
                 continue
+            if self._asks_again and self._in_vain(entity, now):
+                continue
             self._move(entity, QueueState.IN_CYCLE, now)
             entity.alarm = None
             entity.attempts += 1
@@ -249,12 +260,30 @@ class SchedulingQueue:
             return entity
         return None
 
+    def _in_vain(self, entity: Entity, now: float) -> bool:
+        """Whether an entity that was rejected before would be again: those before it took the room; it waits on."""
+        assert self._reach is not None
+        if not entity.attempts or not entity.rejected_by:
+            return False
+        self._reach.refresh()
+        plugins = self._reach.out_of_reach(entity)
+        if not plugins:
+            return False
+        entity.rejected_by |= plugins
+        self._move(entity, QueueState.UNSCHEDULABLE, now)
+        return True
+
     def done(self, entity: Entity, placed: Iterable[PodRecord]) -> None:
         """Some members were placed; with none left the entity is gone."""
+        kind = None
         for pod in placed:
             entity.ready.pop(pod.uid, None)
+            self._needs_changed(entity)
+            kind = self._alike.kind_of(entity.key) if self._alike is not None else None
         if not entity.ready and not entity.held:
             self._drop(entity)
+        if kind is not None:
+            self._wake_first(kind, entity.last_attempt)
 
     def requeue(self, entity: Entity, now: float, rejected_by: Iterable[str]) -> None:
         """The attempt failed: wait for an event that may help; events since the start of the cycle are replayed."""
@@ -263,6 +292,7 @@ class SchedulingQueue:
         gate = self._gate(entity)
         if not gate.ok or entity.blocked is not None:
             self._to_gated(entity, gate, now)
+            self._wake_next(entity, now)
         else:
             self._move(entity, QueueState.UNSCHEDULABLE, now)
             self._replay(entity, now)
@@ -270,6 +300,7 @@ class SchedulingQueue:
     def requeue_now(self, entity: Entity, now: float) -> None:
         """Try again at once, without backoff and with the old timestamp (scheduling.md 3.3)."""
         self._cause = SCHEDULE_ATTEMPT_FAILURE
+        self._wake_next(entity, now)
         entity.rejected_by = set()
         entity.attempts = 0
         gate = self._gate(entity)
@@ -281,6 +312,7 @@ class SchedulingQueue:
     def retry_later(self, entity: Entity, now: float) -> None:
         """Try again after backoff, whatever happens: the failure was trouble, not lack of room."""
         self._cause = SCHEDULE_ATTEMPT_FAILURE
+        self._wake_next(entity, now)
         entity.rejected_by = set()
         gate = self._gate(entity)
         if gate.ok:
@@ -335,6 +367,9 @@ class SchedulingQueue:
                 entity.events.append(event)
         asked = False
         for plugin in self._interested[event.kind]:
+            if self._alike is not None:
+                for kind in self._alike.rejected_by(plugin):
+                    self._wake_alike(kind, plugin, event, now, but, cache)
             concerned = self._concerned(plugin, tree)
             if not concerned:
                 continue
@@ -344,6 +379,40 @@ class SchedulingQueue:
                     continue
                 if self._helps(entity, plugin, self._kinds(plugin, entity.ready.values()), event, cache):
                     self._reactivate(entity, now)
+
+    def _wake_alike(
+        self, kind: Hashable, plugin: str, event: ClusterEvent, now: float, but: str, cache: dict[Hashable, bool]
+    ) -> None:
+        """Of those that are alike the first is asked about, and woken, unless it is the one that did this."""
+        assert self._alike is not None
+        entity = self._alike.first(kind, self._waits)
+        if entity is None or entity.key == but:
+            return
+        if self._helps(entity, plugin, self._kinds(plugin, entity.ready.values()), event, cache):
+            self._wake_first(kind, now)
+
+    def _wake_first(self, kind: Hashable, now: float) -> None:
+        """Wake those of a kind in turn until one of them may be tried now: others may be too soon after an attempt."""
+        assert self._alike is not None
+        assert self._reach is not None
+        entity = self._alike.first(kind, self._waits)
+        if entity is None:
+            return
+        self._reach.refresh()
+        while entity is not None and not self._out_of_reach(entity):
+            self._reactivate(entity, now)
+            if entity.state is not QueueState.BACKOFF:
+                return
+            entity = self._alike.first(kind, self._waits)
+
+    def _wake_next(self, entity: Entity, now: float) -> None:
+        """An attempt ended otherwise than with a plain rejection: those alike may fare otherwise."""
+        kind = self._alike.kind_of(entity.key) if self._alike is not None else None
+        if kind is not None:
+            self._wake_first(kind, now)
+
+    def _waits(self, key: str) -> Entity | None:
+        return self._waiting.get(key)
 
     def _concerned(self, plugin: str, tree: str | None) -> list[Entity]:
         """Unschedulable entities the plugin rejected and that an event, of that tree if any, may be news to."""
@@ -539,7 +608,7 @@ class SchedulingQueue:
         pods = 0
         for entity in entities:
             pods += len(entity.ready)
-            if pods > FEW_PODS:
+            if pods > self._few:
                 self._reach.refresh()
                 return True
         return False
@@ -552,6 +621,8 @@ class SchedulingQueue:
             return False
         for plugin in plugins - entity.rejected_by:
             entity.rejected_by.add(plugin)
+            if self._alike is not None and self._alike.kind_of(entity.key) is not None:
+                continue
             entity.rejected_by_indexed += (plugin,)
             self._rejected.setdefault(plugin, {})[entity.key] = entity
         return True
@@ -600,7 +671,7 @@ class SchedulingQueue:
         if entity.state is QueueState.UNSCHEDULABLE:
             del self._waiting[key]
             self._overdue.pop(key, None)
-            if self._reach is not None:
+            if self._reach is not None and not self._asks_again:
                 self._reach.forget(key)
             for plugin in entity.rejected_by_indexed:
                 self._rejected[plugin].pop(key, None)
@@ -611,7 +682,8 @@ class SchedulingQueue:
         if state is QueueState.UNSCHEDULABLE:
             self._waiting[key] = entity
             entity.looked_at = now
-            entity.rejected_by_indexed = tuple(entity.rejected_by)
+            alike = self._alike is not None and self._alike.add(entity, self._order(entity))
+            entity.rejected_by_indexed = () if alike else tuple(entity.rejected_by)
             for plugin in entity.rejected_by_indexed:
                 self._rejected.setdefault(plugin, {})[key] = entity
         elif state is QueueState.IN_CYCLE:
@@ -673,10 +745,19 @@ class SchedulingQueue:
             priority = next((pod.priority for pod in entity.ready.values()), entity.priority)
         if priority != entity.priority:
             entity.priority = priority
+            self._needs_changed(entity)
             if entity.state is QueueState.ACTIVE:
                 heapq.heappush(self._active, (self._order(entity), entity.key))
 
+    def _needs_changed(self, entity: Entity) -> None:
+        """Where an entity keeps its bound while it is tried, that is worked out anew."""
+        if self._asks_again and self._reach is not None:
+            self._reach.forget(entity.key)
+
     def _drop(self, entity: Entity) -> None:
+        self._needs_changed(entity)
+        if self._alike is not None:
+            self._alike.forget(entity.key)
         self._move(entity, QueueState.GATED, entity.since)
         self._listening.pop(entity.key, None)
         self._entities.pop(entity.key, None)

@@ -63,8 +63,9 @@ _LOWEST_PRIORITY = -(1 << 32)
 class Engine:
     """See the module docstring.
 
-    `validate`, for tests, checks every invariant of the picture after every step; a failure tells the history of the
-    objects it names (`reprieve.cluster.history`).
+    `current_reasons` False: nobody reads why pods wait, so they are not tried again to keep that current
+    (`SchedulingQueue`).  `validate`, for tests, checks every invariant of the picture after every step; a failure tells
+    the history of the objects it names (`reprieve.cluster.history`).
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Engine:
         validate: bool = False,
         any_scheduler: bool = False,
         sources: GroupSources = DEFAULT_SOURCES,
+        current_reasons: bool = True,
     ) -> None:
         self.gates = gates or FeatureGates()
         self.sources = sources if self.gates.generic_workload else NO_SOURCES
@@ -89,7 +91,7 @@ class Engine:
         """Further names of profiles."""
         self._group_objects = GroupObjects(self.cluster, self.sources)
         self.reach = RoomBound(self.cluster, self.running) if share else None
-        self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach)
+        self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach, current_reasons=current_reasons)
         self._preemptions = PreemptionsInFlight()
         self._nominations = Nominations(
             self.cluster, self.queue, {name: hold_seconds(profile) for name, profile in chosen.items()}

@@ -69,8 +69,24 @@ class Observed(Protocol):
         """An attempt ended."""
 
 
+class Watcher(Protocol):
+    """Who is told what becomes of pods, and lets more happen (`VirtualCluster.at`): a replay."""
+
+    def placed(self, pod: PodRecord) -> None:
+        """It is on its node now."""
+
+    def preempted(self, made: Preempted) -> None:
+        """The victims are on their way out; the decision has been acted on."""
+
+    def gone(self, pod: PodRecord) -> None:
+        """It has given its room back, if it had any, and is forgotten."""
+
+
 class VirtualCluster:
-    """See the module docstring. `now` is in seconds since the epoch; `start` is where it began."""
+    """See the module docstring. `now` is in seconds since the epoch; `start` is where it began.
+
+    With a `watcher` what has gone is forgotten: months hold more pods than anybody wants to keep.
+    """
 
     def __init__(self, engine: Engine, start: float) -> None:
         self.engine = engine
@@ -104,11 +120,13 @@ class VirtualCluster:
         """What is done with every decision to preempt; each holds a verdict for every unit of the cluster."""
         self.observer: Observed | None = None
         """Told of every decision before anything is done about it."""
+        self.watcher: Watcher | None = None
         self.stopped = False
         self._future: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self._leaving: set[str] = set()
         self._errors: dict[str, int] = {}
+        """By entity: how often in a row its attempts ended in SchedulerError."""
         self._budgets: dict[str, objects.PodDisruptionBudget] = {}
         self._budgets_stale = False
         self._doomed_groups: set[str] = set()
@@ -164,7 +182,7 @@ class VirtualCluster:
             record = engine.set_pod(item, now, created=created)
             if record is not None:
                 self.records[record.uid] = record
-                self._budgets_stale = True
+                self._budgets_stale = bool(self._budgets)
             return record
         return None
 
@@ -225,6 +243,32 @@ class VirtualCluster:
             return False
         return True
 
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Let something happen at that time; what is due at the same time happens in the order it was asked for."""
+        self._sequence += 1
+        heapq.heappush(self._future, (when, self._sequence, action))
+
+    def end(self, uid: str) -> None:
+        """A pod has done its work: it goes now, without a grace period; one that waits is no more."""
+        self._gone(uid)
+
+    def evict(self, pod: PodRecord) -> None:
+        """A pod on a node is told to go, as by the API: it has its grace period."""
+        if not pod.terminating:
+            self.engine.pod_terminating(pod.uid, self.now)
+        self._leave_at(pod, self.now + pod.grace)
+
+    def lose_node(self, name: str) -> list[PodRecord]:
+        """A node fails, and its pods with it, at once; returns them."""
+        row = self.engine.cluster.nodes.row_of.get(name)
+        if row is None:
+            return []
+        pods = list(self.engine.cluster.nodes.pods[row].values())
+        self.engine.remove_node(name, self.now)
+        for pod in pods:
+            self._gone(pod.uid)
+        return pods
+
     # -- running -----------------------------------------------------------------------------------
 
     def drain(self) -> None:
@@ -233,7 +277,9 @@ class VirtualCluster:
             if self._budgets_stale:
                 self._refresh_budgets()
             decision = self.engine.step(self.now)
-            self.released += self.engine.take_released()
+            released = self.engine.take_released()
+            if self.watcher is None:
+                self.released += released
             if decision is None:
                 return
             if self.observer is not None:
@@ -249,6 +295,13 @@ class VirtualCluster:
         self._run(lambda: True, deadline=when)
         if not self.stopped:
             self.now = max(self.now, when)
+
+    def advance(self, wanted: Callable[[], bool], deadline: float) -> None:
+        """Run while it is wanted and something is to happen up to the deadline; the time stays that of the last event.
+
+        Unlike `settle`, room that is held is given back when its time is over.
+        """
+        self._run(wanted, deadline=deadline)
 
     def until_victims_are_gone(self) -> None:
         """Run until no pod is on its way out any more."""
@@ -291,7 +344,10 @@ class VirtualCluster:
             binding.pod.start = self.now
             self.rejections.pop(binding.pod.uid, None)
             self._budgets_stale = bool(self._budgets)
-            self._note_complete(binding.pod.group)
+            if self.watcher is not None:
+                self.watcher.placed(binding.pod)
+            else:
+                self._note_complete(binding.pod.group)
         for rejection in decision.rejections:
             self.rejections[rejection.pod.uid] = rejection
         for condition in decision.conditions:
@@ -303,7 +359,10 @@ class VirtualCluster:
             self._last_put_off[decision.key] = decision.put_off
         if decision.put_off is not None:
             self._wait_for(decision, decision.put_off)
-        self._errors[decision.key] = self._errors.get(decision.key, 0) + 1 if failed else 0
+        if failed:
+            self._errors[decision.key] = self._errors.get(decision.key, 0) + 1
+        else:
+            self._errors.pop(decision.key, None)
         if decision.preemption is not None and decision.preemption.victims:
             made = Preempted(self.now, decision, decision.preemption)
             self.keep(made)
@@ -311,6 +370,8 @@ class VirtualCluster:
                 self.stopped = True
                 return
             self._evict(decision.preemption)
+            if self.watcher is not None:
+                self.watcher.preempted(made)
 
     def note_complete(self) -> None:
         """Everything that is there at the start was added: note which gangs have their minimum."""
@@ -362,8 +423,12 @@ class VirtualCluster:
         if pod.uid in self._leaving:
             return
         self._leaving.add(pod.uid)
-        self._sequence += 1
-        heapq.heappush(self._future, (when, self._sequence, lambda uid=pod.uid: self._gone(uid)))  # type: ignore[misc]
+        self.at(when, lambda: self._left(pod.uid))
+
+    def _left(self, uid: str) -> None:
+        """The time of a pod on its way out is over, if it has not gone before."""
+        if uid in self._leaving:
+            self._gone(uid)
 
     def _gone(self, uid: str) -> None:
         self._leaving.discard(uid)
@@ -377,8 +442,22 @@ class VirtualCluster:
         if pod is not None and pod.volumes is not None:
             self._storage.gone(pod, node, self.now)
         self._budgets_stale = bool(self._budgets)
+        if self.watcher is not None:
+            for kept in (self.records, self.evicted, self.lost):
+                kept.pop(uid, None)
+            self._forget(f"pod/{uid}")
+            if pod is not None:
+                self.watcher.gone(pod)
         if self._doomed_groups:
             self._finish_groups()
+
+    def _forget(self, key: str) -> None:
+        """An entity is no more."""
+        self._errors.pop(key, None)
+        last = self._last_put_off.pop(key, None)
+        if last is not None:
+            for known in [known for known in self.put_off if known[0] == key]:
+                del self.put_off[known]
 
     def _finish_groups(self) -> None:
         cluster = self.engine.cluster
@@ -390,6 +469,10 @@ class VirtualCluster:
                 uid = group.uid if group is not None else key
                 self.engine.remove_group(key, self.now)
                 self._claims.group_gone(key, uid, self.now)
+                if self.watcher is not None:
+                    self.conditions.pop(key, None)
+                    self.levels.pop(f"group/{key}", None)
+                    self._forget(f"group/{key}")
         ended = [""]
         while ended:  # from the leaves up: each that goes may have been the last child of another
             composites = (ref for ref in sorted(self._doomed_groups) if ref.startswith("composite/"))

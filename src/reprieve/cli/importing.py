@@ -1,0 +1,131 @@
+"""`reprieve import TRACE --format F`: a job list of a public trace (replay.md 1.8, 2.6-2.9)."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from reprieve.cli.outcome import note, reason_of, refuse
+
+BUILT_IN = ("openb", "philly", "philly-log", "spot-gpu", "helios", "acme", "gavel")
+
+
+class Import(TyperGroup):
+    """`import openb ...` makes manifests for `plan`; anything else is the name of a trace."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command's name in front of what is none."""
+        if args[:1] != ["openb"]:
+            args = ["trace", *(args or ["--help"])]
+        return super().parse_args(ctx, args)
+
+
+_RULES = """What a trace lacks is filled in by rules, which the import prints:
+
+\b
+openb       a task works from creation to deletion; BE is a lower class than the other qos
+philly      more than 8 GPUs: a gang of equal workers of at most 8; the cluster is the tenant
+philly-log  the time of all attempts; workers are the hosts of the last one; vc is the tenant
+spot-gpu    HP is a higher class than Spot; the organization is the tenant
+helios      node_num workers, or as many more as make them equal; vc is the tenant
+acme        the same; the user is the tenant
+gavel       scale_factor workers of one GPU; seconds from a last column or --durations
+
+Formats of other packages come from the entry point group reprieve.importers.
+`reprieve import openb --nodes CSV --pods CSV -o FILE` fills nodes with tasks, for `plan`."""
+
+
+def command(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The trace's list of jobs.")],
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(BUILT_IN)}.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The job list to write (CSV).")],
+    cluster_out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Nodes to write: those of --nodes, or as many as fit the jobs."),
+    ] = None,
+    nodes: Annotated[Path | None, typer.Option(metavar="CSV", help="The trace's list of nodes.")] = None,
+    priorities: Annotated[
+        str,
+        typer.Option(
+            metavar="RULES",
+            help="Classes by rule, the first that holds: gpus>=8:high,else:low. Compared are gpus, workers, duration "
+            "(seconds), tenant and job, by >=, <=, >, < and =. Later classes are lower, 100 each; high=5000 says "
+            "otherwise.",
+        ),
+    ] = "",
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Keep jobs of this cluster of the trace. Repeatable.")
+    ] = None,
+    durations: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="gavel: type,steps_per_second and scale_factor.")
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that make no sense.")] = False,
+    max_jobs: Annotated[int, typer.Option(min=1, help="Refuse traces with more jobs.")] = 1_000_000,
+) -> None:
+    """Make a job list for `reprieve replay` of a public trace."""
+    from reprieve.simulation.replay.job_list import JobListError
+    from reprieve.simulation.traces.importer import ImportOptions
+    from reprieve.simulation.traces.known import UnknownFormatError, importer_of
+    from reprieve.simulation.traces.priorities import read_priorities
+    from reprieve.simulation.traces.reading import read_durations, read_machines, read_trace
+
+    try:
+        importer = importer_of(format)
+    except UnknownFormatError as error:
+        refuse(f"--format: {error}")
+    try:
+        rules = read_priorities(priorities) if priorities else None
+    except ValueError as error:
+        refuse(f"--priorities: {error}")
+    if nodes is not None and cluster_out is None:
+        refuse("--nodes: there is nothing to make of them without --cluster-out")
+    try:
+        rates = read_durations(durations) if durations is not None else {}
+        options = ImportOptions(only=tuple(only or ()), durations=rates)
+        found = read_trace(importer, trace, options, priorities=rules, skip_bad=skip_bad, max_jobs=max_jobs)
+        machines = read_machines(importer, nodes) if nodes is not None else None
+    except JobListError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(reason_of(error))
+    if not found.jobs:
+        why = "; ".join(f"{count} {reason}" for reason, count in found.left_out.items())
+        refuse(f"{trace}: no jobs" + (f" ({why})" if why else ""))
+    for rule in importer.rules:
+        note(f"rule: {rule}")
+    if rules is not None:
+        told = ", ".join(f"{name}={value}" for name, value in rules.classes.items())
+        note(f"rule: priority classes {told}")
+    try:
+        _write_jobs(output, found.jobs, dated=importer.dated)
+        note(f"{output}: {len(found.jobs)} jobs")
+        if cluster_out is not None:
+            _write_cluster(cluster_out, found.jobs, machines)
+    except OSError as error:
+        refuse(reason_of(error))
+    for reason, count in sorted(found.left_out.items()):
+        note(f"left out: {count} rows ({reason})")
+    if found.skipped:
+        note(f"left out: {found.skipped} rows that make no sense; the first: {found.first_problem}")
+
+
+command.__doc__ = f"{command.__doc__}\n\n{_RULES}"
+
+
+def _write_jobs(path: Path, jobs: Any, *, dated: bool) -> None:
+    from reprieve.simulation.replay.job_list import write_jobs
+
+    with path.open("w", encoding="utf-8", newline="") as out:
+        write_jobs(jobs, out, dated=dated)
+
+
+def _write_cluster(path: Path, jobs: Any, machines: Any) -> None:
+    from reprieve.simulation.openb import write
+    from reprieve.simulation.replay.fitting import class_documents, fitting_nodes
+    from reprieve.simulation.traces.reading import machine_documents
+
+    shared = any(job.shape.gpu % 1000 for job in jobs)
+    nodes = fitting_nodes(jobs) if machines is None else machine_documents(machines, shared=shared)
+    write([*class_documents(jobs), *nodes], path)
+    note(f"{path}: {len(nodes)} nodes" + (" that fit the jobs" if machines is None else ""))

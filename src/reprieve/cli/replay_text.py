@@ -1,0 +1,50 @@
+"""What a replay says as text: one table, policies as columns, the best of each row marked (replay.md 4.8)."""
+
+from collections.abc import Callable, Sequence
+
+from reprieve.cli.sections import Row, Section
+from reprieve.simulation.replay.measures import BEST, Measure, compared, count_text, table, time_text
+from reprieve.simulation.replay.statistics import JobGroup, PolicyReport
+
+MOST_TENANTS = 10
+
+
+def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
+    """The table of all jobs, and waiting by what tells jobs apart."""
+    columns = ("", *(report.name for report in reports))
+    rows = [Row((label, *cells)) for label, cells in table(reports)]
+    several = len(reports) > 1
+    notes = (f"{BEST} the best of a row; percent: against {reports[0].name}",) if several else ()
+    sections = [Section("Replay", columns, tuple(rows), notes)]
+    for title, pick in (
+        ("Mean waiting, by GPUs of a job", lambda report: report.by_gpus),
+        ("Mean waiting, by priority class", lambda report: report.by_priority_class),
+        ("Mean waiting, by tenant", lambda report: report.by_tenant),
+    ):
+        section = _by(title, reports, pick)
+        if section is not None:
+            sections.append(section)
+    return sections
+
+
+def _by(
+    title: str, reports: Sequence[PolicyReport], pick: Callable[[PolicyReport], Sequence[JobGroup]]
+) -> Section | None:
+    groups = [{group.name: group for group in pick(report)} for report in reports]
+    names = list(dict.fromkeys(name for of_one in groups for name in of_one))
+    if len(names) < 2:
+        return None
+    notes: tuple[str, ...] = ()
+    if len(names) > MOST_TENANTS:
+        size = {name: max((of_one[name].jobs for of_one in groups if name in of_one), default=0) for name in names}
+        kept = set(sorted(names, key=lambda name: (-size[name], name))[:MOST_TENANTS])
+        notes = (f"the {MOST_TENANTS} with the most jobs, of {len(names)}; -o json has them all",)
+        names = [name for name in names if name in kept]
+    measure = Measure("", lambda r: None, time_text, -1)
+    rows = []
+    for name in names:
+        found = [of_one.get(name) for of_one in groups]
+        jobs = next((group.jobs for group in found if group is not None), 0)
+        values = [None if group is None else group.waiting.mean for group in found]
+        rows.append(Row((name or "none", count_text(jobs), *compared(values, measure))))
+    return Section(title, ("", "jobs", *(report.name for report in reports)), tuple(rows), notes)

@@ -1,0 +1,75 @@
+"""Waiting pods that are alike: what helps one helps the first of them, and one is enough to be tried.
+
+Months of a full cluster have thousands of pods that wait and a few dozen kinds of them.  Where nobody reads why pods
+wait (`SchedulingQueue`), an event wakes the first of each kind alone; when that is placed, the next.  If the first is
+rejected, so would the others be: they have the same signature, priority and preemption policy.
+
+Invariant: whoever waits is in the heap of its kind; entries of those who do not any more are dropped when they are met.
+"""
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable
+
+from reprieve.cluster.state import ClusterState
+from reprieve.queueing.entity import Entity
+
+Order = tuple[float, ...]
+
+
+class AlikeEntities:
+    """Entities of one pod each, by kind, those to be tried first in front."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._heaps: dict[Hashable, list[tuple[Order, str]]] = {}
+        self._by_plugin: dict[str, dict[Hashable, None]] = {}
+        self._plugins: dict[Hashable, set[str]] = {}
+        self._kind_of: dict[str, Hashable] = {}
+
+    def kind(self, entity: Entity) -> Hashable | None:
+        """What it shares with those that are alike; None for a group, and for a pod that waits for its own claims."""
+        if entity.group is not None or len(entity.ready) != 1 or entity.held:
+            return None
+        (pod,) = entity.ready.values()
+        if pod.claims or pod.volumes is not None or pod.nominated >= 0:
+            return None
+        return entity.profile, entity.priority, pod.never_preempts, self._cluster.equivalence_key(pod)
+
+    def add(self, entity: Entity, order: Order) -> bool:
+        """It waits now; returns whether it has a kind."""
+        kind = self.kind(entity)
+        if kind is None:
+            return False
+        self._kind_of[entity.key] = kind
+        heapq.heappush(self._heaps.setdefault(kind, []), (order, entity.key))
+        known = self._plugins.setdefault(kind, set())
+        for plugin in entity.rejected_by - known:
+            known.add(plugin)
+            self._by_plugin.setdefault(plugin, {})[kind] = None
+        return True
+
+    def rejected_by(self, plugin: str) -> Iterable[Hashable]:
+        """Kinds of which some were rejected by the plugin."""
+        return tuple(self._by_plugin.get(plugin, ()))
+
+    def first(self, kind: Hashable, waits: Callable[[str], Entity | None]) -> Entity | None:
+        """The first of a kind that still waits."""
+        heap = self._heaps.get(kind)
+        while heap:
+            entity = waits(heap[0][1])
+            if entity is not None and self._kind_of.get(entity.key) == kind:
+                return entity
+            heapq.heappop(heap)
+        if heap is not None:
+            del self._heaps[kind]
+            for plugin in self._plugins.pop(kind, ()):
+                self._by_plugin[plugin].pop(kind, None)
+        return None
+
+    def kind_of(self, key: str) -> Hashable | None:
+        """The kind an entity had when it last waited."""
+        return self._kind_of.get(key)
+
+    def forget(self, key: str) -> None:
+        """The entity is no more."""
+        self._kind_of.pop(key, None)

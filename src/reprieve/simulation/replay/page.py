@@ -1,0 +1,337 @@
+"""A replay as one page of HTML that needs no network (replay.md 4.8).
+
+The pictures are vector graphics by matplotlib, drawn twice, wide and narrow; the page shows the one that fits.  Text
+and axes take the page's colours, so that they read in light and in dark.
+"""
+
+import html
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from reprieve.simulation.replay.measures import table, time_text
+from reprieve.simulation.replay.perfetto import lanes
+from reprieve.simulation.replay.running import Outcome
+from reprieve.simulation.replay.statistics import JobGroup, PolicyReport
+
+_INK, _LINE = "#010203", "#040506"
+"""Stand-ins for colours of the page, replaced in the finished picture."""
+COLOURS = ("#2f81d6", "#e07b22", "#1f9e77", "#d1495b", "#8c6bd1", "#c2a21b", "#17a2b8", "#b0568f")
+_HOW = {"done": "#2f81d6", "unfinished": "#8a929c", "preempted": "#d1495b", "lost": "#c2a21b"}
+_WIDE, _NARROW = (8.6, 2.9), (3.9, 2.9)
+MOST_NODES, MOST_STAYS, MOST_ARROWS = 24, 1500, 120
+Draw = Callable[[Any, bool], None]
+"""Draws into axes; True: there is little room."""
+
+
+def as_page(outcomes: Sequence[Outcome], setting: Mapping[str, Any]) -> str:
+    """The page; the same for the same run, byte for byte."""
+    reports = [outcome.report for outcome in outcomes]
+    parts = [_head(reports, setting), _table(reports)]
+    pictures = enumerate(_pictures(outcomes), 1)
+    parts += [_figure(number, title, text, draw) for number, (title, text, draw) in pictures]
+    parts += [_groups(reports), "</main></body></html>\n"]
+    return "".join(parts)
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+_STYLE = """
+:root{color-scheme:light dark;--ink:#1b2430;--quiet:#5a6675;--paper:#fff;--line:#d5dbe3;--best:#0f6b4b}
+@media (prefers-color-scheme:dark){:root{--ink:#e4e9f0;--quiet:#9aa7b7;--paper:#12171e;--line:#37414e;--best:#5fd3a4}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+main{max-width:1000px;margin:0 auto;padding:16px}
+h1{font-size:1.5rem;margin:.4em 0}h2{font-size:1.1rem;margin:1.6em 0 .3em}
+p{margin:.3em 0;color:var(--quiet)}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;min-width:100%}
+th,td{padding:3px 12px 3px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
+th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper)}
+td.best{color:var(--best);font-weight:600}
+figure{margin:0}svg{width:100%;height:auto;display:block;color:var(--ink)}
+.narrow{display:none}
+@media (max-width:640px){.wide{display:none}.narrow{display:block}main{padding:10px}}
+"""
+
+
+def _head(reports: Sequence[PolicyReport], setting: Mapping[str, Any]) -> str:
+    ended = max(report.ended for report in reports)
+    said = f"{setting.get('jobs', 0):,} jobs on {setting.get('nodes', 0):,} nodes, {time_text(ended)} of virtual time."
+    cut = [report.name for report in reports if report.interrupted]
+    if cut:
+        said += f" Interrupted: {', '.join(cut)}; this is what was simulated so far."
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<link rel="icon" href="data:,">'
+        f"<title>Replay: {_text(', '.join(report.name for report in reports))}</title><style>{_STYLE}</style></head>"
+        f"<body><main><h1>Replay</h1><p>{_text(said)}</p>"
+    )
+
+
+def _table(reports: Sequence[PolicyReport]) -> str:
+    note = f"Green: the best of a row. Percent: against {reports[0].name}." if len(reports) > 1 else ""
+    body = "".join(_row(label, cells) for label, cells in table(reports))
+    return _html_table(["", *(report.name for report in reports)], body) + f"<p>{_text(note)}</p>"
+
+
+def _html_table(columns: Sequence[str], body: str) -> str:
+    heads = "".join(f'<th scope="col">{_text(column)}</th>' for column in columns)
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _row(label: str, cells: Sequence[str]) -> str:
+    shown = "".join(
+        f'<td class="best">{_text(cell[:-2])}</td>' if cell.endswith(" *") else f"<td>{_text(cell)}</td>"
+        for cell in cells
+    )
+    return f"<tr><td>{_text(label)}</td>{shown}</tr>"
+
+
+def _groups(reports: Sequence[PolicyReport]) -> str:
+    parts = []
+    for title, pick in _BY:
+        names = list(dict.fromkeys(group.name for report in reports for group in pick(report)))[:40]
+        if len(names) < 2:
+            continue
+        rows = []
+        for name in names:
+            found = [next((group for group in pick(report) if group.name == name), None) for report in reports]
+            cells = [_waiting(group) for group in found]
+            jobs = next((group.jobs for group in found if group is not None), 0)
+            rows.append(_row(name or "none", [f"{jobs:,}", *cells]))
+        heads = ["", "jobs", *(report.name for report in reports)]
+        parts.append(f"<h2>Waiting {_text(title)}: mean, p99</h2>" + _html_table(heads, "".join(rows)))
+    return "".join(parts)
+
+
+_BY: Sequence[tuple[str, Callable[[PolicyReport], Sequence[JobGroup]]]] = (
+    ("by GPUs of a job", lambda report: report.by_gpus),
+    ("by priority class", lambda report: report.by_priority_class),
+    ("by tenant", lambda report: report.by_tenant),
+)
+
+
+def _waiting(group: JobGroup | None) -> str:
+    if group is None or group.waiting.mean is None or group.waiting.p99 is None:
+        return "-"
+    return f"{time_text(group.waiting.mean)}, {time_text(group.waiting.p99)}"
+
+
+def _text(content: str) -> str:
+    return html.escape(content, quote=True)
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+def _pictures(outcomes: Sequence[Outcome]) -> list[tuple[str, str, Draw]]:
+    reports = [outcome.report for outcome in outcomes]
+    found: list[tuple[str, str, Draw]] = [
+        ("GPUs allocated", "GPUs that jobs hold, over time in days.", lambda axes, _: _allocation(axes, reports)),
+        ("Jobs that wait", "Jobs that have come and do not run.", lambda axes, _: _queue(axes, reports)),
+        (
+            "Work lost",
+            "GPU-hours lost so far: thrown away, or held without running.",
+            lambda axes, _: _lost(axes, reports),
+        ),
+        ("Waiting", "Share of jobs that started within a time.", lambda axes, _: _distribution(axes, outcomes)),
+    ]
+    for outcome in outcomes:
+        if outcome.tracks is not None and outcome.tracks.node:
+            strip = _Strip(outcome)
+            found.append((f"Who ran when: {outcome.report.name}", strip.text, strip.draw))
+    return found
+
+
+def _curve(axes: Any, report: PolicyReport, at: int, amounts: Sequence[float]) -> None:
+    width = report.series.width / 86400
+    days = [point * width for point in range(len(amounts))]
+    axes.plot(days, amounts, color=COLOURS[at % len(COLOURS)], linewidth=1.1, label=report.name, drawstyle="steps-post")
+
+
+def _finish(axes: Any, several: bool, label: str, below: str = "days") -> None:
+    axes.set_ylabel(label)
+    axes.set_xlabel(below)
+    axes.set_ylim(bottom=0)
+    if several:
+        axes.legend(frameon=False, labelcolor=_INK, fontsize=8)
+
+
+def _allocation(axes: Any, reports: Sequence[PolicyReport]) -> None:
+    first = reports[0].series
+    days = [point * first.width / 86400 for point in range(len(first.capacity))]
+    axes.plot(days, first.capacity, color=_LINE, linewidth=1.2, drawstyle="steps-post", label="capacity")
+    for at, report in enumerate(reports):
+        _curve(axes, report, at, report.series.allocated)
+    _finish(axes, True, "GPUs")
+
+
+def _queue(axes: Any, reports: Sequence[PolicyReport]) -> None:
+    for at, report in enumerate(reports):
+        _curve(axes, report, at, report.series.waiting)
+    _finish(axes, len(reports) > 1, "jobs")
+
+
+def _lost(axes: Any, reports: Sequence[PolicyReport]) -> None:
+    for at, report in enumerate(reports):
+        total, sums = 0.0, []
+        for amount in report.series.lost:
+            total += amount
+            sums.append(total)
+        _curve(axes, report, at, sums)
+    _finish(axes, len(reports) > 1, "GPU-hours")
+
+
+def _distribution(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    for at, outcome in enumerate(outcomes):
+        waits = sorted(max(row.waiting, 1.0) / 3600 for row in outcome.rows if row.start is not None)
+        step = max(1, len(waits) // 400)
+        picked = [*range(0, len(waits), step), len(waits) - 1] if waits else []
+        shares = [100 * (number + 1) / len(outcome.rows) for number in picked]
+        colour = COLOURS[at % len(COLOURS)]
+        axes.plot([waits[number] for number in picked], shares, color=colour, linewidth=1.3, label=outcome.report.name)
+    axes.set_xscale("log")
+    axes.set_ylim(top=101)
+    _finish(axes, len(outcomes) > 1, "% of jobs", "hours, logarithmic")
+
+
+class _Strip:
+    """Nodes as rows, pods as bars, an arrow from where the preemptor came to run to each victim."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        tracks = outcome.tracks
+        assert tracks is not None
+        self._tracks = tracks
+        hit = {tracks.node[stay] for _, _, victims in tracks.preemptions for stay in victims}
+        names = sorted(set(tracks.node), key=lambda name: (name not in hit, name))[:MOST_NODES]
+        self._nodes = sorted(names)
+        self._begin, self._end = 0, max(tracks.end, default=0) or 1
+        inside = [stay for stay, node in enumerate(tracks.node) if node in set(names)]
+        middle = self._middle()
+        while len(self._within(inside)) > MOST_STAYS and self._end - self._begin > 1:
+            span = (self._end - self._begin) // 4
+            self._begin, self._end = max(0, middle - span), max(0, middle - span) + 2 * span
+        self._stays = self._within(inside)
+        total = len(set(tracks.node))
+        days = f"{self._begin / 86_400_000:.1f} to {self._end / 86_400_000:.1f}"
+        self.text = (
+            f"{len(self._nodes)} of {total} nodes, days {days}. Red: preempted; grey: unfinished at the end; yellow: "
+            "lost with its node; arrows lead from the preemptor to its victims."
+        )
+
+    def _middle(self) -> int:
+        times = sorted(when for when, _, _ in self._tracks.preemptions)
+        return times[len(times) // 2] if times else self._end // 2
+
+    def _within(self, stays: Sequence[int]) -> list[int]:
+        tracks = self._tracks
+        return [stay for stay in stays if tracks.begin[stay] < self._end and tracks.end[stay] > self._begin]
+
+    def draw(self, axes: Any, narrow: bool) -> None:
+        """See the class."""
+        tracks = self._tracks
+        row = {name: at for at, name in enumerate(reversed(self._nodes))}
+        by_node: dict[str, list[int]] = {}
+        for stay in self._stays:
+            by_node.setdefault(tracks.node[stay], []).append(stay)
+        height: dict[int, tuple[float, float]] = {}
+        for node, stays in by_node.items():
+            found = lanes((tracks.begin[stay], tracks.end[stay], stay) for stay in stays)
+            count = max(found.values()) + 1
+            for stay in stays:
+                height[stay] = (row[node] + 0.08 + 0.84 * found[stay] / count, 0.84 / count)
+        for how, colour in _HOW.items():
+            chosen = [stay for stay in self._stays if tracks.how[stay] == how]
+            if chosen:
+                axes.barh(
+                    [height[stay][0] for stay in chosen],
+                    [self._days(tracks.end[stay]) - self._days(tracks.begin[stay]) for stay in chosen],
+                    [height[stay][1] * 0.9 for stay in chosen],
+                    [self._days(tracks.begin[stay]) for stay in chosen],
+                    align="edge",
+                    color=colour,
+                    linewidth=0,
+                )
+        self._arrows(axes, height)
+        axes.set_yticks([at + 0.5 for at in row.values()], list(row), fontsize=5 if narrow else 6)
+        axes.set_ylim(0, max(1, len(row)))
+        axes.set_xlim(self._begin / 86_400_000, self._end / 86_400_000)
+        axes.set_xlabel("days")
+
+    def _days(self, milliseconds: int) -> float:
+        return min(max(milliseconds, self._begin), self._end) / 86_400_000
+
+    def _arrows(self, axes: Any, height: Mapping[int, tuple[float, float]]) -> None:
+        tracks = self._tracks
+        runs: dict[int, list[int]] = {}
+        for stay in self._stays:
+            runs.setdefault(tracks.job[stay], []).append(stay)
+        drawn = 0
+        for when, preemptor, victims in tracks.preemptions:
+            after = next((stay for stay in runs.get(preemptor, ()) if tracks.begin[stay] >= when), None)
+            if after is None or not self._begin <= when <= self._end:
+                continue
+            for victim in victims:
+                if victim in height and drawn < MOST_ARROWS:
+                    drawn += 1
+                    axes.annotate(
+                        "",
+                        xy=(self._days(tracks.end[victim]), height[victim][0] + height[victim][1] / 2),
+                        xytext=(self._days(tracks.begin[after]), height[after][0] + height[after][1] / 2),
+                        arrowprops={"arrowstyle": "->", "color": _INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
+                    )
+
+
+def _figure(number: int, title: str, text: str, draw: Draw) -> str:
+    wide, narrow = (_svg(f"{kind}{number}", size, draw, kind == "n") for kind, size in (("w", _WIDE), ("n", _NARROW)))
+    label = _text(f"{title}. {text}")
+    return (
+        f"<h2>{_text(title)}</h2><p>{_text(text)}</p>"
+        f'<figure role="img" aria-label="{label}"><div class="wide">{wide}</div>'
+        f'<div class="narrow">{narrow}</div></figure>'
+    )
+
+
+def _svg(prefix: str, size: tuple[float, float], draw: Draw, narrow: bool) -> str:
+    """An inline SVG, with ids of its own, and the page's colours."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    style: Any = {
+        "text.parse_math": False,
+        "svg.hashsalt": "reprieve",
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 8,
+        "text.color": _INK,
+        "axes.labelcolor": _INK,
+        "axes.edgecolor": _LINE,
+        "xtick.color": _INK,
+        "ytick.color": _INK,
+        "grid.color": _LINE,
+        "grid.linewidth": 0.4,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with rc_context(style):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        figure.patch.set_alpha(0)
+        axes = figure.add_subplot()
+        axes.patch.set_alpha(0)
+        axes.grid(True, axis="y")
+        axes.set_axisbelow(True)
+        draw(axes, narrow)
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    picture = out.getvalue()
+    picture = picture[picture.index("<svg") :]
+    picture = re.sub(r"<metadata>.*?</metadata>", "", picture, flags=re.DOTALL)
+    picture = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', picture)
+    picture = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", picture)
+    picture = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', picture)
+    return picture.replace(_INK, "currentColor").replace(_LINE, "var(--line)")

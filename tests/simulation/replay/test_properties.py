@@ -1,0 +1,118 @@
+"""What holds of every replay (replay.md 7)."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprieve.framework.configuration import configuration_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.profiles import profiles_of
+from reprieve.simulation.replay.failures import Failures
+from reprieve.simulation.replay.job_list import Job
+from reprieve.simulation.replay.statistics import report
+from reprieve.simulation.replay.world import Policy, Replay
+from tests.simulation.replay.building import gpu_nodes, job, replay, started, times
+
+NO_PREEMPTION = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {
+            "schedulerName": "default-scheduler",
+            "plugins": {
+                "postFilter": {"disabled": [{"name": "*"}]},
+                "podGroupPostFilter": {"disabled": [{"name": "*"}]},
+            },
+        }
+    ],
+}
+
+
+def without_preemption() -> Policy:
+    return Policy(profiles_of(configuration_of(NO_PREEMPTION), FeatureGates()))
+
+
+@st.composite
+def job_lists(draw: st.DrawFn, most: int = 14) -> list[Job]:
+    def one(number: int) -> Job:
+        workers = draw(st.integers(1, 4))
+        more: dict[str, Any] = {"min_workers": draw(st.integers(1, workers)), "priority": draw(st.integers(0, 2))}
+        more["whole"] = draw(st.booleans())
+        checkpoint = draw(st.sampled_from((None, 7, 60, 1000)))
+        if checkpoint is not None:
+            more["checkpoint"] = checkpoint
+        submit, work = draw(st.integers(0, 300_000)) / 1000, draw(st.integers(1, 200_000)) / 1000
+        return job(f"j{number}", submit, work, gpu=draw(st.integers(0, 4)), workers=workers, **more)
+
+    return [one(number) for number in range(draw(st.integers(1, most)))]
+
+
+def holds(run: Replay) -> None:
+    """Work is conserved, and nobody ends before its work can be done (replay.md 7.2, 7.3)."""
+    for account in run.accounts:
+        assert account.allocated == account.useful + account.lost + account.restart
+        assert min(account.useful, account.lost, account.restart, account.pending) >= 0
+        work = account.job.work
+        if account.end is not None and work is not None:
+            assert account.end >= account.job.submit + work
+            assert account.done == work
+    assert run.allocated <= run.capacity_time
+    summed = report("x", run).gpu_time
+    assert summed.allocated == summed.useful + summed.lost + summed.restart == run.allocated
+
+
+@given(job_lists(), st.sampled_from((0, 1, 30)), st.booleans(), st.integers(0, 3))
+@settings(max_examples=25, deadline=None)
+def test_work_is_conserved_and_no_job_ends_too_early(jobs: list[Job], restart: int, failing: bool, seed: int) -> None:
+    failures = Failures(120_000, 20_000) if failing else Failures()
+    run = replay(jobs, gpu_nodes(2, 4), restart=restart, failures=failures, seed=seed)
+    holds(run)
+
+
+@given(job_lists())
+@settings(max_examples=25, deadline=None)
+def test_with_unlimited_room_everyone_starts_at_submit(jobs: list[Job]) -> None:
+    run = replay(jobs, gpu_nodes(64, 4), policy=without_preemption())
+    assert {name: start for name, (start, _) in times(run).items()} == {one.name: one.submit / 1000 for one in jobs}
+    assert {name: end for name, (_, end) in times(run).items()} == {
+        one.name: (one.submit + (one.work or 0)) / 1000 for one in jobs
+    }
+
+
+@given(job_lists(), st.lists(st.integers(0, 500_000), min_size=1, max_size=4), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_a_replay_stopped_and_continued_equals_the_whole(jobs: list[Job], stops: list[int], failing: bool) -> None:
+    failures = Failures(120_000, 20_000) if failing else Failures()
+    whole = replay(jobs, gpu_nodes(2, 4), restart=5, failures=failures)
+    parts = started(jobs, gpu_nodes(2, 4), restart=5, failures=failures)
+    for stop in sorted(stops):
+        parts.run(stop)
+    parts.run()
+    parts.close(parts.now)
+    assert report("x", parts) == report("x", whole)
+    assert times(parts) == times(whole)
+
+
+@given(job_lists(10), job_lists(6))
+@settings(max_examples=25, deadline=None)
+def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[Job], more: list[Job]) -> None:
+    """Replay.md 7.4: who is higher waits for grace periods only where lower ones hold the room."""
+    low = [
+        Job(f"low-{one.name}", one.submit, one.work, job("x", 0, 1, workers=one.shape.workers).shape) for one in jobs
+    ]
+    high = [
+        Job(one.name, one.submit, one.work, job("x", 0, 1, gpu=4, priority=10).shape) for one in more[:2]
+    ]  # two nodes: both fit at once
+    run = replay([*low, *high], gpu_nodes(2, 4))
+    for one in high:
+        start, _ = times(run)[one.name]
+        assert start is not None
+        assert one.submit / 1000 <= start <= one.submit / 1000 + 30 + 30
+
+
+@given(job_lists(), st.integers(0, 5))
+@settings(max_examples=8, deadline=None)
+def test_the_same_input_and_seed_give_the_same_report(jobs: list[Job], seed: int) -> None:
+    first, second = (replay(jobs, gpu_nodes(2, 4), seed=seed) for _ in range(2))
+    assert report("x", first) == report("x", second)
