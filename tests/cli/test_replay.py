@@ -75,7 +75,7 @@ def test_csv_has_a_row_per_policy_and_job(run: Run, desk: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(ended.out)))
     assert [(row["policy"], row["job"], row["start"]) for row in rows] == [
         ("default", "a", "0"),
-        ("default", "b", "3630"),
+        ("default", "b", "1830"),
         ("default", "c", "1830"),
     ]
 

@@ -97,7 +97,7 @@ def test_a_replay_stopped_and_continued_equals_the_whole(jobs: list[Job], stops:
 @given(job_lists(10), job_lists(6))
 @settings(max_examples=25, deadline=None)
 def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[Job], more: list[Job]) -> None:
-    """Who is higher waits for grace periods only where lower ones hold the room."""
+    """Who is higher waits for grace periods only where lower ones hold the room (replay.md 7.4)."""
     low = [
         Job(f"low-{one.name}", one.submit, one.work, job("x", 0, 1, workers=one.shape.workers).shape) for one in jobs
     ]
