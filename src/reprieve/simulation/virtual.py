@@ -470,7 +470,7 @@ class VirtualCluster:
                 self.engine.remove_group(key, self.now)
                 self._claims.group_gone(key, uid, self.now)
                 if self.watcher is not None:
-                    self.conditions.pop(key, None)
+                    self.conditions.pop(ref, None)
                     self.levels.pop(f"group/{key}", None)
                     self._forget(f"group/{key}")
         ended = [""]
