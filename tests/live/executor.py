@@ -90,8 +90,8 @@ class Watched(Observer):
         if decision.preemption is not None and decision.preemption.victims:
             self.started.append(decision.preemption)
 
-    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
-        super().preemption_ended(preemption, seconds=seconds, error=error)
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
+        super().preemption_ended(preemption, seconds=seconds, error=error, now=now)
         self.ended.append((preemption, error))
         self.on_end()
 

@@ -354,7 +354,7 @@ class Listener:
     def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
         self.went.append(pod.name)
 
-    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
         self.ended.append(error)
 
 

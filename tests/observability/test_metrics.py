@@ -232,7 +232,7 @@ def test_a_preemption_of_a_group_whose_calls_fail_counts_as_an_error() -> None:
     seen = Observed(*_RUNS, *gang("new", 1, cpu=4, priority=100))
     decision = seen.world.step()
     assert decision.preemption is not None
-    seen.observer.preemption_ended(decision.preemption, seconds=0.1, error="forbidden")
+    seen.observer.preemption_ended(decision.preemption, seconds=0.1, error="forbidden", now=0.0)
     assert seen.value("scheduler_podgroup_preemption_attempts_total", result="error") == 1
 
 

@@ -103,11 +103,13 @@ def test_preempted_tells_the_lost_work_of_those_alone_of_whom_somebody_says_some
 
 
 def test_preempted_by_a_group_names_every_pod_of_a_unit() -> None:
+    """observability.md 2.1, 2.7: the pods by the preemptor's UID as kube-scheduler does, the group by its name."""
     seen = Observed(
         node("n1", cpu=4), *gang("old", 2, cpu=2, node="n1", whole=True), *gang("new", 1, cpu=4, priority=9)
     ).settle()
     note = "Preempted by podgroup uid-group-new on node cluster"
-    assert seen.events("Preempted") == [("Normal", "old-0", note), ("Normal", "old-1", note)]
+    whole = ("Normal", "old", "Preempted by podgroup default/new")
+    assert seen.events("Preempted") == [("Normal", "old-0", note), ("Normal", "old-1", note), whole]
     event = next(body for body in seen.sent if body["reason"] == "Preempted")
     assert event["related"] == {
         "apiVersion": "scheduling.k8s.io/v1beta1",

@@ -339,7 +339,7 @@ def test_a_preemption_that_failed() -> None:
     waiting = seen.one("high").preemption
     assert waiting is not None
     assert waiting.state == "UnderWay"
-    seen.observer.preemption_ended(decision.preemption, seconds=1.5, error="the API server said no")
+    seen.observer.preemption_ended(decision.preemption, seconds=1.5, error="the API server said no", now=0.0)
     failed = seen.one("high").preemption
     assert failed is not None
     assert (failed.state, failed.error, failed.seconds) == ("Failed", "the API server said no", 1.5)

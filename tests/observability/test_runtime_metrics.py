@@ -1,6 +1,6 @@
 """Requests, leadership, tasks, events, hints and the build, as dashboards of kube-scheduler draw them.
 
-observability.md 3.5 and 3.6; names, labels and buckets of client-go, component-base and kube-scheduler.
+observability.md 3.5 and 3.7; names, labels and buckets of client-go, component-base and kube-scheduler.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_the_wait_for_permission_is_measured() -> None:
 
 
 def test_what_pods_ask_for_by_resource() -> None:
-    """observability.md 3.6."""
+    """observability.md 3.7."""
     world = World(
         node("n1", cpu=8, memory="8Gi"),
         pod("there", cpu="1500m", memory="1Gi", node="n1", priority=7),

@@ -47,7 +47,7 @@ class Observed:
             for verdict in preemption.victims:
                 for pod in verdict.unit.pods:
                     self.observer.evicted(pod, preemption, now=now)
-            self.observer.preemption_ended(preemption, seconds=0.02, error=None)
+            self.observer.preemption_ended(preemption, seconds=0.02, error=None, now=now)
 
     def settle(self) -> Self:
         """Run until nothing changes."""

@@ -48,7 +48,7 @@ class PreemptionListener(TroubleListener, Protocol):
     def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
         """The calls for a victim were made."""
 
-    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
         """All calls were made, or one failed."""
 
 
@@ -122,7 +122,8 @@ class Preemptor:
         except Exception as surprise:  # whatever it is: the preemptor must not stay behind its gate
             error = f"{type(surprise).__name__}: {surprise}"
             run.spare()
-        self._listener.preemption_ended(preemption, seconds=self._clock.monotonic() - began, error=error)
+        seconds, now = self._clock.monotonic() - began, self._clock.now().timestamp()
+        self._listener.preemption_ended(preemption, seconds=seconds, error=error, now=now)
         if error is None:
             self._done(preemption.key)
         else:

@@ -171,6 +171,14 @@ class Metrics:
             "Total number of pod disruption budget violations caused by preemption.",
             ["preemptor"],
         )
+        self.evicted_pods = self._counter(
+            "preemption_evicted_pods", "Total number of pods whose eviction was carried out.", ["preemptor"]
+        )
+        self.lost_gpu_seconds = self._counter(
+            "preemption_lost_gpu_seconds",
+            "Work of evicted pods since it was last saved, or since their start, in GPU-seconds, restarts included.",
+            ["preemptor"],
+        )
         self.batch_attempts = self._counter(
             "batch_attempts",
             "Attempts that could use what was worked out for identical pods (hint_used), or not (no_hint).",

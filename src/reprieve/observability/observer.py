@@ -198,7 +198,11 @@ class Observer:
         """A victim's API calls were made."""
         by = self._preemptor(preemption)
         note = f"Preempted by {preemption.kind} {by.uid} on node {preemption.domain}"
+        kind = preemption.kind
+        self.metrics.evicted_pods.labels(kind).inc()
         cluster = self._engine.cluster if self._engine is not None else None
+        if cluster is not None:
+            self.metrics.lost_gpu_seconds.labels(kind).inc(lost_work(cluster, (pod,)).gpu)
         if cluster is not None and counts_work(cluster, preemption, (pod,)):
             lost = lost_text(lost_work(cluster, (pod,)))
             note += f"; {lost} of its work are lost" if lost else "; no work of it is lost"
@@ -207,7 +211,7 @@ class Observer:
         self._event(pod, by, NORMAL, "Preempted", "Preempting", note, now, who=who)
         self.log.info("Preempted pod", v=DECISIONS, pod=pod.key, by=preemption.key, domain=preemption.domain)
 
-    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
         """All API calls of a preemption were made, or one failed with `error`."""
         metrics = self.metrics
         result = SUCCESS if error is None else ERROR
@@ -215,6 +219,7 @@ class Observer:
         metrics.task_seconds.labels(result).observe(seconds)
         metrics.execution_seconds.labels(preemption.kind, result).observe(seconds)
         if error is None:
+            self._tell_victim_groups(preemption, now)
             self.log.info("Preemption carried out", v=DECISIONS, by=preemption.key, seconds=seconds)
         else:
             self.log.error("Preemption failed", by=preemption.key, seconds=seconds, error=error)
@@ -222,6 +227,24 @@ class Observer:
                 metrics.group_preemption_attempts.labels(ERROR).inc()
         if self._records is not None:
             self._records.preemption_ended(preemption, seconds=seconds, error=error)
+
+    def _tell_victim_groups(self, preemption: Preemption, now: float) -> None:
+        """On each group that went as a whole: for whom, by name."""
+        by = self._preemptor(preemption)
+        first = preemption.nominations[0][0] if preemption.nominations else None
+        for verdict in preemption.victims:
+            for group in verdict.unit.groups:
+                if group.spec is not None and group.spec.foreign != "":
+                    self._events.record(
+                        group_reference(group, self._versions[group.kind]),
+                        by,
+                        kind=NORMAL,
+                        reason="Preempted",
+                        action="Preempting",
+                        note=f"Preempted by {by.kind.lower()} {preemption.key.partition('/')[2]}",
+                        now=now,
+                        controller=self._profile(first.scheduler_name) if first is not None else self._controller,
+                    )
 
     def room_released(self, room: ReleasedRoom, *, now: float) -> None:
         """Room that was held for a preemptor is free for others again (cost.md 5): told on the group and its pods."""

@@ -1,0 +1,86 @@
+"""Alerts and the dashboard ask for metrics, labels and values that the scheduler has (observability.md 3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from prometheus_client.metrics import MetricWrapperBase
+
+from reprieve.observability.metrics import Metrics
+from reprieve.observability.runtime_metrics import RuntimeMetrics
+from tests.building import gang, node, pod
+from tests.deploy.manifests import DEPLOY
+from tests.observability.watching import Observed, read
+
+PLACE = DEPLOY / "components" / "monitoring"
+_SERIES = re.compile(r"\b((?:scheduler|rest_client|leader_election|process|kubernetes)_[a-z_]+)(?:\{([^}]*)\})?")
+_BY = re.compile(r"\bby \(([^)]*)\)")
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """(where, PromQL) of all alerts and panels."""
+    rule = yaml.safe_load((PLACE / "prometheusrule.yaml").read_text())
+    for each in rule["spec"]["groups"][0]["rules"]:
+        yield each["alert"], each["expr"]
+    for panel in json.loads((PLACE / "dashboard.json").read_text())["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, set[str]]:
+    """Series by name, with their labels: those of a scheduler that has done a bit of everything."""
+    seen = Observed(
+        node("n1", cpu=4),
+        pod("low", cpu=3, node="n1"),
+        *gang("wide", 2, cpu=64, priority=5),
+        *gang("new", 1, cpu=4, priority=50),
+    ).settle()
+    metrics = Metrics()
+    RuntimeMetrics(metrics.registry)
+    found: dict[str, set[str]] = {}
+    for sample in (*seen.samples(), *read(metrics)):
+        found.setdefault(sample.name, set()).update(sample.labels)
+    for collector in list(metrics.registry._collector_to_names):
+        labels = set(collector._labelnames) if isinstance(collector, MetricWrapperBase) else set[str]()
+        for name in metrics.registry._collector_to_names[collector]:
+            found.setdefault(name, set()).update(labels | ({"le"} if name.endswith("_bucket") else set()))
+    return found
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_what_is_asked_for_is_there(where: str, expression: str, known: dict[str, set[str]]) -> None:
+    """Names of series, labels that are matched, labels that are summed by."""
+    series = _SERIES.findall(expression)
+    assert series, where
+    labels = {"job", "instance", "le"}
+    for name, matchers in series:
+        assert name in known, f"{where}: {name}"
+        labels |= known[name]
+        for matcher in filter(None, matchers.split(",")):
+            label = re.split(r"=|!", matcher.strip())[0]
+            assert label in known[name] | {"job"}, f"{where}: {name} has no label {label}"
+    for names in _BY.findall(expression):
+        assert {each.strip() for each in names.split(",")} <= labels, where
+    assert expression.count("(") == expression.count(")"), where
+
+
+def test_the_lease_of_the_alert_is_that_of_the_deployment() -> None:
+    """The name by which leadership is shown is the lease's."""
+    base = yaml.safe_load((DEPLOY / "base" / "config.yaml").read_text())
+    lease = yaml.safe_load(next(iter(base["data"].values())))["leaderElection"]["resourceName"]
+    assert f'name="{lease}"' in dict(expressions())["ReprieveNobodyLeads"]
+
+
+def test_panels_do_not_overlap() -> None:
+    """Grafana would move them about."""
+    cells: set[tuple[int, int]] = set()
+    for panel in json.loads((PLACE / "dashboard.json").read_text())["panels"]:
+        at = panel["gridPos"]
+        mine = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not mine & cells, panel["title"]
+        cells |= mine
