@@ -4,15 +4,18 @@ Whatever is wrong ends the command with one line: exit code 2 for input that can
 be reached or refuses.
 """
 
+import functools
+import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reprieve.cli import changing
 from reprieve.cli.outcome import note, reason_of, refuse
-from reprieve.cli.reading import Heed, expanded, read_files
+from reprieve.cli.reading import Heed, expanded, read_files, read_workload_kinds
 from reprieve.cli.snapshot import read_live
 
 if TYPE_CHECKING:
@@ -35,6 +38,10 @@ KubeconfigOption = Annotated[
 ]
 ContextOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
+]
+ContextNameOption = Annotated[
+    str | None,
+    typer.Option("--context", metavar="NAME", help="The context of the kubeconfig, if not the current one."),
 ]
 MaxBytesOption = Annotated[str, typer.Option(metavar="SIZE", help="Refuse input larger than this in all, e.g. 256Mi.")]
 RunOption = Annotated[
@@ -146,3 +153,67 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
         add_new(cluster, more, now)
     # The clock of the cluster may be ahead of this one, and new objects are made one after the other.
     return cluster, max(now, starts_at(cluster.all()))
+
+
+def taking_source(command: Callable[..., None]) -> Callable[..., None]:
+    """A command of `context` and `source`, with all options that say what a source is, and what is changed in it."""
+    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "source"]
+    given = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=kind)
+        for name, kind, value in _SOURCE
+    ]
+
+    @functools.wraps(command)
+    def taking(*args: Any, **values: Any) -> None:
+        of_source = {name: values.pop(name) for name, _, _ in _SOURCE}
+        context = values.get("context") or args[0]
+        command(*args, source=_source(context, of_source), **values)
+
+    signature = inspect.Signature([*own, *given])
+    vars(taking)["__signature__"] = signature
+    taking.__annotations__ = {each.name: each.annotation for each in (*own, *given)}
+    return taking
+
+
+_SOURCE: tuple[tuple[str, Any, Any], ...] = (
+    ("files", FilesOption, None),
+    ("kubeconfig", KubeconfigOption, None),
+    ("context_name", ContextNameOption, None),
+    ("cordon", changing.CordonOption, None),
+    ("uncordon", changing.UncordonOption, None),
+    ("drain", changing.DrainOption, None),
+    ("remove_node", changing.RemoveNodeOption, None),
+    ("fail_node", changing.FailOption, None),
+    ("taint", changing.TaintOption, None),
+    ("label", changing.LabelOption, None),
+    ("add_nodes", changing.AddNodesOption, None),
+    ("like", changing.LikeOption, None),
+    ("scale", changing.ScaleOption, None),
+    ("set_priority", changing.SetPriorityOption, None),
+    ("without", changing.WithoutOption, None),
+    ("run", RunOption, None),
+    ("workload_kinds", WorkloadKindsOption, None),
+    ("strict", StrictOption, False),
+    ("ignore_unknown", IgnoreUnknownOption, False),
+    ("lenient", LenientOption, False),
+    ("max_input_bytes", MaxBytesOption, DEFAULT_MAX_BYTES),
+)
+
+
+def _source(context: typer.Context, values: dict[str, Any]) -> Source:
+    from reprieve.cli.options import read_size
+
+    check_source(values["files"], values["kubeconfig"], values["context_name"])
+    if values["strict"] and (values["ignore_unknown"] or values["lenient"]):
+        refuse(f"--strict and {'--ignore-unknown' if values['ignore_unknown'] else '--lenient'} exclude each other")
+    strict, lenient = values["strict"], values["lenient"]
+    return Source(
+        files=values["files"] or (),
+        kubeconfig=values["kubeconfig"],
+        context=values["context_name"],
+        max_bytes=read_size("--max-input-bytes", values["max_input_bytes"]),
+        heed=Heed(not values["ignore_unknown"], strict, "--strict" if strict else "", lenient),
+        run=read_runs(values["run"]),
+        rows=read_workload_kinds(values["workload_kinds"] or ()),
+        changes=changing.read_changes(context, values),
+    )

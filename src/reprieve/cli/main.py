@@ -9,7 +9,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from reprieve.cli import apiserver, bench, demo, explain, importing, openb, plan, replay, scheduler, snapshot, up
+from reprieve.cli import (
+    apiserver,
+    bench,
+    capacity,
+    demo,
+    drain_plan,
+    explain,
+    importing,
+    openb,
+    plan,
+    queue,
+    replay,
+    scheduler,
+    snapshot,
+    up,
+)
 from reprieve.cli.changing import ORDER
 from reprieve.cli.outcome import CommandError, note, show
 from reprieve.cluster.collecting import collect_seldom
@@ -50,6 +65,9 @@ class Command(TyperCommand):
 
 
 app.command("plan", cls=Command)(plan.command)
+app.command("queue", cls=Command)(queue.command)
+app.command("capacity", cls=Command)(capacity.command)
+app.command("drain-plan", cls=Command)(drain_plan.command)
 app.command("explain", cls=Command)(explain.command)
 app.command("snapshot", cls=Command)(snapshot.command)
 app.command("up", cls=Command)(up.command)

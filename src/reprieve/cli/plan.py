@@ -51,7 +51,7 @@ from reprieve.cli.reading import Heed, read_workload_kinds
 if TYPE_CHECKING:
     from reprieve.cli.waiting import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
-    from reprieve.simulation.report import Answer, Plan
+    from reprieve.simulation.report import Answer, Document
 
 
 class Format(StrEnum):
@@ -210,8 +210,8 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords"
         refuse(str(error))
 
 
-def document(plan: "Plan", output: Format) -> str:
-    """The Plan document as one JSON or YAML document."""
+def document(plan: "Document", output: Format) -> str:
+    """A document as JSON or YAML."""
     import msgspec
 
     if output is Format.JSON:

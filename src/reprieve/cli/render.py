@@ -16,6 +16,7 @@ from reprieve.preemption.outcome import CLUSTER_DOMAIN, WaitsFor
 from reprieve.simulation.report import (
     Account,
     Answer,
+    DisplacedPod,
     Help,
     LostPod,
     Plan,
@@ -141,15 +142,21 @@ def _changes(plan: Plan) -> Section | None:
 
 def _displaced(plan: Plan) -> Section | None:
     """Where those went that a change took from their nodes; who waits first, then who is lost."""
+    rows = list(displaced_rows(plan.displaced))
+    return Section("Displaced", ("", "", "", ""), *_first(rows)) if rows else None
+
+
+def displaced_rows(displaced: Iterable[DisplacedPod]) -> tuple[Row, ...]:
+    """A row for each displaced pod."""
     order = {"Waiting": 0, "Lost": 1, "Moved": 2}
     rows = []
-    for one in sorted(plan.displaced, key=lambda one: (order[one.outcome], one.namespace, _natural(one.name))):
+    for one in sorted(displaced, key=lambda one: (order[one.outcome], one.namespace, _natural(one.name))):
         against = f"against {', '.join(one.budgets)}" if one.budgets else ""
         to = {"Moved": f"to {one.to}", "Waiting": "waits", "Lost": "lost: no controller makes it again"}[one.outcome]
         tone = {"Moved": Tone.PLAIN, "Waiting": Tone.WAITING, "Lost": Tone.BAD}[one.outcome]
         renamed = f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
         rows.append(Row((f"pod {one.namespace}/{one.name}", f"from {one.node_name}", renamed, against), tone=tone))
-    return Section("Displaced", ("", "", "", ""), *_first(rows)) if rows else None
+    return tuple(rows)
 
 
 def _broken_gangs(plan: Plan) -> Section | None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the parts of the document; every field is always written."""
 
 
-class Help(_Document, frozen=True, kw_only=True):
+class Help(Document, frozen=True, kw_only=True):
     """A smallest change after which a waiting pod or group would run (whatif.md 5).
 
     `kind`: Nodes (more like one that is there), Domain (more of them in the topology domain that comes closest), Free
@@ -41,7 +41,7 @@ class Help(_Document, frozen=True, kw_only=True):
     """The change as flags of `plan`."""
 
 
-class PodOutcome(_Document, frozen=True, kw_only=True):
+class PodOutcome(Document, frozen=True, kw_only=True):
     """A pod that was pending in the input. `outcome`: Scheduled, Nominated, Unschedulable, Gated or Error."""
 
     namespace: str
@@ -57,7 +57,7 @@ class PodOutcome(_Document, frozen=True, kw_only=True):
     """For a pod of a group it is said of the group."""
 
 
-class PodGroupOutcome(_Document, frozen=True, kw_only=True):
+class PodGroupOutcome(Document, frozen=True, kw_only=True):
     """A PodGroup of the input. `min_count` is None for the basic policy; `scheduled` counts members with a node.
 
     `below_minimum`: a gang that had its minimum on nodes and has it no more; `evicted` of its pods were preempted,
@@ -80,7 +80,7 @@ class PodGroupOutcome(_Document, frozen=True, kw_only=True):
     help: tuple[Help, ...] = ()
 
 
-class CompositeOutcome(_Document, frozen=True, kw_only=True):
+class CompositeOutcome(Document, frozen=True, kw_only=True):
     """A CompositePodGroup of the input. `min_group_count` is None for the basic policy.
 
     `groups`: its children in the order in which they are tried; `scheduled` counts pods below it with a node.
@@ -102,7 +102,7 @@ class CompositeOutcome(_Document, frozen=True, kw_only=True):
     short: tuple[str, ...] = ()
 
 
-class LostPod(_Document, frozen=True, kw_only=True):
+class LostPod(Document, frozen=True, kw_only=True):
     """A pod that went with its node: nobody needed its room."""
 
     namespace: str
@@ -112,7 +112,7 @@ class LostPod(_Document, frozen=True, kw_only=True):
     priority: int
 
 
-class Preemptor(_Document, frozen=True, kw_only=True):
+class Preemptor(Document, frozen=True, kw_only=True):
     """Who needed the room. `kind`: Pod, PodGroup or CompositePodGroup."""
 
     kind: str
@@ -121,7 +121,7 @@ class Preemptor(_Document, frozen=True, kw_only=True):
     priority: int
 
 
-class VictimReason(_Document, frozen=True, kw_only=True):
+class VictimReason(Document, frozen=True, kw_only=True):
     """Why a unit has to go: with it back, `pod` would not fit on `node_name`. `missing`: the scarcest first."""
 
     pod: str
@@ -130,7 +130,7 @@ class VictimReason(_Document, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-class Victim(_Document, frozen=True, kw_only=True):
+class Victim(Document, frozen=True, kw_only=True):
     """A pod that has to go; `unit` is what goes with it as one, `namespace/name`. `priority` is the unit's."""
 
     namespace: str
@@ -143,7 +143,7 @@ class Victim(_Document, frozen=True, kw_only=True):
     why: VictimReason | None = None
 
 
-class PlacingByScore(_Document, frozen=True, kw_only=True):
+class PlacingByScore(Document, frozen=True, kw_only=True):
     """Who would go if the group were placed where it scores best: pods, the highest priority among them.
 
     `freed`: how much they have of what the preemptor asks for.
@@ -154,7 +154,7 @@ class PlacingByScore(_Document, frozen=True, kw_only=True):
     freed: dict[str, str]
 
 
-class InTurn(_Document, frozen=True, kw_only=True):
+class InTurn(Document, frozen=True, kw_only=True):
     """A victim that comes back and would evict these units; `round`: 1 for the victims themselves (cost.md 3)."""
 
     round: int
@@ -163,14 +163,14 @@ class InTurn(_Document, frozen=True, kw_only=True):
     pods: int
 
 
-class AvoidedEviction(_Document, frozen=True, kw_only=True):
+class AvoidedEviction(Document, frozen=True, kw_only=True):
     """What would have been cheaper if nobody came back."""
 
     units: tuple[str, ...]
     cascade: tuple[InTurn, ...]
 
 
-class EvictionCost(_Document, frozen=True, kw_only=True):
+class EvictionCost(Document, frozen=True, kw_only=True):
     """What it costs (cost.md 1): work that was not saved, and a number by each criterion, in order.
 
     `decided_by`: the criterion that told it from the runner-up, with what both cost by it.
@@ -183,7 +183,7 @@ class EvictionCost(_Document, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
 
 
-class PreemptionOutcome(_Document, frozen=True, kw_only=True):
+class PreemptionOutcome(Document, frozen=True, kw_only=True):
     """One decision to preempt, in order of time. `domain`: cluster, or the node's name.
 
     `needed`: what the pods it is for ask for in all, `freed`: how much of that the victims have; the resource that is
@@ -205,7 +205,7 @@ class PreemptionOutcome(_Document, frozen=True, kw_only=True):
     avoided: AvoidedEviction | None = None
 
 
-class PutOffOutcome(_Document, frozen=True, kw_only=True):
+class PutOffOutcome(Document, frozen=True, kw_only=True):
     """A preemption that was put off, in order of time (cost.md 5.6, 6).
 
     `reason`: PreemptionDelay, Predecessor, Completions or MinimumRuntime; `pods`: whose room is waited for. `at`, and
@@ -220,7 +220,7 @@ class PutOffOutcome(_Document, frozen=True, kw_only=True):
     pods: tuple[str, ...] = ()
 
 
-class ReleasedOutcome(_Document, frozen=True, kw_only=True):
+class ReleasedOutcome(Document, frozen=True, kw_only=True):
     """Room that was held for a preemptor and given back unused, `at` virtual seconds since the start (cost.md 5.4).
 
     `reason`: NotUsed, Deleted, Gated, PlacedElsewhere, NodeGone, Taken, Moved or NoUse.
@@ -233,7 +233,7 @@ class ReleasedOutcome(_Document, frozen=True, kw_only=True):
     at: float
 
 
-class ChangeMade(_Document, frozen=True, kw_only=True):
+class ChangeMade(Document, frozen=True, kw_only=True):
     """A change to the input before it was planned, in the order given (whatif.md 4). `change`: as it was given."""
 
     change: str
@@ -241,7 +241,7 @@ class ChangeMade(_Document, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
-class DisplacedPod(_Document, frozen=True, kw_only=True):
+class DisplacedPod(Document, frozen=True, kw_only=True):
     """A pod that a change took from its node. `outcome`: Moved, Waiting or Lost.
 
     `successor`: the name under which its controller made it again, if it has one; `to`: who has it at the end.
@@ -260,7 +260,7 @@ class DisplacedPod(_Document, frozen=True, kw_only=True):
     budgets: tuple[str, ...] = ()
 
 
-class BrokenGang(_Document, frozen=True, kw_only=True):
+class BrokenGang(Document, frozen=True, kw_only=True):
     """A gang of which the changes left fewer than its minimum: `before` of it ran, `left` do, `after` at the end."""
 
     namespace: str
@@ -272,7 +272,7 @@ class BrokenGang(_Document, frozen=True, kw_only=True):
     after: int = 0
 
 
-class Stats(_Document, frozen=True, kw_only=True):
+class Stats(Document, frozen=True, kw_only=True):
     """`seconds` of real time, `virtual_seconds` until nothing changed any more, attempts of the scheduler."""
 
     seconds: float
@@ -280,7 +280,7 @@ class Stats(_Document, frozen=True, kw_only=True):
     attempts: int
 
 
-class Plan(_Document, frozen=True, kw_only=True):
+class Plan(Document, frozen=True, kw_only=True):
     """The document."""
 
     api_version: str = "reprieve.dev/v1alpha1"

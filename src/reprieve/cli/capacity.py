@@ -1,0 +1,82 @@
+"""`reprieve capacity`: how many more of something fit, and what is fragmented."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.asking import Source, gather, taking_source
+from reprieve.cli.outcome import reason_of, refuse, show
+from reprieve.cli.plan import Format, document
+
+if TYPE_CHECKING:
+    from reprieve.cli.sections import Section
+    from reprieve.simulation.capacity import Capacity
+
+
+@taking_source
+def command(
+    context: typer.Context,
+    source: Source,
+    shape: Annotated[
+        list[str],
+        typer.Option("--shape", metavar="FILE", help="What is asked about: a pod, a gang or a workload. Repeatable."),
+    ],
+    topology: Annotated[
+        str, typer.Option(metavar="LABEL", help="Tell the largest gang for each value of this node label.")
+    ] = "",
+    pool: Annotated[
+        str, typer.Option(metavar="LABEL", help="Nodes with one value of this label are a pool, not those of one size.")
+    ] = "",
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+) -> None:
+    """Show how many more of a shape fit now and with preemption, the largest gang of each domain, and stranded room.
+
+    With changes, such as --drain, it is the cluster after them that is asked about.
+    """
+    from reprieve.api.errors import InputError
+    from reprieve.cli.options import read_options
+    from reprieve.cli.reading import expanded, read_files
+    from reprieve.client.reading import known_classes
+    from reprieve.simulation.capacity import capacity
+
+    gathered = gather(source)
+    try:
+        classes = known_classes(gathered.manifests)
+        asked = read_files(shape, source.max_bytes, source.heed, complete=False, classes=classes)
+        asked = expanded(asked, source.heed, rows=source.rows)
+        found = capacity(gathered.manifests, asked, read_options(), topology=topology, pool=pool)
+    except InputError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(reason_of(error))
+    if output is not Format.TEXT:
+        show(document(found, output))
+        return
+    from reprieve.cli.terminal import show_sections
+
+    show_sections(capacity_sections(found))
+
+
+def capacity_sections(found: "Capacity") -> "list[Section]":
+    """The answer in words and tables."""
+    from reprieve.cli.sections import Row, Section, Tone
+    from reprieve.cli.wording import count
+
+    asked = ", ".join(f"{amount} {name}" for name, amount in found.requests.items())
+    notes = [f"A copy is {count(found.pods_per_copy, 'pod')}" + (f", {asked} in all." if asked else ".")]
+    if found.with_preemption > found.now:
+        notes.append(f"{found.with_preemption} with preemption, which would evict {count(found.victims, 'pod')}.")
+    else:
+        notes.append("No more of them with preemption.")
+    notes.append(f"The largest gang of such pods: {found.largest_gang}.")
+    tone = Tone.GOOD if found.now else Tone.WAITING
+    sections = [Section(f"{found.now} more of {found.shape} fit now.", notes=tuple(notes), tone=tone)]
+    if found.domains:
+        rows = tuple(Row((one.name, str(one.nodes), str(one.pods))) for one in found.domains)
+        sections.append(Section(f"By {found.topology_key}", ("domain", "nodes", "largest gang"), rows))
+    pools = tuple(
+        Row((one.name, str(one.nodes), str(one.pods), one.free, one.stranded, ", ".join(one.by))) for one in found.pools
+    )
+    columns = ("pool", "nodes", "pods that fit", f"{found.resource} free", "stranded", "most of the rest there has")
+    sections.append(Section("Nodes", columns, pools))
+    return sections

@@ -1,0 +1,74 @@
+"""`reprieve drain-plan`: in which order to drain nodes, who goes where, which gangs break, which budgets stop it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.asking import Source, gather, taking_source
+from reprieve.cli.outcome import Exit, refuse, show
+from reprieve.cli.plan import Format, document
+
+if TYPE_CHECKING:
+    from reprieve.cli.sections import Section
+    from reprieve.simulation.draining import DrainPlan
+
+
+@taking_source
+def command(
+    context: typer.Context,
+    source: Source,
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE|SELECTOR...", help="Which nodes are to be drained.")],
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    fail_on_pending: Annotated[
+        bool,
+        typer.Option("--fail-on-pending", help="Exit 1 if a pod would wait or be lost, or a budget stops the drain."),
+    ] = False,
+) -> None:
+    """Plan the drain of nodes, one after the other, in the order that breaks least."""
+    from dataclasses import replace
+
+    from reprieve.api.errors import InputError
+    from reprieve.cli.options import read_options
+    from reprieve.simulation.draining import drain_plan, nodes_named
+    from reprieve.simulation.workloads.table import TABLE
+
+    gathered = gather(source)
+    base = gathered.changed.manifests
+    try:
+        named = nodes_named(base, nodes)
+        options = replace(read_options(), now=None)
+        found = drain_plan(base, named, options, rows=source.rows or TABLE, run=source.run)
+    except InputError as error:
+        refuse(str(error))
+    if output is Format.TEXT:
+        from reprieve.cli.terminal import show_sections
+
+        show_sections(drain_sections(found))
+    else:
+        show(document(found, output))
+    raise typer.Exit(Exit.NOT_SO if fail_on_pending and not found.clean else Exit.DONE)
+
+
+def drain_sections(found: "DrainPlan") -> "list[Section]":
+    """A section for each node, in order."""
+    from reprieve.cli.render import displaced_rows
+    from reprieve.cli.sections import Section, Tone
+
+    sections = []
+    for number, node in enumerate(found.nodes, 1):
+        notes = []
+        if node.budgets:
+            notes.append(f"stopped by {', '.join(node.budgets)} until it allows the evictions")
+        notes += [
+            f"breaks gang {one.namespace}/{one.name}: {one.left} of {one.before} left, minCount {one.min_count}, "
+            f"{one.after} placed at the end"
+            for one in node.broken_gangs
+        ]
+        rows = displaced_rows(node.displaced)
+        tone = Tone.BAD if node.budgets or node.lost else Tone.WAITING if node.waiting else Tone.PLAIN
+        if not rows:
+            notes.insert(0, "nobody has to go")
+        columns = ("", "", "", "") if rows else ()
+        sections.append(Section(f"{number}. {node.name}", columns, rows, tuple(notes), tone=tone))
+    verdict = "Everybody finds another place." if found.clean else "Not everybody finds another place."
+    return [Section(verdict, tone=Tone.GOOD if found.clean else Tone.WAITING), *sections]

@@ -1,0 +1,84 @@
+"""`reprieve queue`: what waits, in the order it will be tried."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.asking import Source, gather, taking_source
+from reprieve.cli.outcome import refuse, show
+from reprieve.cli.plan import Format, document
+
+if TYPE_CHECKING:
+    from reprieve.cli.sections import Section
+    from reprieve.simulation.waiting_line import Queue
+
+PAUSE = 2.0
+"""Seconds between two looks with `-w`."""
+
+
+@taking_source
+def command(
+    context: typer.Context,
+    source: Source,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Look again every two seconds, until interrupted.")
+    ] = False,
+) -> None:
+    """Show what waits, in the order it will be tried: since when, why in one word, and whom it would evict.
+
+    Why: Ready (it has a place), Preempting, Priority (what runs is as important), Resources, Backoff or Gated.
+    """
+    if watch and source.kubeconfig is None:
+        refuse("-w: only a live cluster changes: --kubeconfig FILE")
+    while True:
+        _look(source, output)
+        if not watch:
+            return
+        time.sleep(PAUSE)
+
+
+def _look(source: Source, output: Format) -> None:
+    from dataclasses import replace
+
+    from reprieve.api.errors import InputError
+    from reprieve.cli.options import read_options
+    from reprieve.simulation.waiting_line import waiting_line
+
+    gathered = gather(source)
+    try:
+        queue = waiting_line(gathered.manifests, replace(read_options(), now=gathered.now))
+    except InputError as error:
+        refuse(str(error))
+    if output is not Format.TEXT:
+        show(document(queue, output))
+        return
+    from reprieve.cli.terminal import show_sections
+
+    show_sections([queue_section(queue)])
+
+
+def queue_section(queue: "Queue") -> "Section":
+    """The queue as a table."""
+    from reprieve.cli.sections import Row, Section, Tone
+
+    if not queue.items:
+        return Section("Nothing waits.", tone=Tone.GOOD)
+    rows = tuple(
+        Row(
+            (
+                str(item.position),
+                f"{item.kind.lower()} {item.namespace}/{item.name}",
+                str(item.pods),
+                str(item.priority),
+                item.since,
+                item.why,
+                f"{', '.join(item.evicts[:3])}{f' and {len(item.evicts) - 3} more' if len(item.evicts) > 3 else ''}",
+            ),
+            tone=Tone.GOOD if item.why == "Ready" else Tone.WAITING,
+        )
+        for item in queue.items
+    )
+    columns = ("#", "who", "pods", "priority", "since", "why", "would evict")
+    return Section(f"{len(rows)} {'waits' if len(rows) == 1 else 'wait'}, in the order they are tried", columns, rows)

@@ -1,0 +1,262 @@
+"""How many more of something fit: now, with preemption, in each topology domain; and what is fragmented (whatif.md 8).
+
+Terms: a shape is what is asked about, a pod or a gang; a copy is one more of it under names of its own; room is
+stranded where there is some and yet not enough for one more pod of the shape.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import replace as with_fields
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.requests import pod_requests, resource_list
+from reprieve.cluster.resources import readable
+from reprieve.simulation.changes import HOSTNAME
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.report import Document, Plan
+from reprieve.simulation.smallest import workload_of_pod
+
+MOST_COPIES: Final = 1_000
+MOST_PODS: Final = 20_000
+MOST_NAMED: Final = 3
+
+Amounts = dict[str, int]
+
+
+class Domain(Document, frozen=True, kw_only=True):
+    """How many pods of the shape fit into one topology domain: the largest gang there."""
+
+    name: str
+    nodes: int
+    pods: int
+
+
+class Pool(Document, frozen=True, kw_only=True):
+    """Nodes alike. `free`, `stranded`: of the resource scarcest for the shape; `by`: who has most of the rest."""
+
+    name: str
+    nodes: int
+    pods: int
+    free: str
+    stranded: str
+    by: tuple[str, ...] = ()
+
+
+class Capacity(Document, frozen=True, kw_only=True):
+    """The document. `now`: copies that fit beside all that runs; `with_preemption`: if they evict `victims` pods."""
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "Capacity"
+    shape: str
+    pods_per_copy: int
+    requests: dict[str, str]
+    now: int
+    with_preemption: int
+    victims: int
+    largest_gang: int
+    topology_key: str | None = None
+    domains: tuple[Domain, ...] = ()
+    resource: str | None = None
+    pools: tuple[Pool, ...] = ()
+
+
+def capacity(
+    manifests: Manifests, shape: Manifests, options: PlanOptions, *, topology: str = "", pool: str = ""
+) -> Capacity:
+    """How many more of the shape the cluster takes. Both inputs are expanded; who waits in the cluster is left out.
+
+    `topology`: the node label whose values are domains; by default the shape's own constraint. `pool`: the label that
+    tells pools; by default nodes of one size are one. Raises InputError for a shape without pods.
+    """
+    pods = [loaded.object for loaded in shape.pods if not loaded.object.spec.node_name]
+    if not pods:
+        raise InputError(Origin("--shape"), "there is no pod in it that waits for a node")
+    groups = [loaded.object for loaded in shape.pod_groups]
+    cluster = _settled(manifests, shape)
+    options = with_fields(options, first_decision=False, observer=None, tell=None)
+    asked: Counter[str] = Counter()
+    for pod in pods:
+        asked.update(pod_requests(pod))
+    free, whole = _amounts(cluster)
+    now = _copies(cluster, pods, groups, options, _most(free, asked), never=True)
+    room = _copies(cluster, pods, groups, options, _most(whole, asked), never=False)
+    one = pod_requests(pods[0])
+    on_nodes = _singles(cluster, pods[0], options, _most(free, one))
+    topology = topology or next((key.key for group in groups for key in _topology(group)), "")
+    scarce = max(one, key=lambda name: one[name] / max(1, whole.get(name, 0)), default="")
+    return Capacity(
+        shape=_called(pods, groups),
+        pods_per_copy=len(pods),
+        requests={name: readable(name, amount) for name, amount in sorted(asked.items())},
+        now=now[0],
+        with_preemption=room[0],
+        victims=room[1],
+        largest_gang=sum(on_nodes.values()),
+        topology_key=topology or None,
+        domains=_domains(cluster, on_nodes, topology) if topology else (),
+        resource=scarce or None,
+        pools=_pools(cluster, on_nodes, one, scarce, pool),
+    )
+
+
+def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
+    """What runs, the nodes and everything else; the shape's classes are there too."""
+    found: dict[Any, list[Any]] = {kind: list(each) for kind, each in manifests.objects.items()}
+    found[objects.Pod] = [one for one in manifests.pods if one.object.spec.node_name]
+    known = {(type(one.object), one.object.key) for one in manifests.all()}
+    for one in shape.all():
+        if not isinstance(one.object, objects.Pod | objects.PodGroup | objects.Node) and (
+            (type(one.object), one.object.key) not in known
+        ):
+            found.setdefault(type(one.object), []).append(one)
+    return Manifests(objects=found)
+
+
+def _amounts(cluster: Manifests) -> tuple[Amounts, Amounts]:
+    """What is free, and what there is, of each resource in the cluster."""
+    whole: Counter[str] = Counter()
+    for node in cluster.nodes:
+        whole.update(resource_list(node.object.status.allocatable))
+    free = Counter(whole)
+    for loaded in cluster.pods:
+        if loaded.object.status.phase not in ("Succeeded", "Failed"):
+            free.subtract({**pod_requests(loaded.object), "pods": 1})
+    return dict(free), dict(whole)
+
+
+def _most(free: Mapping[str, int], asked: Mapping[str, int]) -> int:
+    """How many would fit if nodes did not matter."""
+    bounds = [max(0, free.get(name, 0)) // amount for name, amount in asked.items() if amount]
+    return min([MOST_COPIES, max(0, free.get("pods", MOST_COPIES)), *bounds])
+
+
+def _copies(
+    cluster: Manifests,
+    pods: list[objects.Pod],
+    groups: list[objects.PodGroup],
+    options: PlanOptions,
+    number: int,
+    *,
+    never: bool,
+) -> tuple[int, int]:
+    """How many of so many copies are placed whole, and how many pods go for them."""
+    number = min(number, MOST_PODS // len(pods))
+    if not number:
+        return 0, 0
+    policy = {"preemption_policy": "Never"} if never else {}
+    items: list[Any] = []
+    for copy in range(number):
+        ending = f"-copy-{copy:04d}"
+        for group in groups:
+            meta = replace(group.metadata, name=f"{group.name}{ending}", uid="")
+            items.append(replace(group, metadata=meta, spec=replace(group.spec, **policy)))
+        for pod in pods:
+            spec = replace(pod.spec, **policy)
+            named = spec.scheduling_group
+            if named is not None:
+                spec = replace(spec, scheduling_group=replace(named, pod_group_name=f"{named.pod_group_name}{ending}"))
+            items.append(replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}{ending}", uid=""), spec=spec))
+    document = _planned(cluster, items, options)
+    waiting = {pod.name[-len("-copy-0000") :] for pod in document.pods if pod.outcome != "Scheduled"}
+    victims = {f"{one.namespace}/{one.name}" for made in document.preemptions for one in made.victims}
+    return number - len(waiting), len(victims)
+
+
+def _singles(cluster: Manifests, pod: objects.Pod, options: PlanOptions, number: int) -> Counter[str]:
+    """How many pods of the shape each node takes, if each goes where it fits."""
+    spec = replace(pod.spec, scheduling_group=None, preemption_policy="Never")
+    items = [
+        replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}-copy-{copy:04d}", uid=""), spec=spec)
+        for copy in range(number)
+    ]
+    document = _planned(cluster, items, options) if items else Plan()
+    return Counter(one.node_name for one in document.pods if one.node_name is not None)
+
+
+def _planned(cluster: Manifests, items: list[Any], options: PlanOptions) -> Plan:
+    """The plan of the cluster with more in it."""
+    created = max((one.created for one in cluster.all()), default=0.0)
+    order = 1 + max((one.order for one in cluster.all()), default=0)
+    found: dict[Any, list[Any]] = {kind: list(each) for kind, each in cluster.objects.items()}
+    for turn, item in enumerate(items):
+        loaded = Loaded(item, Origin("--shape"), order + turn, created + 1e-6 * turn)
+        found.setdefault(type(item), []).append(loaded)
+    return plan(Manifests(objects=found), options).plan
+
+
+def _topology(group: objects.PodGroup) -> tuple[Any, ...]:
+    constraints = group.spec.scheduling_constraints
+    return constraints.topology if constraints is not None else ()
+
+
+def _called(pods: list[objects.Pod], groups: list[objects.PodGroup]) -> str:
+    if groups:
+        return ", ".join(f"gang {group.key}" for group in groups[:MOST_NAMED])
+    return ", ".join(f"pod {pod.key}" for pod in pods[:MOST_NAMED])
+
+
+def _domains(cluster: Manifests, on_nodes: Counter[str], topology: str) -> tuple[Domain, ...]:
+    nodes: Counter[str] = Counter()
+    fits: Counter[str] = Counter()
+    for loaded in cluster.nodes:
+        name = loaded.object.metadata.labels.get(topology)
+        if name is not None:
+            nodes[name] += 1
+            fits[name] += on_nodes[loaded.object.name]
+    made = (Domain(name=name, nodes=nodes[name], pods=fits[name]) for name in nodes)
+    return tuple(sorted(made, key=lambda one: (-one.pods, one.name)))
+
+
+def _pools(
+    cluster: Manifests, on_nodes: Counter[str], one: Mapping[str, int], scarce: str, label: str
+) -> tuple[Pool, ...]:
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    """Node -> workload -> how much of the scarce resource it has there."""
+    for loaded in cluster.pods:
+        pod = loaded.object
+        if pod.status.phase not in ("Succeeded", "Failed"):
+            who = workload_of_pod(pod) or "daemons and static pods"
+            used[pod.spec.node_name][who] += pod_requests(pod).get(scarce, 0)
+    members: dict[str, list[objects.Node]] = defaultdict(list)
+    for node in (loaded.object for loaded in cluster.nodes):
+        members[_pool_of(node, label)].append(node)
+    pools = []
+    for name, nodes in members.items():
+        free = stranded = 0
+        by: Counter[str] = Counter()
+        for node in nodes:
+            there = resource_list(node.status.allocatable).get(scarce, 0)
+            left = max(0, there - sum(used[node.name].values()))
+            wasted = left - min(left, on_nodes[node.name] * one.get(scarce, 0))
+            free, stranded = free + left, stranded + wasted
+            if wasted:
+                by.update(used[node.name])
+        most = sorted((who for who in by if by[who]), key=lambda who: (-by[who], who))[:MOST_NAMED]
+        pools.append(
+            Pool(
+                name=name,
+                nodes=len(nodes),
+                pods=sum(on_nodes[node.name] for node in nodes),
+                free=readable(scarce, free),
+                stranded=readable(scarce, stranded),
+                by=tuple(most),
+            )
+        )
+    return tuple(sorted(pools, key=lambda found: (-found.pods, found.name)))
+
+
+def _pool_of(node: objects.Node, label: str) -> str:
+    """The value of the pool label, else the size of the node."""
+    if label:
+        return node.metadata.labels.get(label, "(none)")
+    amounts = resource_list(node.status.allocatable)
+    return ", ".join(
+        f"{readable(name, amount)} {name}" for name, amount in sorted(amounts.items()) if name not in ("pods", HOSTNAME)
+    )

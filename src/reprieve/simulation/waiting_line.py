@@ -1,0 +1,169 @@
+"""Who waits in an input, in the order in which the scheduler will try them (whatif.md 6).
+
+The input is planned once; the first decision about each pod or group says where it stands, why it waits and whom it
+would evict.  Who is not tried at all is gated, and comes last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from reprieve.api.durations import readable_time
+from reprieve.api.group_sources import pod_group_name
+from reprieve.api.loading import Manifests
+from reprieve.api.requests import pod_requests, resource_list
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.engine import Engine
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.report import Document, Plan, PodOutcome
+
+READY: Final = "Ready"
+PREEMPTING: Final = "Preempting"
+BACKOFF: Final = "Backoff"
+PRIORITY: Final = "Priority"
+RESOURCES: Final = "Resources"
+GATED: Final = "Gated"
+
+Key = tuple[str, str, str]
+"""(Pod or PodGroup, namespace, name)."""
+
+
+class QueueItem(Document, frozen=True, kw_only=True):
+    """One pod or group that waits. `since`: RFC 3339; `evicts`: the units it would evict, `namespace/name`.
+
+    `why`: Ready (it has a place), Preempting, Priority (what runs is as important), Resources (nothing would be large
+    enough, or something else than room is missing), Backoff (it waits for its next try) or Gated.
+    """
+
+    position: int
+    kind: str
+    namespace: str
+    name: str
+    priority: int
+    pods: int
+    since: str
+    why: str
+    message: str = ""
+    evicts: tuple[str, ...] = ()
+
+
+class Queue(Document, frozen=True, kw_only=True):
+    """The document."""
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "Queue"
+    items: tuple[QueueItem, ...] = ()
+
+
+@dataclass(slots=True)
+class _FirstDecisions:
+    """The first decision about each entity, in order (an observer of a plan)."""
+
+    found: dict[str, Decision] = field(default_factory=dict)
+    engine: Engine | None = None
+
+    def attach(self, engine: Engine) -> None:
+        """See `plan.Observer`."""
+        self.engine = engine
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """See `plan.Observer`."""
+        self.found.setdefault(decision.key, decision)
+
+
+def waiting_line(manifests: Manifests, options: PlanOptions) -> Queue:
+    """Who waits, in order. Raises InputError as a plan does."""
+    first = _FirstDecisions()
+    document = plan(manifests, replace(options, observer=first, first_decision=False)).plan
+    waiting: dict[Key, list[PodOutcome]] = {}
+    for pod in document.pods:
+        kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
+        waiting.setdefault((kind, pod.namespace, name), []).append(pod)
+    since, keys = _since(manifests)
+    order = {key: turn for turn, key in enumerate(first.found)}
+    turned = sorted(waiting, key=lambda key: (order.get(keys.get(key, ""), len(order)), since.get(key, 0.0), key))
+    strongest = max(
+        (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
+    )
+    largest = _largest(manifests)
+    items = []
+    for position, key in enumerate(turned, 1):
+        pods, decision = waiting[key], first.found.get(keys.get(key, ""))
+        made = decision.preemption if decision is not None else None
+        evicts = tuple(sorted(verdict.unit.name for verdict in made.victims)) if made is not None else ()
+        items.append(
+            QueueItem(
+                position=position,
+                kind=key[0],
+                namespace=key[1],
+                name=key[2],
+                priority=pods[0].priority,
+                pods=len(pods),
+                since=readable_time(since.get(key, 0.0)),
+                why=_why(decision, key, pods, manifests, strongest, largest),
+                message=_message(document, key, pods),
+                evicts=evicts,
+            )
+        )
+    return Queue(items=tuple(items))
+
+
+def _why(
+    decision: Decision | None,
+    key: Key,
+    pods: list[PodOutcome],
+    manifests: Manifests,
+    strongest: int | None,
+    largest: dict[str, int],
+) -> str:
+    """In one word."""
+    if decision is None:
+        return GATED
+    if decision.result is Result.SCHEDULED:
+        return READY
+    if decision.preemption is not None and decision.preemption.victims:
+        return PREEMPTING
+    if decision.put_off is not None or decision.result is Result.ERROR:
+        return BACKOFF
+    names = {pod.name for pod in pods}
+    asked = (
+        pod_requests(loaded.object)
+        for loaded in manifests.pods
+        if loaded.object.namespace == key[1] and loaded.object.name in names
+    )
+    fits_somewhere = all(amount <= largest.get(name, 0) for one in asked for name, amount in one.items())
+    return PRIORITY if fits_somewhere and strongest is not None and strongest >= pods[0].priority else RESOURCES
+
+
+def _largest(manifests: Manifests) -> dict[str, int]:
+    """Of each resource, the most that one node has for pods."""
+    found: dict[str, int] = {}
+    for loaded in manifests.nodes:
+        for name, amount in resource_list(loaded.object.status.allocatable).items():
+            found[name] = max(found.get(name, 0), amount)
+    return found
+
+
+def _since(manifests: Manifests) -> tuple[dict[Key, float], dict[Key, str]]:
+    """Since when each entity waits, and what the engine calls it."""
+    since: dict[Key, float] = {}
+    keys: dict[Key, str] = {}
+    for loaded in manifests.pods:
+        pod = loaded.object
+        if pod.spec.node_name:
+            continue
+        group = pod_group_name(pod)
+        key = ("Pod", pod.namespace, pod.name) if group is None else ("PodGroup", pod.namespace, group)
+        since[key] = min(since.get(key, loaded.created), loaded.created)
+        uid = pod.metadata.uid or f"{pod.namespace}/{pod.name}"
+        keys[key] = f"pod/{uid}" if group is None else f"group/{pod.namespace}/{group}"
+    return since, keys
+
+
+def _message(document: Plan, key: Key, pods: list[PodOutcome]) -> str:
+    if key[0] == "PodGroup":
+        group = next((one for one in document.pod_groups if (one.namespace, one.name) == key[1:]), None)
+        if group is not None and group.message:
+            return group.message
+    return next((pod.message for pod in pods if pod.message), "")
