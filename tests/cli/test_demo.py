@@ -30,6 +30,8 @@ def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
         "first of all because a PodDisruptionBudget protects them",
         "default/giant waits: none of its 13 pods is placed.\n  0/16 nodes are available: ",
         "Nobody is evicted.",
+        "All 4 pods of default/chat run.\n  1 workload (4 pods) evicted to make room.",
+        "Evicted for compositepodgroup default/chat (priority 1000)",
     ):
         assert told in ended.stdout
 
@@ -58,7 +60,8 @@ def test_differences_from_what_is_expected_are_told(scheduled: int, evicted: tup
 
 @pytest.mark.parametrize("act", demo.ACTS, ids=lambda act: act.group)
 def test_a_plan_of_the_same_manifests_says_the_same(act: demo.Act) -> None:
-    answer = plan(load([demo.DIRECTORY / demo.CLUSTER, demo.DIRECTORY / act.file]), PlanOptions())
+    files = [demo.DIRECTORY / file for file in (demo.CLUSTER, *act.after, act.file)]
+    answer = plan(load(files), PlanOptions())
     assert demo.check_plan(act, answer.plan) == []
 
 

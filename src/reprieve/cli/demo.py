@@ -19,7 +19,7 @@ _GPU = "nvidia.com/gpu"
 
 
 def command() -> None:
-    """Run a cluster for half a minute: a gang gets its room in it, another cannot fit and nobody is touched.
+    """Run a cluster for half a minute: a gang gets its room in it, another cannot fit, two gangs come as one.
 
     Ends by itself; exit code 0 only if what must happen happened.
     """
@@ -41,7 +41,7 @@ def command() -> None:
 
 
 async def _play(log: int) -> list[str]:
-    """Both acts on a cluster of their own, whose scheduler logs to a descriptor; what came out other than expected."""
+    """All acts on a cluster of their own, whose scheduler logs to a descriptor; what came out other than expected."""
     from reprieve.cli.terminal import show_sections
     from reprieve.client.errors import ClientError
     from reprieve.client.kubeconfig import connect
@@ -51,7 +51,7 @@ async def _play(log: int) -> list[str]:
     from reprieve.live.demo_cluster import LateError, demo_cluster
     from reprieve.live.local import LocalOptions, local_cluster
     from reprieve.live.supervising import ChildRefusedError
-    from reprieve.simulation.demo import ACTS, DIRECTORY, nodes
+    from reprieve.simulation.demo import ACTS, CLUSTER, DIRECTORY, nodes
 
     fleet = KubeletOptions(manifests=nodes(), start_seconds=0.1)
     arguments = ("--scheduler-name=default-scheduler", "--v=0")
@@ -72,7 +72,10 @@ async def _play(log: int) -> list[str]:
     except (ChildRefusedError, LateError, TimeoutError, ClientError) as error:
         raise CommandError(str(error) or "the scheduler does not become ready", Exit.NOT_SO) from None
     show("\n")
-    ways = ("reprieve up --nodes 16", *(f"reprieve plan -f cluster.yaml -f {act.file}" for act in ACTS))
+    ways = (
+        "reprieve up --nodes 16",
+        *(" ".join(["reprieve plan", *(f"-f {file}" for file in (CLUSTER, *act.after, act.file))]) for act in ACTS),
+    )
     show_sections([Section("Try it yourself", notes=(*ways, f"in {DIRECTORY}"))])
     return told
 
@@ -110,12 +113,14 @@ async def _perform(
     foreseen = await _foreseen(act, client)
     await scene.create(objects(act.file))
     if act.scheduled:
-        await scene.until(lambda: len(scene.running(act.group)) >= act.scheduled, f"{act.group} running")
+        await scene.until(lambda: len(scene.running(*act.groups)) >= act.scheduled, f"{act.group} running")
+        if act.leaves:
+            await scene.until(lambda: scene.tree_is_scheduled(act.group), f"{act.group} saying that it is scheduled")
         gone = {pod.metadata.uid for pod in scene.preempted.values()}
         await scene.until(lambda: not gone & {pod.metadata.uid for pod in scene.pods()}, "the victims gone")
     else:
         await scene.until(lambda: scene.waits(act.group) is not None, f"{act.group} told that it cannot be scheduled")
-    placed, evicted = scene.running(act.group), scene.units()
+    placed, evicted = scene.running(*act.groups), scene.units()
     different = differences(act, scheduled=len(placed), evicted=evicted)
     kept = {pod.metadata.uid for pod in scene.running()} & before
     if kept != before - {pod.metadata.uid for pod in scene.preempted.values()}:
@@ -147,7 +152,7 @@ async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None
     from reprieve.simulation.report import PreemptionAccount, UnitAccount
 
     namespace, name = act.group.split("/")
-    asked = {"kind": "PodGroup", "namespace": namespace, "name": name}
+    asked = {"kind": act.kind, "namespace": namespace, "name": name}
     try:
         async with aiohttp.ClientSession() as session, session.get(f"{scheduler_url}/explain", params=asked) as answer:
             items = msgspec.convert((await answer.json())["items"], list[DecisionRecord])
@@ -160,7 +165,7 @@ async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None
         units = tuple(
             UnitAccount(
                 unit=unit.unit,
-                whole_group=unit.kind == "PodGroup",
+                whole_group=unit.kind != "Pod",
                 pods=tuple(unit.pod_names),
                 nodes=tuple(unit.nodes),
                 priority=unit.priority,
@@ -172,7 +177,7 @@ async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None
             for unit in (*made.evicted, *made.reprieved)
         )
         return PreemptionAccount(
-            preemptor=f"podgroup {act.group}",
+            preemptor=f"{act.kind.lower()} {act.group}",
             priority=record.entity.priority,
             domain=made.domain,
             at=0.0,

@@ -39,6 +39,9 @@ class DemoCluster:
         """Every pod that was told to make way, by `namespace/name`, as last seen."""
         self._pods = Informer(client, self._resource("Pod"), o.Pod, self._pod_changed)
         self._groups = Informer(client, self._resource("PodGroup"), o.PodGroup, lambda _: self._changed.set())
+        self._trees = Informer(
+            client, self._resource("CompositePodGroup"), o.CompositePodGroup, lambda _: self._changed.set()
+        )
 
     def _resource(self, kind: str) -> Resource:
         found = self._served.readable(kind)
@@ -48,17 +51,17 @@ class DemoCluster:
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def pods(self, group: str | None = None) -> list[o.Pod]:
-        """All pods, or those of a group (`namespace/name`), by name."""
+    def pods(self, *groups: str) -> list[o.Pod]:
+        """All pods, or those of some groups (`namespace/name`), by name."""
         found = self._pods.objects.values()
-        chosen = [pod for pod in found if group is None or f"{pod.namespace}/{pod_group_name(pod)}" == group]
+        chosen = [pod for pod in found if not groups or f"{pod.namespace}/{pod_group_name(pod)}" in groups]
         return sorted(chosen, key=lambda pod: pod.key)
 
-    def running(self, group: str | None = None) -> list[o.Pod]:
+    def running(self, *groups: str) -> list[o.Pod]:
         """Those of them that run and have not been told to go."""
         return [
             pod
-            for pod in self.pods(group)
+            for pod in self.pods(*groups)
             if pod.status.phase == RUNNING and pod.metadata.deletion_timestamp is None and not _told_to_go(pod)
         ]
 
@@ -73,6 +76,14 @@ class DemoCluster:
         )
         messages = [_unschedulable(pod) for pod in self.pods(group)]
         return messages[0] if said and messages and all(messages) else None
+
+    def tree_is_scheduled(self, root: str) -> bool:
+        """Whether a CompositePodGroup says that its tree was scheduled."""
+        found = self._trees.objects.get(root)
+        return found is not None and any(
+            (condition.type, condition.status) == ("CompositePodGroupInitiallyScheduled", "True")
+            for condition in found.status.conditions
+        )
 
     def units(self) -> set[str]:
         """Who had to make way, as units are named: the group that goes as a whole, or the pod."""
@@ -129,11 +140,11 @@ class DemoCluster:
 
     async def watch(self) -> None:
         """Keep up to date until cancelled."""
-        await asyncio.gather(self._pods.run(), self._groups.run())
+        await asyncio.gather(self._pods.run(), self._groups.run(), self._trees.run())
 
     async def synced(self) -> None:
         """Return when everything that is there is known."""
-        await asyncio.gather(self._pods.wait_synced(), self._groups.wait_synced())
+        await asyncio.gather(*(one.wait_synced() for one in (self._pods, self._groups, self._trees)))
 
 
 def _told_to_go(pod: o.Pod) -> bool:

@@ -1,4 +1,4 @@
-"""The worked example: a full GPU cluster, a gang that gets its room, and a gang that cannot fit.
+"""The worked example: a full GPU cluster, a gang that gets its room, one that cannot fit, and a tree of groups.
 
 The manifests are for both ways of seeing it: `reprieve plan -f` takes them as they are, `reprieve demo` plays them on a
 live cluster. Each act says what must come out.
@@ -27,13 +27,27 @@ class Act:
     file: str
     """Its name in `DIRECTORY`."""
     group: str
-    """`namespace/name` of the PodGroup that arrives."""
+    """`namespace/name` of the PodGroup that arrives, or of the root of a tree of them."""
     size: int
     scheduled: int
     """Pods of the group that run at the end; all of them, or none."""
     evicted: tuple[str, ...]
     """Workloads that make way, as units are named, sorted."""
     lesson: tuple[str, ...]
+    leaves: tuple[str, ...] = ()
+    """`namespace/name` of the PodGroups of a tree; empty where `group` is a PodGroup itself."""
+    after: tuple[str, ...] = ()
+    """Files of the acts before it that it builds on."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of `group`."""
+        return "CompositePodGroup" if self.leaves else "PodGroup"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The PodGroups whose pods arrive."""
+        return self.leaves or (self.group,)
 
 
 ACTS = (
@@ -74,6 +88,24 @@ ACTS = (
         evicted=(),
         lesson=("An eviction that would not help is not made: everybody keeps running.",),
     ),
+    Act(
+        title="Act 3: a model whose prefill and decode workers need each other",
+        story=(
+            "The tree chat has two gangs under one root: 2 prefill and 2 decode workers,",
+            "a whole node each, at priority 1000. Either alone would serve nobody.",
+        ),
+        file="chat.yaml",
+        group="default/chat",
+        size=4,
+        scheduled=4,
+        evicted=("default/ablation",),
+        lesson=(
+            "The tree makes room as one: both of its gangs get their nodes, or neither.",
+            "ablation goes as a whole; what serves more important users stays.",
+        ),
+        leaves=("default/chat-decode", "default/chat-prefill"),
+        after=("train.yaml",),
+    ),
 )
 
 
@@ -89,9 +121,11 @@ def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str
 
 
 def check_plan(act: Act, plan: Plan) -> list[str]:
-    """The same of a plan with `cluster.yaml` and the act's own file."""
-    placed = sum(1 for pod in plan.pods if pod.outcome == "Scheduled")
-    evicted = {victim.unit for made in plan.preemptions for victim in made.victims}
+    """The same of a plan with `cluster.yaml`, the files the act builds on and its own."""
+    arriving = [pod for pod in plan.pods if f"{pod.namespace}/{pod.pod_group}" in act.groups]
+    placed = sum(1 for pod in arriving if pod.outcome == "Scheduled")
+    made = [one for one in plan.preemptions if f"{one.preemptor.namespace}/{one.preemptor.name}" == act.group]
+    evicted = {victim.unit for one in made for victim in one.victims}
     return differences(act, scheduled=placed, evicted=evicted)
 
 
