@@ -60,6 +60,22 @@ def node(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": spec}
 
 
+def declaring(*features: str) -> dict[str, Any]:
+    return {**node(), "status": {"declaredFeatures": list(features)}}
+
+
+def taint_rule(selector: dict[str, str] | None = None, **taint: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"taint": {"key": "a", "effect": "None", **taint}}
+    if selector is not None:
+        spec["deviceSelector"] = selector
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": spec}
+
+
+def device_class(serves: str) -> dict[str, Any]:
+    spec = {"extendedResourceName": serves}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}, "spec": spec}
+
+
 def priority_class(name: str = "c", **found: Any) -> dict[str, Any]:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, **found}
 
@@ -170,6 +186,17 @@ BROKEN = [
     (workload(template("")), "spec.podGroupTemplates[0].name: Required value"),
     (workload(template(schedulingPolicy={})), "spec.podGroupTemplates[0].schedulingPolicy: Invalid value"),
     (workload({**template(schedulingPolicy={"basic": {}}), "disruptionMode": {"all": {}}}), "spec.podGroupTemplates[0].disruptionMode.all: Forbidden"),
+    # devices (devices.md 2.1, 3.3, 4.1)
+    (declaring("a"), 'status.declaredFeatures[0]: Invalid value: "a": invalid feature name'),
+    (declaring("B", "A"), 'status.declaredFeatures[1]: Invalid value: "A": list must be sorted alphabetically'),
+    (declaring("A", "A"), 'status.declaredFeatures[1]: Duplicate value: "A"'),
+    (taint_rule(effect="PreferNoSchedule"), 'spec.taint.effect: Unsupported value: "PreferNoSchedule"'),
+    (taint_rule(key="a b"), 'spec.taint.key: Invalid value: "a b"'),
+    (taint_rule({"driver": "A"}), 'spec.deviceSelector.driver: Invalid value: "A"'),
+    (taint_rule({"pool": "a//b"}), 'spec.deviceSelector.pool: Invalid value: ""'),
+    (taint_rule({"device": "a.b"}), 'spec.deviceSelector.device: Invalid value: "a.b"'),
+    (device_class("gpu"), 'spec.extendedResourceName: Invalid value: "gpu": must be a valid extended resource name'),
+    (device_class("node.kubernetes.io/gpu"), 'spec.extendedResourceName: Invalid value: "node.kubernetes.io/gpu"'),
     # kinds and versions
     ({"apiVersion": "v2", "kind": "Pod"}, 'apiVersion: no kind "Pod" is read in version "v2": use v1'),
     ({"kind": "Pod"}, "apiVersion: Required value"),
@@ -202,6 +229,12 @@ def test_one_clear_error(manifest: dict[str, Any], message: str) -> None:
         group(schedulingPolicy={"gang": {"minCount": 1}}, disruptionMode={"all": {}}, priority=1_000_000_000),
         group("v1alpha3", schedulingPolicy={"basic": {}}),
         workload(*(template(f"t{i}") for i in range(8))),
+        declaring("A", "A/b", "B2"),
+        taint_rule({}, key="a.b/c", value="d", effect="NoExecute"),
+        taint_rule({"driver": "d.example.com", "pool": "n1/a", "device": "gpu-0"}),
+        {**taint_rule(), "apiVersion": "resource.k8s.io/v1alpha3"},
+        {**taint_rule(), "apiVersion": "resource.k8s.io/v1beta2"},
+        device_class("example.com/gpu"),
     ],
 )
 def test_what_an_api_server_accepts(manifest: dict[str, Any]) -> None:

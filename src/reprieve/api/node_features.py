@@ -6,7 +6,8 @@ kube-apiserver and kubelet share (component-helpers 1.37, nodedeclaredfeatures):
 three decide where a pod can run; the others matter to a resize or to whoever talks to the kubelet.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from reprieve.api import objects
@@ -38,6 +39,27 @@ NEEDS: Final[Mapping[str, Callable[[objects.PodSpec], bool]]] = {
 def needed_features(spec: objects.PodSpec) -> tuple[str, ...]:
     """The features that a pod needs, sorted."""
     return tuple(name for name, needs in NEEDS.items() if needs(spec))
+
+
+_NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*")
+_LONGEST: Final = 253
+_FORM: Final = (
+    "invalid feature name: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "
+    "(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
+
+
+def declaration_errors(declared: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """(place, what is wrong there) of a node's list: well formed names, sorted (devices.md 2.1); "": a name twice."""
+    for index, name in enumerate(declared):
+        if len(name) > _LONGEST:
+            yield index, f"invalid feature name: must be no more than {_LONGEST} characters"
+        elif _NAME.fullmatch(name) is None:
+            yield index, _FORM
+        if index and name == declared[index - 1]:
+            yield index, ""
+        elif index and name < declared[index - 1]:
+            yield index, "list must be sorted alphabetically"
 
 
 def decisive(declared: Iterable[str]) -> frozenset[str]:

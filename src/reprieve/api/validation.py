@@ -23,8 +23,11 @@ from reprieve.api.labels import (
     qualified_name_errors,
 )
 from reprieve.api.meta import KubernetesObject, ObjectMeta, ResourceList
+from reprieve.api.node_features import declaration_errors
 from reprieve.api.objects import (
     CompositePodGroup,
+    DeviceClass,
+    DeviceTaintRule,
     Namespace,
     Node,
     Pod,
@@ -34,10 +37,12 @@ from reprieve.api.objects import (
     Workload,
 )
 from reprieve.api.quantity import QuantityError, parse
+from reprieve.api.requests import is_extended_resource
 from reprieve.api.validation_groups import validate_composite_pod_group, validate_pod_group, validate_workload
 from reprieve.api.validation_pods import PREEMPTION_POLICIES, validate_label_selector, validate_pod
 
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+DEVICE_TAINT_EFFECTS: Final = ("None", "NoExecute", "NoSchedule")
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -89,6 +94,11 @@ def _refuse(path: str, found: str, messages: tuple[str, ...]) -> None:
 def _node(node: Node) -> None:
     validate_amounts(node.status.capacity, "status.capacity")
     validate_amounts(node.status.allocatable, "status.allocatable")
+    for index, said in declaration_errors(node.status.declared_features):
+        found = node.status.declared_features[index]
+        if not said:
+            raise FieldError(f"status.declaredFeatures[{index}]", f'Duplicate value: "{found}"')
+        raise invalid(f"status.declaredFeatures[{index}]", found, said)
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(node.spec.taints):
         path = f"spec.taints[{index}]"
@@ -103,6 +113,26 @@ def _node(node: Node) -> None:
                 path, f'Duplicate value: "{taint.key}:{taint.effect}": taints must be unique by key and effect pair'
             )
         seen.add((taint.key, taint.effect))
+
+
+def _device_class(found: DeviceClass) -> None:
+    name = found.spec.extended_resource_name
+    if name is not None and (not is_extended_resource(name) or qualified_name_errors(f"requests.{name}")):
+        raise invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
+
+
+def _device_taint_rule(rule: DeviceTaintRule) -> None:
+    selector, taint = rule.spec.device_selector, rule.spec.taint
+    if selector is not None and selector.driver is not None:
+        _refuse("spec.deviceSelector.driver", selector.driver, dns_subdomain_errors(selector.driver))
+    for part in selector.pool.split("/") if selector is not None and selector.pool is not None else ():
+        _refuse("spec.deviceSelector.pool", part, dns_subdomain_errors(part))
+    if selector is not None and selector.device is not None:
+        _refuse("spec.deviceSelector.device", selector.device, dns_label_errors(selector.device))
+    _refuse("spec.taint.key", taint.key, qualified_name_errors(taint.key))
+    _refuse("spec.taint.value", taint.value, label_value_errors(taint.value))
+    if taint.effect not in DEVICE_TAINT_EFFECTS:
+        raise unsupported("spec.taint.effect", taint.effect, DEVICE_TAINT_EFFECTS)
 
 
 def _priority_class(found: PriorityClass) -> None:
@@ -146,6 +176,8 @@ _RULES: Final[Mapping[type[KubernetesObject], Callable[[Any], None]]] = {
     Node: _node,
     PriorityClass: _priority_class,
     PodDisruptionBudget: _budget,
+    DeviceClass: _device_class,
+    DeviceTaintRule: _device_taint_rule,
     Workload: validate_workload,
     CompositePodGroup: validate_composite_pod_group,
 }

@@ -4,9 +4,8 @@ does.
 
 from __future__ import annotations
 
-import re
-
 from reprieve.api.json import Json
+from reprieve.api.node_features import declaration_errors
 from reprieve.controlplane.rules import names, resources, selectors
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
@@ -43,28 +42,12 @@ def taints(obj: Json, _: str) -> r.Found:
     return _TAINTS(obj.get("spec", {}), "metadata")
 
 
-_FEATURE = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*")
-_LONGEST_FEATURE = 253
-
-
 def _features(status: Json, path: str) -> r.Found:
     """Names of features (KEP-5328): well formed, sorted, each once (devices.md 2.1)."""
     declared = status.get("declaredFeatures") or ()
-    for index, name in enumerate(declared):
+    for index, said in declaration_errors(declared):
         at = f"{path}.declaredFeatures[{index}]"
-        if len(name) > _LONGEST_FEATURE:
-            yield fe.invalid(at, name, f"invalid feature name: must be no more than {_LONGEST_FEATURE} characters")
-        elif _FEATURE.fullmatch(name) is None:
-            said = (
-                "invalid feature name: must start with an UpperCamelCase segment, with subsequent segments separated "
-                "by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and "
-                "slashes"
-            )
-            yield fe.invalid(at, name, said)
-        if index and name == declared[index - 1]:
-            yield fe.duplicate(at, name)
-        elif index and name < declared[index - 1]:
-            yield fe.invalid(at, name, "list must be sorted alphabetically")
+        yield fe.invalid(at, declared[index], said) if said else fe.duplicate(at, declared[index])
 
 
 node = r.all_of(
