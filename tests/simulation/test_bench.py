@@ -184,7 +184,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         *("gang-preempt-100", "gang-preempt-1000"),
     ) == DEFAULT
     assert set(SCENARIOS) - set(DEFAULT) == {
-        *("preempt-5000", "gang-5000", "gang-preempt-5000"),
+        *("preempt-5000", "gang-5000", "gang-preempt-5000", "trees-100x10x10", "tree-preempt-1000"),
         *("constrained-1000", "steady-5000", "unlike-5000", "waiting-2000", "racks-1000"),
         *("services-5000", "budgets-1000", "unlike-preempt-1000", "unlike-budgets-5000"),
         *("unlike-gang-preempt-1000", "devices-1000"),
@@ -202,6 +202,8 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         "gang-preempt-100": (100, 50),
         "gang-preempt-1000": (1_000, 500),
         "gang-preempt-5000": (5_000, 1_000),
+        "trees-100x10x10": (5_000, 10_000),
+        "tree-preempt-1000": (1_000, 500),
         "constrained-1000": (1_000, 200),
         "steady-5000": (5_000, 61_920),
         "unlike-5000": (5_000, 10_000),

@@ -67,11 +67,13 @@ class GroupState:
         "created",
         "existing",
         "fault",
+        "home",
         "key",
         "members",
         "name",
         "namespace",
         "owner",
+        "ready",
         "ref",
         "root",
         "scheduled",
@@ -87,6 +89,8 @@ class GroupState:
         self.key = key
         self.ref = f"group/{key}"
         """As the queue calls it, and different for a composite of the same name."""
+        self.home = self.ref
+        """The `ref` of the entity in which its pods wait: its root's, or its own while it has none."""
         self.namespace, self.name = key.split("/", 1)
         self.spec: GroupSpec | None = None
         """None while no object of that name exists."""
@@ -105,14 +109,11 @@ class GroupState:
         """The topmost group of its chain that exists."""
         self.unit: Group | None = None
         """The highest group of its chain that is disrupted as a whole; None: its pods go one by one."""
+        self.ready = False
+        """As its parent counted it last (`reprieve.cluster.trees`)."""
 
     def __repr__(self) -> str:
         return f"<podgroup {self.key} {self.spec} members={len(self.members)} scheduled={self.scheduled}>"
-
-    @property
-    def home(self) -> str:
-        """The `ref` of the entity in which its pods wait: its root's, or its own while it has none."""
-        return self.root.ref if self.root is not None else self.ref
 
     @property
     def children(self) -> "Sequence[Group]":
@@ -150,13 +151,17 @@ class CompositeState:
     """One CompositePodGroup with its children, in the order in which they are tried (composite.md 2)."""
 
     __slots__ = (
-        "children",
+        "_ordered",
+        "by_ref",
+        "counted",
         "created",
         "fault",
+        "home",
         "key",
         "name",
         "namespace",
         "owner",
+        "ready_children",
         "ref",
         "root",
         "spec",
@@ -170,12 +175,19 @@ class CompositeState:
     def __init__(self, key: str) -> None:
         self.key = key
         self.ref = f"composite/{key}"
+        self.home = self.ref
         self.namespace, self.name = key.split("/", 1)
         self.spec: GroupSpec | None = None
         self.uid = ""
         self.created = 0.0
         self.owner: Owner | None = None
-        self.children: tuple[Group, ...] = ()
+        self.by_ref: dict[str, Group] = {}
+        """Its children by `ref`; changed by `reprieve.cluster.trees` alone."""
+        self._ordered: tuple[Group, ...] | None = ()
+        self.ready_children = 0
+        """Children that are ready, of a tree whose root is `counted`."""
+        self.counted = False
+        """Of a root: what `ready_children` says below it is so."""
         self.root: Group | None = self
         self.fault: Fault | None = None
         self.top: Group = self
@@ -185,9 +197,20 @@ class CompositeState:
         return f"<compositepodgroup {self.key} {self.spec} children={len(self.children)}>"
 
     @property
-    def home(self) -> str:
-        """See `GroupState.home`."""
-        return self.root.ref if self.root is not None else self.ref
+    def children(self) -> "tuple[Group, ...]":
+        """In the order in which they are tried: by creation, ties by name (composite.md 2.3)."""
+        if self._ordered is None:
+            self._ordered = tuple(sorted(self.by_ref.values(), key=turn_of))
+        return self._ordered
+
+    def reorder(self) -> None:
+        """Children have come or gone, or were made at another time than was known."""
+        self._ordered = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough children are, of a tree whose root is `counted`."""
+        return self.fault is None and self.ready_children >= max(1, self.min_count)
 
     def leaves(self) -> "Iterator[GroupState]":
         """The pod groups of the tree below it, in order, but those that have no root."""
@@ -240,17 +263,17 @@ Group = GroupState | CompositeState
 """A group of any level of a tree."""
 
 
+def turn_of(group: Group) -> tuple[float, str, str]:
+    """Sort key of children: by creation, ties by name (composite.md 2.3)."""
+    return (group.created, group.name, group.ref)
+
+
 def is_ready(group: Group, known: Callable[[GroupState], int]) -> bool:
     """Whether the tree below reaches its numbers, if so many pods of a leaf are `known` (composite.md 2.4)."""
     if isinstance(group, GroupState):
         return known(group) >= max(1, group.min_count)
     ready = sum(1 for child in group.children if child.fault is None and is_ready(child, known))
     return ready >= max(1, group.min_count)
-
-
-def existing(group: GroupState) -> int:
-    """Its pods, waiting and running ones, that are not on their way out."""
-    return group.existing
 
 
 def fewest_pods(group: Group) -> int:

@@ -149,6 +149,7 @@ class ClusterState:
             group = self.group(pod.group)
             group.members[pod.uid] = pod
             group.existing += not pod.terminating
+            self.trees.pods_changed(group)
         if node:
             pod.bound = True
             self.place(pod, self.nodes.row_for_pod(node))
@@ -182,6 +183,7 @@ class ClusterState:
             group = self.groups[pod.group]
             del group.members[pod.uid]
             group.existing -= not pod.terminating
+            self.trees.pods_changed(group)
             self._forget_group_if_unused(group)
 
     def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
@@ -195,6 +197,7 @@ class ClusterState:
             if pod.group is not None:
                 group = self.groups[pod.group]
                 group.existing -= 1
+                self.trees.pods_changed(group)
                 group.scheduled -= pod.row >= 0
             pod_affinity, row = self.pod_affinity, pod.row
             if pod_affinity.active and row >= 0:

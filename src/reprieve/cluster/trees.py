@@ -10,7 +10,7 @@ Invariant: `refresh` of a group and all below it is what makes `root`, `fault`, 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from reprieve.cluster.groups import CompositeState, Fault, Group, GroupState
+from reprieve.cluster.groups import CompositeState, Fault, Group, GroupState, is_ready, turn_of
 
 MAX_DEPTH: Final = 4
 """Levels of a tree, the pod groups counted (composite.md 1)."""
@@ -57,29 +57,64 @@ class GroupTrees:
         """The group's object came, changed or went: returns the pod groups that stand elsewhere now, or may."""
         parent = group.spec.parent if group.spec is not None else None
         before = self._parent_of.get(group.ref)
+        old = group.root
         if before is not None and before != parent:
             siblings = self._children[before]
             del siblings[group.ref]
             if not siblings:
                 del self._children[before]
             del self._parent_of[group.ref]
-            self._sort(before)
+            self._reorder(before)
         if parent is not None:
             self._children.setdefault(parent, {})[group.ref] = group
             self._parent_of[group.ref] = parent
-            self._sort(parent)
+            self._reorder(parent)
         if isinstance(group, CompositeState):
             if group.spec is None:
                 self.composites.pop(group.key, None)
             else:
                 self.composites[group.key] = group
-                self._sort(group.key)
-        return self._refresh(group)
+                self._reorder(group.key)
+        moved = self._refresh(group)
+        for root in (old, group.root):
+            if isinstance(root, CompositeState):
+                root.counted = False
+        return moved
 
-    def _sort(self, key: str) -> None:
+    def _reorder(self, key: str) -> None:
         composite = self.composites.get(key)
         if composite is not None:
-            composite.children = tuple(sorted(self._children.get(key, {}).values(), key=_turn))
+            composite.by_ref = self._children.get(key, {})
+            composite.reorder()
+
+    # -- who is ready ----------------------------------------------------------------------------------------------
+
+    def is_ready(self, root: Group) -> bool:
+        """Whether the tree reaches its numbers with the pods that are known of it (composite.md 2.4)."""
+        if isinstance(root, GroupState):
+            return root.existing >= max(1, root.min_count)
+        if not root.counted:
+            _count(root)
+            root.counted = True
+        return root.ready
+
+    def pods_changed(self, group: GroupState) -> None:
+        """A pod group has more or fewer pods than before: its parents are told if that makes a difference."""
+        root = group.root
+        if root is group or not isinstance(root, CompositeState) or not root.counted:
+            return
+        ready = group.existing >= max(1, group.min_count)
+        if ready == group.ready:
+            return
+        group.ready = ready
+        one: Group = group
+        while one is not root and one.spec is not None and one.spec.parent is not None:
+            above = self.composites[one.spec.parent]
+            before = above.ready
+            above.ready_children += 1 if ready else -1
+            if above.ready == before:
+                return
+            one = above
 
     def _refresh(self, group: Group) -> list[GroupState]:
         """Tell the group and all below it where they stand."""
@@ -109,6 +144,7 @@ class GroupTrees:
             group.top = self._chain(group.unit)[0][-1]
         group.fault = fault
         group.root = chain[-1] if fault is None else None
+        group.home = group.root.ref if group.root is not None else group.ref
 
     def _chain(self, group: Group) -> tuple[list[Group], Fault | None]:
         """The group and its ancestors as far as they exist, and what is wrong with it."""
@@ -140,13 +176,19 @@ class GroupTrees:
             self._settle(group)
             assert told == (group.root, group.fault, group.top, group.unit), f"{group} is not where it stands"
         for key, composite in self.composites.items():
-            assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=_turn)), composite
+            assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=turn_of)), composite
+            if composite.counted and composite.root is composite:
+                assert composite.ready == is_ready(composite, lambda leaf: leaf.existing), f"{composite} is miscounted"
+
+
+def _count(group: Group) -> bool:
+    """Note of everybody below whether he is ready; whether the group is."""
+    if isinstance(group, GroupState):
+        group.ready = group.existing >= max(1, group.min_count)
+        return group.ready
+    group.ready_children = sum(1 for child in group.children if child.fault is None and _count(child))
+    return group.ready
 
 
 def _index(chain: list[Group], group: Group) -> int:
     return next(index for index, one in enumerate(chain) if one is group)
-
-
-def _turn(group: Group) -> tuple[float, str, str]:
-    """Children are tried by creation; ties are settled by name."""
-    return (group.created, group.name, group.ref)

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from reprieve.cluster.groups import Group, GroupState, existing, is_ready
+from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.trees import waiting_for_object
@@ -42,7 +42,7 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
         if group.spec is None:
             return Status(Code.UNRESOLVABLE, waiting_for_object(group.name), self.name)
         root = group.root or group
-        if is_ready(root, existing):
+        if cluster.trees.is_ready(root):
             return SUCCESS
         message = WAITING_FOR_MEMBERS if isinstance(root, GroupState) else waiting_for_quorum(root.name)
         return Status(Code.UNRESOLVABLE, message, self.name)

@@ -725,8 +725,12 @@ class SchedulingQueue:
         if not entity.ready:
             return next(iter(entity.held.values()), SUCCESS)
         if entity.held and group is not None:
-            ready = Counter(pod.group for pod in entity.ready.values())
-            if not is_ready(group, lambda leaf: leaf.scheduled + ready[leaf.key]):
+            if isinstance(group, GroupState):
+                enough = group.scheduled + len(entity.ready) >= group.min_count
+            else:
+                ready = Counter(pod.group for pod in entity.ready.values())
+                enough = is_ready(group, lambda leaf: leaf.scheduled + ready[leaf.key])
+            if not enough:
                 return next(iter(entity.held.values()))
         return SUCCESS
 

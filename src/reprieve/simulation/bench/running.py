@@ -124,6 +124,8 @@ def run(scenario: Scenario, profiler: Profile | None = None) -> Measured:
     decided: float | None = None
     _watch(profiler)
     began = clock()
+    for root in cluster.composites:
+        engine.set_composite(root, 0.0)
     for group in cluster.groups:
         engine.set_group(group, 0.0)
     for order, pod in enumerate(cluster.work):
@@ -230,6 +232,8 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
     """
     cluster = scenario.build()
     engine = synced(cluster)
+    for root in cluster.composites:
+        engine.set_composite(root, 0.0)
     for group in cluster.groups:
         engine.set_group(group, 0.0)
     for order, pod in enumerate(cluster.work):

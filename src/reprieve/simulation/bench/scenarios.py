@@ -32,6 +32,7 @@ _STEADY_GANG, _GANG_EVERY = 64, 10
 _UNLIKE_PER_NODE = 4
 _SERVICES_PER_NODE, _NAMESPACES = 5, 200
 _NODES_PER_CHURN = 10
+_IN_LEAF = 10
 RACK, _IN_RACK = "topology.example/rack", 5
 WAITING_GANG = 4
 """Members of a gang of `waiting`."""
@@ -50,6 +51,7 @@ class Cluster:
     nodes: tuple[objects.Node, ...]
     work: tuple[objects.Pod, ...]
     groups: tuple[objects.PodGroup, ...] = ()
+    composites: tuple[objects.CompositePodGroup, ...] = ()
     running: tuple[objects.Pod, ...] = ()
     running_groups: tuple[objects.PodGroup, ...] = ()
     services: tuple[objects.Service, ...] = ()
@@ -176,7 +178,51 @@ def _gang_preempt(nodes: int, pods: int) -> Cluster:
     machines = _gpu_nodes(nodes)
     groups, running = running_gangs(machines)
     work = _pods(_members("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(_GPUS_PER_NODE)}, group="gang")
-    return Cluster(machines, tuple(work), (_gang("gang", HIGH, pods),), running, groups)
+    return Cluster(machines, tuple(work), (_gang("gang", HIGH, pods),), running=running, running_groups=groups)
+
+
+def _trees(nodes: int, pods: int) -> Cluster:
+    """`_gangs` where each gang of 100 is a tree: ten gangs of ten under one root that wants them all."""
+    roots: list[objects.CompositePodGroup] = []
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for start in range(0, pods, 100):
+        root = f"tree-{start // 100:03d}"
+        leaves, members = _leaves(root, min(100, pods - start), {"cpu": "1", "memory": "1Gi", GPU: "1"})
+        roots.append(_root(root, len(leaves)))
+        groups += leaves
+        work += members
+    return Cluster(_gpu_nodes(nodes), tuple(work), tuple(groups), tuple(roots))
+
+
+def _tree_preempt(nodes: int, pods: int) -> Cluster:
+    """`_gang_preempt` where who needs the room is a tree: gangs of ten under one root that wants them all."""
+    machines = _gpu_nodes(nodes)
+    running_groups, running = running_gangs(machines)
+    leaves, work = _leaves("tree", pods, {"cpu": "1", "memory": "1Gi", GPU: str(_GPUS_PER_NODE)})
+    return Cluster(machines, tuple(work), tuple(leaves), (_root("tree", len(leaves)),), running, running_groups)
+
+
+def _root(name: str, least: int) -> objects.CompositePodGroup:
+    gang = objects.CompositeGangSchedulingPolicy(min_group_count=least)
+    return objects.CompositePodGroup(
+        metadata=_meta(name),
+        spec=objects.CompositePodGroupSpec(
+            scheduling_policy=objects.CompositePodGroupSchedulingPolicy(gang=gang), priority=HIGH
+        ),
+    )
+
+
+def _leaves(root: str, pods: int, requests: objects.ResourceList) -> tuple[list[objects.PodGroup], list[objects.Pod]]:
+    """Gangs of ten below a root, and their pods."""
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for start in range(0, pods, _IN_LEAF):
+        name, size = f"{root}-{start // _IN_LEAF:03d}", min(_IN_LEAF, pods - start)
+        gang = _gang(name, HIGH, size)
+        groups.append(replace(gang, spec=replace(gang.spec, parent_composite_pod_group_name=root)))
+        work += _pods(_members(name, size), HIGH, requests, group=name)
+    return groups, work
 
 
 def _constrained(nodes: int, pods: int) -> Cluster:
@@ -193,7 +239,7 @@ def _constrained(nodes: int, pods: int) -> Cluster:
     running = [_in_slot(pod, turn % _GPUS_PER_NODE) for turn, pod in enumerate(plain)]
     asked = _pods(_members("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(_GPUS_PER_NODE)}, group="gang")
     work = [_in_slot(pod, 0) for pod in asked]
-    return Cluster(machines, tuple(work), (_gang("gang", HIGH, pods),), tuple(running), groups)
+    return Cluster(machines, tuple(work), (_gang("gang", HIGH, pods),), running=tuple(running), running_groups=groups)
 
 
 def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
@@ -528,6 +574,8 @@ _FAMILIES = {
     "gang": Family(_one_gang, 1.0),
     "gangs": Family(_gangs, 2.0),
     "gang-preempt": Family(_gang_preempt, 0.2),
+    "trees": Family(_trees, 2.0),
+    "tree-preempt": Family(_tree_preempt, 0.2),
     "constrained": Family(_constrained, 0.2),
     "steady": Family(_steady, 2.4768),
     "unlike": Family(_unlike, 2.0),
@@ -558,6 +606,8 @@ SCENARIOS = {
         Scenario("gang-preempt-100", "gang-preempt", 100, 50),
         Scenario("gang-preempt-1000", "gang-preempt", 1_000, 500),
         Scenario("gang-preempt-5000", "gang-preempt", 5_000, 1_000),
+        Scenario("trees-100x10x10", "trees", 5_000, 10_000),
+        Scenario("tree-preempt-1000", "tree-preempt", 1_000, 500),
         Scenario("constrained-1000", "constrained", 1_000, 200),
         Scenario("steady-5000", "steady", 5_000, 300 * 200 + 30 * 64),
         Scenario("unlike-5000", "unlike", 5_000, 10_000),
