@@ -20,6 +20,8 @@ TINY = {
     "gang": Scenario("tiny", "gang", 4, 12),
     "gangs": Scenario("tiny", "gangs", 40, 250),
     "gang-preempt": Scenario("tiny", "gang-preempt", 12, 5),
+    "trees": Scenario("tiny", "trees", 40, 250),
+    "tree-preempt": Scenario("tiny", "tree-preempt", 24, 12),
     "constrained": Scenario("tiny", "constrained", 20, 5),
     "steady": Scenario("tiny", "steady", 50, 67),
     "unlike": Scenario("tiny", "unlike", 40, 60),

@@ -7,6 +7,7 @@ walk goes on while minCount can still be reached.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from reprieve.cluster.groups import Group
@@ -71,6 +72,8 @@ class GroupAssignment:
     """The placement that was chosen of several."""
     levels: dict[str, Level] = field(default_factory=dict)
     """Of a tree: what became of each group in it that was tried, by `ref`."""
+    kept: bool = False
+    """The pods are assumed in the present view."""
     in_vain: set[str] = field(default_factory=set)
     """UIDs of pods that had a place until a level above them failed."""
 
@@ -90,9 +93,16 @@ def scheduling_order(pods: Sequence[PodRecord]) -> list[PodRecord]:
 
 
 def place_group(
-    cycle: GroupCycle, *, diagnose: bool = True, ties: TieBreaker | None = None, within: Placement | None = None
+    cycle: GroupCycle,
+    *,
+    diagnose: bool = True,
+    ties: TieBreaker | None = None,
+    within: Placement | None = None,
+    keep: bool = False,
 ) -> GroupAssignment:
     """Find a place for every pod of the group, in the cluster's present view, which is left as it was.
+
+    With `keep`, in a trial of the caller's, the pods stay assumed there if they are enough (`GroupAssignment.kept`).
 
     Nominations that still stand in this view hold their room against the other members too; each is lifted for the
     member itself alone.  Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may
@@ -110,7 +120,8 @@ def place_group(
         return result
     hopeless: dict[tuple[object, ...], Diagnosis | None] = {}
     remaining = len(pods)
-    with cluster.trial():
+    with cluster.trial() if not keep else nullcontext():
+        mark = cluster.undo_mark
         for pod in pods:
             remaining -= 1
             held = pod.nominated
@@ -145,8 +156,11 @@ def place_group(
             if result.status.code is Code.UNSCHEDULABLE:
                 _fail_identical(cycle.running, pods[len(pods) - remaining :], hopeless, result)
                 break
-    if result.status.code is not Code.UNSCHEDULABLE:
-        result.status = progress(profile, group, before + len(result.placed), 0)
+        if result.status.code is not Code.UNSCHEDULABLE:
+            result.status = progress(profile, group, before + len(result.placed), 0)
+        result.kept = keep and result.status.ok
+        if keep and not result.kept:
+            cluster.roll_back(mark)
     if not result.status.ok:
         result.rejected_by.add(result.status.plugin)
     return result

@@ -185,7 +185,8 @@ class _Walk:
         return self._children(group, within)
 
     def _anywhere(self, cycle: GroupCycle, within: Placement | None) -> GroupAssignment:
-        found = place_group(cycle, diagnose=self.diagnose, ties=self.ties, within=within)
+        keep = not self.way.other_orders
+        found = place_group(cycle, diagnose=self.diagnose, ties=self.ties, within=within, keep=keep)
         if found.feasible or within is not None or not cycle.pods:
             return found
         return within_reach(cycle) or found
@@ -209,7 +210,7 @@ class _Walk:
             )
             found = other or found
         if found.status.ok:
-            for pod, row in found.placed:
+            for pod, row in found.placed if not found.kept else ():
                 cluster.clear_nomination(pod)
                 cluster.place(pod, row)
         else:
