@@ -113,6 +113,30 @@ def test_a_group_of_volcano_from_nothing_to_running(subresource: bool) -> None:
     asyncio.run(run())
 
 
+def test_what_a_tree_comes_to_is_told_on_the_group_that_was_made() -> None:
+    """workloads.md 4.7: nobody made the root and the leaves."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            body = group(VOLCANO, 2)
+            body["spec"]["minTaskMember"] = {"ps": 1, "worker": 1}
+            await create_custom(world.client, VOLCANO, body, subresource=False)
+            async with world.scheduling() as found:
+                for task in ("ps", "worker"):
+                    meta = {"annotations": {**MEMBER[VOLCANO]["annotations"], "volcano.sh/task-spec": task}}
+                    await member(world, task, meta)
+                status = await said(world, VOLCANO, "Inqueue", "NotEnoughResources")
+                assert next(one["message"] for one in status["conditions"] if one["status"] == "True")
+                assert await events(world, VOLCANO, "FailedScheduling")
+                assert list(found.engine.cluster.trees.composites) == ["default/g:"]
+                await world.node("n0", cpu=2)
+                await world.until(lambda p: all(one["spec"].get("nodeName") for one in p.values()))
+                await said(world, VOLCANO, "Running", "tasks in gang are ready to be scheduled")
+                assert await events(world, VOLCANO, "Scheduled") == ["2 pods have a node"]
+
+    asyncio.run(run())
+
+
 def test_a_group_of_coscheduling_from_nothing_to_scheduled() -> None:
     """workloads.md 4.1, 4.3, 4.5."""
 

@@ -40,6 +40,20 @@ _UNDECIDED: Final = frozenset({"", "Pending", "Inqueue", "Unknown"})
 """Phases that tell nothing of an attempt."""
 
 
+def below(name: str, *parts: str) -> str:
+    """The name of a group in the tree that a foreign PodGroup stands for; without parts, of its root.
+
+    It has a colon, which no object of an API can have.
+    """
+    return f"{name}:{':'.join(parts)}"
+
+
+def made_for(name: str) -> str | None:
+    """The foreign PodGroup that the root of this name stands for; None for any other group."""
+    own, colon, rest = name.partition(":")
+    return own if colon and not rest else None
+
+
 class SubGroupPolicy(Struct, frozen=True, kw_only=True):
     """spec.subGroupPolicy[] of Volcano: pods of one group that form groups of their own, by the values of labels."""
 

@@ -129,9 +129,11 @@ class RecordedCluster(ClusterState):
         self.history.record(f"podgroup {key} is removed", key)
         return super().remove_group(key)
 
-    def set_composite(self, group: objects.CompositePodGroup, *, created: float = 0.0) -> CompositeState:
+    def set_composite(
+        self, group: objects.CompositePodGroup, *, created: float = 0.0, foreign: str | None = None
+    ) -> CompositeState:
         """See `ClusterState.set_composite`."""
-        state = super().set_composite(group, created=created)
+        state = super().set_composite(group, created=created, foreign=foreign)
         self.history.record(f"compositepodgroup {state.key} is set", state.key)
         return state
 

@@ -175,7 +175,7 @@ def record_of(
 ) -> PodRecord:
     """The record of an API object.
 
-    `created` (seconds) stands in for `metadata.creationTimestamp`.  `group` is the name of its group, in its namespace;
+    `created` (seconds) stands in for `metadata.creationTimestamp`.  `group` is the key of its group (`namespace/name`);
     `scheduler_name` of the profile that its own name stands for, where that is another.
     """
     meta, spec, status = pod.metadata, pod.spec, pod.status
@@ -186,7 +186,7 @@ def record_of(
         uid=meta.uid or f"{namespace}/{meta.name}",
         signature=signatures.intern(pod),
         priority=spec.priority or 0,
-        group=f"{namespace}/{group}" if group else None,
+        group=group or None,
         created=created,
         start=status.start_time.timestamp() if status.start_time is not None else None,
         labels=meta.labels or _EMPTY,

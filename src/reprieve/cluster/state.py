@@ -18,6 +18,7 @@ import hashlib
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import get_ident
 from typing import Final
 
@@ -269,6 +270,29 @@ class ClusterState:
         self._fit()
         return [pod for pod in self.pods.values() if pod.signature.extended and self.claims_renewed(pod)]
 
+    def regroup(self, pod: PodRecord, key: str | None) -> None:
+        """The pod belongs to another group than before, or to none (workloads.md 2.7)."""
+        self._outside_trials()
+        counts = not pod.terminating
+        if pod.group is not None:
+            before = self.groups[pod.group]
+            del before.members[pod.uid]
+            before.existing -= counts
+            before.scheduled -= counts and pod.row >= 0
+            pod.group = None
+            self.trees.pods_changed(before)
+            self._forget_group_if_unused(before)
+        if key is not None:
+            pod.group = key
+            after = self.group(key)
+            after.members[pod.uid] = pod
+            after.existing += counts
+            after.scheduled += counts and pod.row >= 0
+            self.trees.pods_changed(after)
+        self.groups_version += 1
+        if pod.row >= 0:
+            self._touch(pod.row)
+
     def group(self, key: str) -> GroupState:
         """The state of a group, made when first named."""
         found = self.groups.get(key)
@@ -283,12 +307,14 @@ class ClusterState:
         self._set_group(state, spec_of(group, trees=trees), group.metadata, created)
         return state
 
-    def set_composite(self, group: objects.CompositePodGroup, *, created: float = 0.0) -> CompositeState:
-        """Learn of a CompositePodGroup object or its change."""
+    def set_composite(
+        self, group: objects.CompositePodGroup, *, created: float = 0.0, foreign: str | None = None
+    ) -> CompositeState:
+        """Learn of a CompositePodGroup object or its change; of one that a `foreign` PodGroup stands for."""
         self._outside_trials()
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         state = self.trees.composites.get(key) or CompositeState(key)
-        self._set_group(state, composite_spec_of(group), group.metadata, created)
+        self._set_group(state, replace(composite_spec_of(group), foreign=foreign), group.metadata, created)
         return state
 
     def _set_group(self, state: Group, spec: GroupSpec, meta: objects.ObjectMeta, created: float) -> None:

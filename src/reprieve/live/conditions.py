@@ -26,7 +26,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from reprieve.api import objects
-from reprieve.api.foreign_groups import ForeignGroup, accepted, says_messages
+from reprieve.api.foreign_groups import ForeignGroup, accepted, made_for, says_messages
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
@@ -241,21 +241,23 @@ class Conditions:
 
     def group(self, condition: GroupCondition) -> None:
         """A group was scheduled, for the first time or again, or not."""
-        subject = self._groups.get(condition.ref)
+        ref = _told_on(condition.ref)
+        subject = self._groups.get(ref)
         if subject is not None and condition.scheduled and subject.disrupted:
             self._undisrupted(subject)
         if subject is not None and subject.now.condition.status != "True":
             status = "True" if condition.scheduled else "False"
             subject.condition = (status, condition.reason, condition.message)
-            self._touched(condition.ref, subject)
+            self._touched(ref, subject)
 
     def was_scheduled(self, ref: str) -> bool:
         """Whether a group says, or is about to say, that it was scheduled."""
-        subject = self._groups.get(ref)
+        subject = self._groups.get(_told_on(ref))
         return subject is not None and "True" in (subject.now.condition.status, (subject.condition or ("",))[0])
 
     def not_scheduled_after_all(self, ref: str, reason: str, message: str) -> None:
         """A group was said to be scheduled, and is not: a binding failed (scheduling.md 3.6)."""
+        ref = _told_on(ref)
         subject = self._groups.get(ref)
         if subject is not None:
             subject.condition = ("False", reason, message)
@@ -565,3 +567,11 @@ def _condition(kind: str, said: _Said) -> dict[str, Any]:
 def observed(condition: dict[str, Any], generation: int) -> dict[str, Any]:
     """The same condition of an object of that generation; 0: of one whose generations nobody counts."""
     return {**condition, "observedGeneration": generation} if generation else condition
+
+
+def _told_on(ref: str) -> str:
+    """Where a group is told: the root of a tree that a foreign PodGroup stands for, on that (workloads.md 4.7)."""
+    kind, _, key = ref.partition("/")
+    namespace, _, name = key.partition("/")
+    own = made_for(name) if kind == "composite" else None
+    return ref if own is None else f"group/{namespace}/{own}"

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from reprieve.api.foreign_groups import made_for
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import CompositePodGroup, PodGroup
 from reprieve.cluster.pods import PodRecord
@@ -384,11 +385,12 @@ class Observer:
 
     def _tell_foreign(self, condition: GroupCondition, now: float) -> None:
         """On the PodGroup of another scheduler, whose status may have no words for it (workloads.md 4.5)."""
-        group = self._engine.cluster.groups.get(condition.group) if self._engine is not None else None
+        group = self._engine.cluster.trees.find(condition.ref) if self._engine is not None else None
         if group is None or group.spec is None or not group.spec.foreign:
             return
+        own = made_for(group.name) or group.name
         self._events.record(
-            group_reference(group, self._versions[group.kind]),
+            Reference(group.spec.foreign, PodGroup.KIND, group.namespace, own, group.uid),
             None,
             kind=NORMAL if condition.scheduled else WARNING,
             reason="Scheduled" if condition.scheduled else "FailedScheduling",

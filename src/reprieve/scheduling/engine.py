@@ -41,7 +41,7 @@ from reprieve.scheduling.decision import (
     stamped,
 )
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
-from reprieve.scheduling.group_objects import GroupChange, GroupObjects
+from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
 from reprieve.scheduling.held_room import Released, ReleasedRoom, hold_seconds
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
@@ -89,7 +89,7 @@ class Engine:
         self.running = RunningProfiles(self.cluster, chosen, self.gates, seed=seed, share=share)
         self._stands_for = {other: p.name for p in chosen.values() for other in p.also_known_as}
         """Further names of profiles."""
-        self._group_objects = GroupObjects(self.cluster, self.sources)
+        self._group_objects = GroupObjects(self.cluster, self.sources, trees=self.gates.composite_pod_group)
         self.reach = RoomBound(self.cluster, self.running) if share else None
         self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach, current_reasons=current_reasons)
         self._preemptions = PreemptionsInFlight()
@@ -203,12 +203,32 @@ class Engine:
         """A PodGroup object is gone: pending members wait for it to appear again."""
         self._make(self._group_objects.remove(key), now)
 
-    def _make(self, changes: Iterable[GroupChange], now: float) -> None:
-        for key, group, created in changes:
-            if group is None:
-                self._remove_group(key, now)
+    def _make(self, changes: Iterable[GroupChange | Move], now: float) -> None:
+        for each in changes:
+            if isinstance(each, Move):
+                self._regroup(each.pod, each.key, now)
+            elif isinstance(each.group, objects.CompositePodGroup):
+                self._set_composite(each.group, now, each.created, each.foreign)
+            elif each.group is not None:
+                self._set_group(each.group, now, each.created)
+            elif each.composite:
+                self.remove_composite(each.key, now)
             else:
-                self._set_group(group, now, created)
+                self._remove_group(each.key, now)
+
+    def _regroup(self, pod: PodRecord, key: str | None, now: float) -> None:
+        """A pod belongs to another group than it did: what it waits in, and what it counts for, is another."""
+        waiting = pod.row < 0 and self.queue.find(pod) is not None
+        if waiting:
+            self.queue.remove_pod(pod, now)
+            self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} belongs to another group")
+        before = pod.group
+        self.cluster.regroup(pod, key)
+        if waiting:
+            self.queue.add_pod(pod, now)
+        for group in filter(None, (before, key)):
+            kind = EventKind.MEMBER_GONE if group == before else EventKind.POD_ADDED
+            self.queue.on_event(ClusterEvent(kind, pod=pod, group=group), now)
 
     def _set_group(self, group: objects.PodGroup, now: float, created: float) -> None:
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
@@ -224,12 +244,16 @@ class Engine:
 
     def set_composite(self, group: objects.CompositePodGroup, now: float, *, created: float = 0.0) -> None:
         """A CompositePodGroup appeared or changed: groups below it may have a root now (composite.md 2)."""
-        if not (self.gates.generic_workload and self.gates.composite_pod_group):
-            return
+        if self.gates.generic_workload and self.gates.composite_pod_group:
+            self._set_composite(group, now, created)
+
+    def _set_composite(
+        self, group: objects.CompositePodGroup, now: float, created: float, foreign: str | None = None
+    ) -> None:
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         before = self.cluster.trees.composites.get(key)
         old = before.spec if before is not None else None
-        state = self.cluster.set_composite(group, created=created)
+        state = self.cluster.set_composite(group, created=created, foreign=foreign)
         assert state.spec is not None
         self._group_changed(state, state.spec, old, now)
 
@@ -609,12 +633,12 @@ class Engine:
             pod,
             self.cluster.signatures,
             created=when,
-            group=membership.name if membership is not None else None,
+            group=self._group_objects.key_of(pod, membership) if membership is not None else None,
             scheduler_name=self._stands_for.get(pod.spec.scheduler_name),
         )
         self.cluster.add_pod(record, pod.spec.node_name or None, due=gone_by(pod))
         if membership is not None:
-            self._make(self._group_objects.joined(record, membership), now)
+            self._make(self._group_objects.joined(record, pod, membership), now)
         if record.row >= 0:
             event = ClusterEvent(EventKind.POD_PLACED, row=record.row, pod=record, group=record.group)
             self.queue.on_event(event, now)
@@ -722,9 +746,9 @@ class Engine:
 
         One of its pods asks for a profile of ours; without pods, the scheduler that the API was made for is one.
         """
-        state = self.cluster.groups.get(key)
-        if state is not None and state.members:
-            return any(map(self._ours, state.members.values()))
+        members = self._group_objects.members(key)
+        if members:
+            return any(map(self._ours, members))
         return any(name in self.running or name in self._stands_for for name in SCHEDULERS_OF[api_version])
 
     def _ours(self, pod: PodRecord) -> bool:

@@ -2,52 +2,85 @@
 
 Groups of other APIs than `scheduling.k8s.io` may name no priority class and then have the highest priority of their
 pods (workloads.md 2.6); groups of a sized source have no object, their pods stand for it (2.4). What changes by an
-object or a pod that comes or goes is given back as changes, for the engine to make.
+object or a pod that comes or goes is given back as changes, for the engine to make. A PodGroup of Volcano may stand for
+a tree of groups, and its pods then belong to the leaves (2.7, 2.8).
 
 Invariant: a key has at most one object at any time. Of several of one name that of the stronger API counts, and each of
 them before one that pods stand for (workloads.md 1.4); those of a source that is off are not there.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.foreign_groups import FOREIGN_VERSIONS
-from reprieve.api.group_sources import GroupSources, Membership
+from reprieve.api.group_sources import TASK_ANNOTATION, VOLCANO, GroupSources, Membership
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.sized_groups import SizedGroups
 from reprieve.cluster.state import ClusterState
+from reprieve.scheduling.foreign_trees import ForeignTree, tree_of
+
+_APART: Final = 1e-6
+"""Seconds between the groups of one tree, so that they are tried in their order (composite.md 2)."""
+
+Group = objects.PodGroup | objects.CompositePodGroup
 
 
 class GroupChange(NamedTuple):
-    """A PodGroup appeared or changed; with `group` None: the one of that key (`namespace/name`) is gone."""
+    """A group appeared or changed; with `group` None: the one of that key (`namespace/name`) is gone."""
 
     key: str
-    group: objects.PodGroup | None
+    group: Group | None
     created: float = 0.0
+    composite: bool = False
+    foreign: str | None = None
+    """Of a composite that a foreign PodGroup stands for: that one's apiVersion."""
 
 
-class _Inheriting(NamedTuple):
-    """A group without a priority of its own, and the one it was given last."""
+class Move(NamedTuple):
+    """A pod belongs to another group now (`namespace/name`), or to none."""
+
+    pod: PodRecord
+    key: str | None
+
+
+Changes = list[GroupChange | Move]
+
+
+class _Counts(NamedTuple):
+    """The object that counts for a key, and the priority it was given if it has none of its own."""
 
     group: objects.PodGroup
     created: float
     given: int | None
+    tree: ForeignTree | None
 
 
 class GroupObjects:
-    """See the module docstring. What is kept is bounded by the objects and pods that are there."""
+    """See the module docstring. What is kept is bounded by the objects and pods that are there.
 
-    def __init__(self, cluster: ClusterState, sources: GroupSources) -> None:
+    Without `trees` (gate CompositePodGroup) a PodGroup of Volcano is flat, whatever it says of tasks.
+    """
+
+    def __init__(self, cluster: ClusterState, sources: GroupSources, *, trees: bool) -> None:
         self._cluster = cluster
         self._sources = sources
+        self._trees = trees
         self._sized = SizedGroups()
         self._objects: dict[str, dict[int, tuple[objects.PodGroup, float]]] = {}
         """Those of the API with their time of creation, by key, then by the rank of their API: 0 is the strongest."""
-        self._inheriting: dict[str, _Inheriting] = {}
+        self._counts: dict[str, _Counts] = {}
+        """Foreign groups, and those that pods stand for, by key."""
+        self._made: dict[str, dict[tuple[bool, str], Group]] = {}
+        """The groups of the trees: by key of the foreign group, then by whether it is a composite, and its own key."""
+        self._tasks: dict[str, dict[str, tuple[PodRecord, str]]] = {}
+        """Pods of Volcano's groups with their tasks, by key of the group, then by UID."""
+        self._named: dict[str, str] = {}
+        """The key of the group that such a pod names, by UID: it may be in a leaf, or by itself."""
 
-    def set(self, group: objects.PodGroup, created: float) -> list[GroupChange]:
+    def set(self, group: objects.PodGroup, created: float) -> Changes:
         """An object of the API appeared or changed."""
         if not self._sources.read(group):
             return []
@@ -55,56 +88,135 @@ class GroupObjects:
         there = self._objects.setdefault(key, {})
         there[_rank(group)] = (group, created)
         counts = there[min(there)]
-        return [self._there(key, *counts)]
+        return self._there(key, *counts)
 
-    def remove(self, key: str) -> list[GroupChange]:
+    def remove(self, key: str) -> Changes:
         """An object of the API is gone; one that pods stand for takes its place."""
         if self._objects.pop(key, None) is None:
             return []
-        self._inheriting.pop(key, None)
+        gone = self._gone(key)
         made = self._sized.group(key)
-        gone = GroupChange(key, None)
-        return [gone] if made is None else [gone, self._there(key, made, self._oldest(key))]
+        return gone if made is None else [*gone, *self._there(key, made, self._oldest(key))]
 
-    def joined(self, pod: PodRecord, membership: Membership) -> list[GroupChange]:
-        """A pod of a group is there."""
-        assert pod.group is not None
-        key = pod.group
+    def key_of(self, pod: objects.Pod, membership: Membership) -> str:
+        """The key of the group that a new pod belongs to; empty if its group leaves it by itself."""
+        namespace = pod.metadata.namespace or "default"
+        counts = self._counts.get(f"{namespace}/{membership.name}")
+        if counts is None or counts.tree is None or membership.source.name != VOLCANO:
+            return f"{namespace}/{membership.name}"
+        leaf = counts.tree.leaf_of(_task(pod), pod.metadata.labels)
+        return f"{namespace}/{leaf}" if leaf is not None else ""
+
+    def joined(self, pod: PodRecord, manifest: objects.Pod, membership: Membership) -> Changes:
+        """A pod that names a group is there."""
+        key = f"{pod.namespace}/{membership.name}"
+        if membership.source.name == VOLCANO:
+            self._tasks.setdefault(key, {})[pod.uid] = (pod, _task(manifest))
+            self._named[pod.uid] = key
         if membership.size is not None and self._sized.joined(key, pod.uid, membership.size):
             made = self._sized.group(key)
             if made is not None and key not in self._objects:
-                return [self._there(key, made, self._oldest(key))]
-        held = self._inheriting.get(key)
-        if held is not None and (held.given is None or pod.priority > held.given):
-            return [self._there(key, held.group, held.created)]
-        return []
+                return self._there(key, made, self._oldest(key))
+        held = self._counts.get(key)
+        if held is None:
+            return []
+        raised = held.group.spec.priority is None and (held.given is None or pod.priority > held.given)
+        new_leaf = held.tree is not None and pod.group is not None and (False, pod.group) not in self._made.get(key, {})
+        return self._there(key, held.group, held.created) if raised or new_leaf else []
 
-    def left(self, pod: PodRecord) -> list[GroupChange]:
+    def left(self, pod: PodRecord) -> Changes:
         """A pod is gone, and not among the members any more."""
-        key = pod.group
+        named = self._named.pop(pod.uid, None)
+        key = named or pod.group
+        if named is not None:
+            del self._tasks[named][pod.uid]
+            if not self._tasks[named]:
+                del self._tasks[named]
+            held = self._counts.get(named)
+            if held is not None and held.tree is not None:
+                return self._there(named, held.group, held.created)
+            return []
         if key is None or not self._sized.left(key, pod.uid) or key in self._objects:
             return []
         made = self._sized.group(key)
-        if made is not None:
-            return [self._there(key, made, self._oldest(key))]
-        self._inheriting.pop(key, None)
-        return [GroupChange(key, None)]
+        return self._gone(key) if made is None else self._there(key, made, self._oldest(key))
 
-    def _there(self, key: str, group: objects.PodGroup, created: float) -> GroupChange:
-        if group.foreign is None or group.spec.priority is not None:
-            self._inheriting.pop(key, None)
-            return GroupChange(key, group, created)
+    def members(self, key: str) -> Sequence[PodRecord]:
+        """The pods that name the group, in whatever leaf they are."""
+        return self._pods(key)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _there(self, key: str, group: objects.PodGroup, created: float) -> Changes:
+        if group.foreign is None:
+            return [*self._gone(key, stays=True), GroupChange(key, group, created)]
+        given = group.spec.priority
+        if given is None:
+            given = max((pod.priority for pod in self._pods(key)), default=None)
+        tree = tree_of(group) if self._trees else None
+        self._counts[key] = _Counts(group, created, given, tree)
+        if tree is None:
+            flat = replace(group, spec=replace(group.spec, priority=given))
+            changes: Changes = [*self._remake(key, [], created), GroupChange(key, flat, created)]
+            return [*changes, *self._moves(key)]
+        moves = self._moves(key)
+        leaves = {pod.group for pod in self._pods(key) if pod.group is not None}
+        leaves |= {move.key for move in moves if move.key is not None}
+        names = sorted(leaf.split("/", 1)[1] for leaf in leaves)
+        made = self._remake(key, tree.groups(names, given), created)
+        return [*made, *moves, GroupChange(key, None)]
+
+    def _gone(self, key: str, *, stays: bool = False) -> Changes:
+        """What stood for the key is gone; with `stays` an object of the same key takes its place."""
+        self._counts.pop(key, None)
+        changes = self._remake(key, [], 0.0)
+        return [*changes, *([] if stays else [GroupChange(key, None)]), *self._moves(key)]
+
+    def _remake(self, key: str, tree: Sequence[Group], created: float) -> Changes:
+        """Make the groups of the tree those that there are: parents come first and go last."""
+        namespace = key.split("/", 1)[0]
+        before = self._made.pop(key, {})
+        now = {
+            (isinstance(each, objects.CompositePodGroup), f"{namespace}/{each.metadata.name}"): each for each in tree
+        }
+        if now:
+            self._made[key] = now
+        counts = self._counts.get(key)
+        foreign = counts.group.foreign.api_version if counts is not None and counts.group.foreign is not None else None
+        changes: Changes = []
+        for turn, ((composite, name), group) in enumerate(now.items()):
+            if before.get((composite, name)) != group:
+                changes.append(GroupChange(name, group, created + turn * _APART, composite, foreign))
+        gone = [GroupChange(name, None, 0.0, composite) for composite, name in before if (composite, name) not in now]
+        return [*changes, *reversed(gone)]
+
+    def _moves(self, key: str) -> list[Move]:
+        """Pods of Volcano's groups that belong elsewhere now."""
+        counts = self._counts.get(key)
+        tree = counts.tree if counts is not None else None
+        moves = []
+        for pod, task in self._tasks.get(key, {}).values():
+            leaf = tree.leaf_of(task, pod.labels) if tree is not None else key.split("/", 1)[1]
+            wanted = f"{pod.namespace}/{leaf}" if leaf is not None else None
+            if wanted != pod.group:
+                moves.append(Move(pod, wanted))
+        return moves
+
+    def _pods(self, key: str) -> Sequence[PodRecord]:
         state = self._cluster.groups.get(key)
-        given = max((pod.priority for pod in state.members.values()), default=None) if state is not None else None
-        self._inheriting[key] = _Inheriting(group, created, given)
-        return GroupChange(key, replace(group, spec=replace(group.spec, priority=given)), created)
+        tasks = self._tasks.get(key, {})
+        others = [pod for pod in state.members.values() if pod.uid not in tasks] if state is not None else []
+        return [*(pod for pod, _ in tasks.values()), *others]
 
     def _oldest(self, key: str) -> float:
         """When the first pod of a group that has no object was made."""
-        state = self._cluster.groups.get(key)
-        return min((pod.created for pod in state.members.values()), default=0.0) if state is not None else 0.0
+        return min((pod.created for pod in self._pods(key)), default=0.0)
 
 
 def _rank(group: objects.PodGroup) -> int:
     foreign = group.foreign
     return 0 if foreign is None else 1 + FOREIGN_VERSIONS.index(foreign.api_version)
+
+
+def _task(pod: objects.Pod) -> str:
+    return pod.metadata.annotations.get(TASK_ANNOTATION, "") if pod.metadata.annotations else ""

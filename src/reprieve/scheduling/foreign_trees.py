@@ -1,0 +1,119 @@
+"""PodGroups of Volcano whose pods have roles or form subgroups, as trees of groups (workloads.md 2.7 and 2.8).
+
+`minTaskMember`: the root needs a leaf for every task, each leaf its minimum; they count only where they do not ask for
+more than `minMember`, as in Volcano. What `minMember` asks beyond them is asked of the pods that are of none of these
+tasks, in a leaf that is there as long as one of them is. `subGroupPolicy`: pods that match a policy are told apart by
+the values of some labels; each such subgroup is a leaf, and the root needs as many of them as the policy says.
+
+Invariant: names below the group have a colon, which no object of an API can have.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from reprieve.api import objects
+from reprieve.api.foreign_groups import SubGroupPolicy, below
+from reprieve.api.selectors import compile_label_selector
+
+_REST: Final = "rest"
+Tree = list[objects.CompositePodGroup | objects.PodGroup]
+"""Parents before children."""
+
+
+class ForeignTree:
+    """The tree that one PodGroup stands for; `tree_of` makes one."""
+
+    def __init__(self, group: objects.PodGroup) -> None:
+        assert group.foreign is not None
+        self._group = group
+        self._name = group.metadata.name
+        self._policies = [
+            (policy, compile_label_selector(policy.label_selector) if policy.label_selector is not None else None)
+            for policy in group.foreign.sub_group_policy
+            if policy.sub_group_size and policy.min_sub_groups
+        ]
+        self._tasks: Mapping[str, int] = {} if self._policies else group.foreign.min_task_member
+        self._rest = 0 if self._policies else group.foreign.min_member - sum(self._tasks.values())
+
+    def leaf_of(self, task: str, labels: Mapping[str, str]) -> str | None:
+        """The name of the leaf of a pod; None for a pod that the minimum does not concern: it is by itself."""
+        for policy, selector in self._policies:
+            if selector is None or selector.matches(labels):
+                values = [labels.get(key, "") for key in policy.match_label_keys]
+                return below(self._name, policy.name, *values)
+        if self._policies:
+            return None
+        if self._tasks.get(task):
+            return below(self._name, task)
+        return below(self._name, _REST, "") if self._rest > 0 else None
+
+    def groups(self, leaves: Sequence[str], priority: int | None) -> Tree:
+        """The tree while pods are in these leaves: the root first, then what is below it, in order."""
+        root = below(self._name)
+        if not self._policies:
+            found = [(below(self._name, task), least) for task, least in self._tasks.items() if least]
+            rest = below(self._name, _REST, "")
+            if rest in leaves:
+                found.append((rest, self._rest))
+            return [
+                self._composite(root, len(found), "", priority),
+                *(self._leaf(name, least, root, priority) for name, least in found),
+            ]
+        made: Tree = []
+        one = len(self._policies) == 1
+        if not one:
+            made.append(self._composite(root, len(self._policies), "", priority))
+        for policy, _ in self._policies:
+            parent = root if one else below(self._name, policy.name, "")
+            made.append(self._composite(parent, policy.min_sub_groups or 1, "" if one else root, priority))
+            made += (
+                self._leaf(name, policy.sub_group_size or 1, parent, priority)
+                for name in sorted(leaves)
+                if self._is_of(name, policy)
+            )
+        return made
+
+    def _is_of(self, leaf: str, policy: SubGroupPolicy) -> bool:
+        start = below(self._name, policy.name)
+        return leaf == start or leaf.startswith(f"{start}:")
+
+    def _meta(self, name: str) -> objects.ObjectMeta:
+        meta = self._group.metadata
+        return objects.ObjectMeta(
+            namespace=meta.namespace or "default",
+            name=name,
+            uid=meta.uid if name == below(self._name) else "",
+            annotations=meta.annotations,
+        )
+
+    def _composite(self, name: str, least: int, parent: str, priority: int | None) -> objects.CompositePodGroup:
+        gang = objects.CompositeGangSchedulingPolicy(min_group_count=least)
+        spec = objects.CompositePodGroupSpec(
+            parent_composite_pod_group_name=parent,
+            scheduling_policy=objects.CompositePodGroupSchedulingPolicy(gang=gang),
+            priority_class_name=self._group.spec.priority_class_name,
+            priority=priority,
+        )
+        return objects.CompositePodGroup(metadata=self._meta(name), spec=spec)
+
+    def _leaf(self, name: str, least: int, parent: str, priority: int | None) -> objects.PodGroup:
+        gang = objects.GangSchedulingPolicy(min_count=least)
+        spec = objects.PodGroupSpec(
+            parent_composite_pod_group_name=parent,
+            scheduling_policy=objects.PodGroupSchedulingPolicy(gang=gang),
+            priority_class_name=self._group.spec.priority_class_name,
+            priority=priority,
+            preemption_policy=objects.NO_POLICY_FIELD,
+        )
+        return objects.PodGroup(metadata=self._meta(name), spec=spec, foreign=self._group.foreign)
+
+
+def tree_of(group: objects.PodGroup) -> ForeignTree | None:
+    """The tree of a PodGroup; None where the group is flat."""
+    foreign = group.foreign
+    if foreign is None:
+        return None
+    if any(policy.sub_group_size and policy.min_sub_groups for policy in foreign.sub_group_policy):
+        return ForeignTree(group)
+    asked = sum(foreign.min_task_member.values())
+    return ForeignTree(group) if 0 < asked <= foreign.min_member else None

@@ -1,0 +1,214 @@
+"""PodGroups of Volcano as trees: minima for tasks, and subgroups (workloads.md 2.7 to 2.9)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from reprieve.api.decoding import decode_object
+from reprieve.api.objects import Node, Pod, PodGroup
+from reprieve.framework.gates import FeatureGates
+from reprieve.scheduling.engine import Engine
+
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+
+
+def node(name: str, cpu: int) -> Node:
+    status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
+    found = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
+    assert isinstance(found, Node)
+    return found
+
+
+def pod(name: str, task: str = "", *, cpu: int = 1, priority: int = 0, **labels: str) -> Pod:
+    annotations = {"scheduling.k8s.io/group-name": "g", **({"volcano.sh/task-spec": task} if task else {})}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": str(cpu)}}}
+    meta = {"name": name, "namespace": "default", "annotations": annotations, "labels": labels}
+    spec = {"containers": [container], "priority": priority}
+    found = decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    assert isinstance(found, Pod)
+    return found
+
+
+def group(least: int, **spec: Any) -> PodGroup:
+    meta = {"name": "g", "namespace": "default", "uid": "u"}
+    manifest = {"apiVersion": VOLCANO, "kind": "PodGroup", "metadata": meta, "spec": {"minMember": least, **spec}}
+    found = decode_object(manifest)
+    assert isinstance(found, PodGroup)
+    return found
+
+
+class World:
+    """An engine that checks itself after every step, and who is placed in it."""
+
+    def __init__(self, cpu: int, **gates: bool) -> None:
+        self.engine = Engine(validate=True, gates=FeatureGates.of(gates))
+        self.now = 0.0
+        self.engine.set_node(node("n", cpu), 0.0)
+
+    def add(self, *items: Pod | PodGroup) -> World:
+        for item in items:
+            self.now += 1.0
+            if isinstance(item, Pod):
+                self.engine.set_pod(item, self.now)
+            else:
+                self.engine.set_group(item, self.now, created=1.0)
+        return self
+
+    def gone(self, name: str) -> None:
+        self.now += 1.0
+        self.engine.pod_gone(f"default/{name}", self.now)
+
+    def run(self) -> World:
+        for _ in range(50):
+            self.now += 20.0
+            self.engine.tick(self.now)
+            while (decision := self.engine.step(self.now)) is not None:
+                for binding in decision.bindings:
+                    self.engine.bound(binding.pod.uid)
+        return self
+
+    @property
+    def placed(self) -> set[str]:
+        return {one.name for one in self.engine.cluster.pods.values() if one.row >= 0}
+
+    @property
+    def groups(self) -> dict[str, str | None]:
+        return {one.name: one.group for one in self.engine.cluster.pods.values()}
+
+
+TASKS = {"ps": 1, "worker": 2}
+PODS = (pod("ps", "ps", cpu=2), pod("w0", "worker"), pod("w1", "worker"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_every_task_has_its_minimum_or_nothing_runs(order: tuple[int, ...]) -> None:
+    """workloads.md 2.7 and 2.9: whichever of the object and its pods comes first."""
+    items = (group(3, minTaskMember=TASKS), *PODS)
+    arrived = [items[index] for index in order]
+    assert World(3).add(*arrived).run().placed == set()
+    world = World(4).add(*arrived).run()
+    assert world.placed == {"ps", "w0", "w1"}
+    assert world.groups == {"ps": "default/g:ps", "w0": "default/g:worker", "w1": "default/g:worker"}
+
+
+def test_more_of_one_task_do_not_make_up_for_another() -> None:
+    """workloads.md 2.7: three workers are three pods, but there is no ps."""
+    workers = [pod(f"w{number}", "worker") for number in range(3)]
+    world = World(10).add(group(3, minTaskMember=TASKS), *workers).run()
+    assert world.placed == set()
+    assert world.add(PODS[0]).run().placed == {"ps", "w0", "w1", "w2"}
+
+
+def test_minima_beyond_the_whole_do_not_count() -> None:
+    """workloads.md 2.7: as in Volcano."""
+    world = World(2).add(group(2, minTaskMember=TASKS), *PODS[1:]).run()
+    assert world.placed == {"w0", "w1"}
+    assert world.groups["w0"] == "default/g"
+
+
+def test_what_is_asked_beyond_the_tasks_is_asked_of_the_others() -> None:
+    """workloads.md 2.7: two more pods of whatever task."""
+    others = [pod("o0"), pod("o1", "evaluator")]
+    full = group(5, minTaskMember=TASKS)
+    assert World(5).add(full, *PODS, *others).run().placed == set()
+    world = World(6).add(full, *PODS, *others).run()
+    assert world.placed == {"ps", "w0", "w1", "o0", "o1"}
+    assert world.groups["o0"] == world.groups["o1"]
+
+
+def test_pods_that_the_minima_do_not_concern_are_by_themselves() -> None:
+    """workloads.md 2.7: and leave no trace when they are gone."""
+    world = World(1).add(group(3, minTaskMember=TASKS), pod("other")).run()
+    assert world.placed == {"other"}
+    assert world.groups["other"] is None
+    world.gone("other")
+    assert world.engine._group_objects._tasks == {}
+
+
+def test_a_group_that_becomes_a_tree_and_flat_again() -> None:
+    """workloads.md 2.9: its pods go along, those that wait and those that run."""
+    world = World(4).add(group(1), *PODS).run()
+    assert world.placed == {"ps", "w0", "w1"}
+    world.add(group(3, minTaskMember=TASKS), pod("w2", "worker"))
+    assert set(world.groups.values()) == {"default/g:ps", "default/g:worker"}
+    assert len(world.engine.cluster.trees.composites) == 1
+    world.add(group(1)).run()
+    assert set(world.groups.values()) == {"default/g"}
+    assert not world.engine.cluster.trees.composites
+    world.now += 1
+    world.engine.remove_group("default/g", world.now)
+    for name in ("ps", "w0", "w1", "w2"):
+        world.gone(name)
+    assert world.engine.cluster.groups == {}
+
+
+def test_without_its_gate_a_tree_is_flat() -> None:
+    """workloads.md 2.9."""
+    world = World(3, CompositePodGroup=False)
+    workers = [pod(f"w{number}", "worker") for number in range(3)]
+    assert world.add(group(3, minTaskMember=TASKS), *workers).run().placed == {"w0", "w1", "w2"}
+
+
+def test_a_tree_has_the_highest_priority_of_its_pods() -> None:
+    """workloads.md 2.6: all of its groups have the same, whenever the pod comes that has it."""
+    world = World(4).add(group(3, minTaskMember=TASKS), *PODS[:2])
+    world.add(pod("w1", "worker", priority=7))
+    trees = world.engine.cluster.trees
+    priorities = {one.spec.priority for one in trees.composites["default/g:"].below() if one.spec is not None}
+    assert priorities == {7}
+    assert world.run().placed == {"ps", "w0", "w1"}
+
+
+SUBGROUPS = [
+    {
+        "name": "replica",
+        "labelSelector": {"matchLabels": {"role": "infer"}},
+        "matchLabelKeys": ["replica"],
+        "subGroupSize": 2,
+        "minSubGroups": 2,
+    }
+]
+
+
+def replicas(count: int) -> list[Pod]:
+    return [pod(f"r{n}-{m}", role="infer", replica=str(n)) for n in range(count) for m in range(2)]
+
+
+def test_as_many_subgroups_as_are_asked_for_run_whole() -> None:
+    """workloads.md 2.8: three replicas of two, two of them needed; room for five pods is room for two replicas."""
+    whole = group(4, subGroupPolicy=SUBGROUPS)
+    assert World(3).add(whole, *replicas(3)).run().placed == set()
+    assert World(5).add(whole, *replicas(3)).run().placed == {"r0-0", "r0-1", "r1-0", "r1-1"}
+    assert len(World(6).add(*replicas(3), whole).run().placed) == 6
+    assert World(6).add(whole, *replicas(1)).run().placed == set()
+
+
+def test_a_subgroup_is_there_as_long_as_a_pod_of_it() -> None:
+    """workloads.md 2.8."""
+    world = World(10).add(group(4, subGroupPolicy=SUBGROUPS), *replicas(2)).run()
+    assert set(world.engine.cluster.groups) == {"default/g:replica:0", "default/g:replica:1"}
+    for name in ("r1-0", "r1-1"):
+        world.gone(name)
+    assert set(world.engine.cluster.groups) == {"default/g:replica:0"}
+
+
+def test_several_policies_are_levels_of_their_own() -> None:
+    """workloads.md 2.8: one prefill of two, and one decode of one."""
+    policies = [
+        {
+            "name": name,
+            "labelSelector": {"matchLabels": {"role": name}},
+            "matchLabelKeys": ["n"],
+            "subGroupSize": size,
+            "minSubGroups": 1,
+        }
+        for name, size in (("prefill", 2), ("decode", 1))
+    ]
+    pods = [pod("p0", role="prefill", n="0"), pod("p1", role="prefill", n="0"), pod("d0", role="decode", n="0")]
+    whole = group(3, subGroupPolicy=policies)
+    assert World(3).add(whole, *pods[:2]).run().placed == set()
+    assert World(2).add(whole, *pods).run().placed == set()
+    assert World(3).add(whole, *pods).run().placed == {"p0", "p1", "d0"}
