@@ -14,6 +14,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
+from reprieve.simulation.building import Cluster
 from tests.building import World, gang, group, history, node, pdb, pod, profile_with
 
 
@@ -216,6 +217,45 @@ def test_43_units_stay_where_the_placement_leaves_room(plain: bool) -> None:
         expected = {f"r{i}{j}" for j in range(4)[:gone]}
         assert {v for v in _victims(found) if v.startswith(f"r{i}")} == expected
     assert found.domain == "cluster"
+
+
+@pytest.mark.parametrize(
+    ("running", "members", "victims"),
+    [
+        # The second keeps away from the b on n1 and goes to n2; the first needs one CPU more on n1.
+        (
+            {"n0": [("r0", 0, 2, "b"), ("r1", 1, 2, "b")], "n1": [("r2", 0, 1, "b"), ("r3", 0, 1, "b")],
+             "n2": [("r4", 1, 1, "a")]},
+            [(3, None), (1, "b")],
+            ["r3"],
+        ),
+        ({"n0": [("r0", 1, 1, "b")], "n1": [("r1", 0, 2, "b")]}, [(2, "b"), (3, "a")], ["r1"]),
+        (
+            {"n0": [("r0", 1, 1, "a"), ("r1", 0, 2, "b")], "n1": [("r2", 0, 2, "b"), ("r3", 0, 2, "a")]},
+            [(3, "a"), (1, None)],
+            ["r2", "r3"],
+        ),
+        ({"n0": [("r0", 1, 1, "a")], "n1": [("r1", 1, 1, "a")], "n2": [("r2", 0, 2, "b")]},
+         [(2, "a"), (4, "a")], ["r1", "r2"]),
+    ],
+)  # fmt: skip
+def test_43_no_more_go_than_the_group_needs_where_amounts_do_not_tell(
+    running: dict[str, list[tuple[str, int, int, str]]], members: list[tuple[int, str | None]], victims: list[str]
+) -> None:
+    """Members keep away from others by a label: the group's own algorithm says whether fewer evictions do."""
+    cluster = Cluster().add_group("g", min_count=2, priority=100)
+    for name, there in running.items():
+        cluster.add_node(name, {"cpu": "4"}, labels={"kubernetes.io/hostname": name})
+        for one, priority, cpu, app in there:
+            cluster.add_pod(one, node=name, priority=priority, requests={"cpu": str(cpu)}, labels={"app": app})
+    for index, (cpu, away_from) in enumerate(members):
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": away_from}}}
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        spec = {"affinity": apart} if away_from is not None else {}
+        requests = {"cpu": str(cpu)}
+        cluster.add_pod(f"g{index}", group="g", priority=100, requests=requests, labels={"app": "g"}, spec=spec)
+    [preemption] = cluster.plan().plan.preemptions
+    assert sorted(victim.name for victim in preemption.victims) == victims
 
 
 def test_44_no_victim_at_all_is_fine() -> None:
