@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.observability.metrics import Metrics
+from reprieve.observability.runtime_metrics import RuntimeMetrics
 from tests.building import World
 from tests.observability.watching import read
 
@@ -17,6 +18,7 @@ _PARTS = ("_bucket", "_sum", "_count")
 @pytest.mark.parametrize("page", ["runbook", "observability"])
 def test_every_metric_a_page_names_is_scraped(page: str) -> None:
     metrics = Metrics(process=False)
+    RuntimeMetrics(metrics.registry)
     metrics.attach(World().engine)
     metrics.look()
     known = {family.name for family in metrics.registry.collect()}

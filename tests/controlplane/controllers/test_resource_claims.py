@@ -8,6 +8,8 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World
 
+from reprieve.controlplane.controllers.claims import ResourceClaims
+
 GROUP = "resource.k8s.io/v1"
 CLAIM = "ResourceClaim"
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -91,6 +93,28 @@ def test_a_pod_waits_for_its_template() -> None:
     world.create(template())
     world.settle()
     assert len(generated(world)) == 1
+
+
+def test_who_is_gone_waits_for_no_template_any_more() -> None:
+    """Templates that never come cost nothing: pods and groups are forgotten when they go, or need no claims."""
+    world = World(GROUPS)
+    controller = world.controllers.running["resourceclaim"]
+    assert isinstance(controller, ResourceClaims)
+    world.create(pod_group(OURS))
+    world.create(member("a", resourceClaimTemplateName="two"))
+    for name in ("p", "q", "r"):
+        world.create(from_template(name))
+    world.settle()
+    assert controller.lacking == 5
+    world.delete("v1", "Pod", "p", grace=0)
+    world.set_phase("q", "Succeeded")
+    world.delete("v1", "Pod", "a", grace=0)
+    world.settle()
+    assert controller.lacking == 2
+    world.create(template())
+    world.settle()
+    assert controller.lacking == 0
+    assert sorted(name[:6] for name in generated(world)) == ["g-gpu-", "r-gpu-"]
 
 
 def test_a_claim_made_before_a_crash_is_found_again() -> None:

@@ -16,7 +16,7 @@ Rules (upstream's resource claim controller):
 from __future__ import annotations
 
 import copy
-from typing import Literal
+from typing import Literal, TypeVar
 
 from reprieve.api.json import Json
 from reprieve.controlplane.controllers.reconciling import Controller
@@ -27,6 +27,8 @@ from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.metadata import annotations_of, controller_of, owner_reference, without_finalizer
 
 Task = tuple[Literal["pod", "group", "claim"], str, str]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -34,6 +36,41 @@ _GROUP = "resource.k8s.io/v1"
 _SCHEDULING = "scheduling.k8s.io"
 _GROUP_VERSION = f"{_SCHEDULING}/v1beta1"
 _MOST_CONSUMERS = 256
+
+
+class _Lacking:
+    """Which pods and groups wait for which templates, until these are there or those are gone."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Key, set[Task]] = {}
+        self._wanted: dict[Task, set[Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def add(self, template: Key, task: Task) -> None:
+        """The claims of a task cannot be made without the template."""
+        self._waiting.setdefault(template, set()).add(task)
+        self._wanted.setdefault(task, set()).add(template)
+
+    def forget(self, task: Task) -> None:
+        """It needs no claims any more."""
+        for template in self._wanted.pop(task, ()):
+            self._drop(self._waiting, template, task)
+
+    def found(self, template: Key) -> set[Task]:
+        """The template is there: who has waited for it, and does no longer."""
+        tasks = self._waiting.pop(template, set())
+        for task in tasks:
+            self._drop(self._wanted, task, template)
+        return tasks
+
+    @staticmethod
+    def _drop(index: dict[_K, set[_V]], key: _K, value: _V) -> None:
+        left = index[key]
+        left.discard(value)
+        if not left:
+            del index[key]
 
 
 class ResourceClaims(Controller):
@@ -44,8 +81,7 @@ class ResourceClaims(Controller):
     def connect(self) -> None:
         """Look at pods and groups with claims, at claims, and at those who wait for a template."""
         sources = self.context.sources
-        self._lacking: dict[Key, set[Task]] = {}
-        """Template -> pods and groups whose claims cannot be made without it."""
+        self._lacking = _Lacking()
         self._pods = sources.pods
         self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimSeen)
         self._claims.index("consumer", lambda claim: claim.consumers)
@@ -58,11 +94,17 @@ class ResourceClaims(Controller):
         self._groups.tell(self._group_changed)
         sources.of("resource.k8s.io/resourceclaimtemplates", Seen).tell(self._template_changed)
 
+    @property
+    def lacking(self) -> int:
+        """How many pods and groups wait for a template."""
+        return len(self._lacking)
+
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
         if new is not None and new.has_claims and not _done(new):
             self.queue(("pod", *new.key))
         last = new if new is not None else old
         if last is not None and last.has_claims and (new is None or _done(new)):
+            self._lacking.forget(("pod", *last.key))
             uid = last.metadata.uid
             for key in self._claims.keys_by("consumer", uid) | self._claims.keys_by("pod", uid):
                 self.queue(("claim", *key))
@@ -73,6 +115,7 @@ class ResourceClaims(Controller):
             if old is None:
                 self._queue_pods(new.metadata.key)
         elif old is not None:
+            self._lacking.forget(("group", *old.metadata.key))
             for key in self._claims.keys_by("consumer", old.metadata.uid):
                 self.queue(("claim", *key))
 
@@ -90,7 +133,7 @@ class ResourceClaims(Controller):
 
     def _template_changed(self, _old: Seen | None, new: Seen | None) -> None:
         if new is not None:
-            for task in self._lacking.pop(new.metadata.key, ()):
+            for task in self._lacking.found(new.metadata.key):
                 self.queue(task)
 
     def reconcile(self, key: Task) -> None:
@@ -191,7 +234,7 @@ class ResourceClaims(Controller):
         where = (namespace, template_name)
         template = self.context.find(self.context.kind(_GROUP, "ResourceClaimTemplate"), where)
         if template is None:
-            self._lacking.setdefault(where, set()).add(task)
+            self._lacking.add(where, task)
             said = f'{owner["kind"]}ResourceClaim {name}: resource claim template "{template_name}" not found'
             self.context.event(owner, "FailedResourceClaimCreation", said, "Warning")
             return None
