@@ -36,6 +36,10 @@ class Got:
     kind: str
 
 
+async def evictions(since: float) -> Sequence[Any]:
+    return [{"since": since}]
+
+
 async def records(kind: str, namespace: str, name: str) -> Sequence[Any]:
     return [{"kind": kind, "of": f"{namespace}/{name}"}] if name == "known" else []
 
@@ -57,7 +61,12 @@ def ask(
 
     async def run() -> list[Got]:
         server = Server(
-            options, metrics=Metrics(process=False), health=health or Health(), records=records, authorize=auth
+            options,
+            metrics=Metrics(process=False),
+            health=health or Health(),
+            records=records,
+            evictions=evictions,
+            authorize=auth,
         )
         await server.start()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -141,6 +150,15 @@ def test_explain_answers_with_a_list() -> None:
     )
     assert '"items":[]' in none.text
     assert (bad.status, nameless.status) == (400, 400)
+
+
+def test_explain_answers_with_the_preemptions_since_a_time() -> None:
+    """whatif.md 9.2, under the same rights as the rest of it."""
+    found, bad = ask(LOCAL, "/explain?since=1767225600.5", "/explain?since=yesterday")
+    assert '"items":[{"since":1767225600.5}]' in found.text
+    assert bad.status == 400
+    (refused,) = ask(REMOTE, "/explain?since=0", token=None)
+    assert refused.status == 401
 
 
 def test_readiness_waits_for_the_informers() -> None:

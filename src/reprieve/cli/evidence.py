@@ -35,7 +35,7 @@ from reprieve.client.listing import list_objects
 from reprieve.client.reading import manifests_of, read_cluster
 from reprieve.client.transport import ApiClient, Limits
 from reprieve.observability.records import DecisionRecord
-from reprieve.observability.store import find_in_file
+from reprieve.observability.store import evictions_in_file, find_in_file
 
 EXTENSION: Final = "reprieve.dev/scheduler"
 """Of the kubeconfig's context: {"url": ..., "certificate-authority-data": ...} or {"records": FILE}."""
@@ -63,6 +63,23 @@ class Asked:
 
     def __str__(self) -> str:
         return f"{self.kind.lower()} {self.namespace}/{self.name}"
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As the scheduler is asked."""
+        return {"kind": self.kind, "namespace": self.namespace, "name": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """A question about every preemption from then on, in seconds since 1970."""
+
+    seconds: float
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As the scheduler is asked."""
+        return {"since": repr(self.seconds)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +140,19 @@ async def gather(connection: Connection, asked: Asked, records: str | None) -> E
         if _waits(evidence) and (not told or _small(evidence.records)):
             await _compute(client, evidence)
     return evidence
+
+
+async def evictions(connection: Connection, since: float, records: str | None) -> tuple[list[DecisionRecord], str]:
+    """Every preemption from then on (seconds since 1970), newest first, and where the records are from.
+
+    Raises ClientError where nobody can be asked, ConfigError for bad `records` and where there are none.
+    """
+    evidence = Evidence(Asked("", "", ""))
+    async with ApiClient(connection, limits=_SHOWN) as client:
+        if not await _find_records(client, connection, [Since(since)], records, evidence):
+            why = evidence.warnings[0] if evidence.warnings else "no scheduler that keeps decision records was found"
+            raise ConfigError(f"{why} (--records URL|FILE says where they are)")
+    return evidence.records, evidence.source
 
 
 def _small(records: Sequence[DecisionRecord]) -> bool:
@@ -286,7 +316,7 @@ class _List(msgspec.Struct, frozen=True):
 
 
 async def _find_records(
-    client: ApiClient, connection: Connection, names: Sequence[Asked], told: str | None, evidence: Evidence
+    client: ApiClient, connection: Connection, names: Sequence[Asked | Since], told: str | None, evidence: Evidence
 ) -> bool:
     """Whether the scheduler's records could be read (there may be none of this object)."""
     if told is not None:
@@ -313,7 +343,7 @@ async def _find_records(
 
 
 async def _from(
-    where: str, connection: Connection, names: Sequence[Asked], *, ca: bytes | None
+    where: str, connection: Connection, names: Sequence[Asked | Since], *, ca: bytes | None
 ) -> list[DecisionRecord]:
     if "://" not in where:
         return _from_file(Path(where), names)
@@ -335,21 +365,23 @@ async def _from(
         return await _explain(scheduler, "/explain", names)
 
 
-def _from_file(file: Path, names: Sequence[Asked]) -> list[DecisionRecord]:
+def _from_file(file: Path, names: Sequence[Asked | Since]) -> list[DecisionRecord]:
     found = []
     try:
         for asked in names:
-            found += find_in_file(file, asked.kind, asked.namespace, asked.name)
+            if isinstance(asked, Since):
+                found += evictions_in_file(file, asked.seconds)
+            else:
+                found += find_in_file(file, asked.kind, asked.namespace, asked.name)
     except (sqlite3.Error, ValueError) as error:
         raise ConfigError(f"{file}: no file of decision records: {error}") from None
     return found
 
 
-async def _explain(client: ApiClient, path: str, names: Sequence[Asked]) -> list[DecisionRecord]:
+async def _explain(client: ApiClient, path: str, names: Sequence[Asked | Since]) -> list[DecisionRecord]:
     found: list[DecisionRecord] = []
     for asked in names:
-        query = {"kind": asked.kind, "namespace": asked.namespace, "name": asked.name}
-        found += (await client.get(path, query)).read(_List).items
+        found += (await client.get(path, asked.query)).read(_List).items
     return found
 
 
@@ -363,7 +395,7 @@ def _ca(extension: Mapping[str, object]) -> bytes | None:
         raise ConfigError(f"the context's {EXTENSION}: certificate-authority-data: not base64") from None
 
 
-async def _from_leader(client: ApiClient, names: Sequence[Asked]) -> tuple[str, list[DecisionRecord] | None]:
+async def _from_leader(client: ApiClient, names: Sequence[Asked | Since]) -> tuple[str, list[DecisionRecord] | None]:
     """Through the API server at the pod that holds the lease. (where, None) if there is no such pod."""
     try:
         labelled = (await client.get(_PODS.path(), {"labelSelector": _OURS})).read(Json).get("items") or ()

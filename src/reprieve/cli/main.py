@@ -16,6 +16,7 @@ from reprieve.cli import (
     demo,
     drain_plan,
     explain,
+    history,
     importing,
     openb,
     plan,
@@ -65,6 +66,7 @@ class Command(TyperCommand):
 
 
 app.command("plan", cls=Command)(plan.command)
+app.command("history", cls=Command)(history.command)
 app.command("queue", cls=Command)(queue.command)
 app.command("capacity", cls=Command)(capacity.command)
 app.command("drain-plan", cls=Command)(drain_plan.command)

@@ -49,9 +49,11 @@ from reprieve.cli.outcome import Exit, note, refuse, show
 from reprieve.cli.reading import Heed, read_workload_kinds
 
 if TYPE_CHECKING:
+    import msgspec
+
     from reprieve.cli.waiting import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
-    from reprieve.simulation.report import Answer, Document
+    from reprieve.simulation.report import Answer
 
 
 class Format(StrEnum):
@@ -210,7 +212,7 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords"
         refuse(str(error))
 
 
-def document(plan: "Document", output: Format) -> str:
+def document(plan: "msgspec.Struct", output: Format) -> str:
     """A document as JSON or YAML."""
     import msgspec
 

@@ -249,6 +249,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
                 metrics=metrics,
                 health=health,
                 records=store.find,
+                evictions=store.evictions,
                 authorize=DelegatedAuth(lease_client),
                 at_rest=lambda look: found.loop.at_rest(look, within=SCRAPE_WAITS),
             )

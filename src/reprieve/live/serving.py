@@ -53,6 +53,8 @@ Check = Callable[[], str | None]
 """None if all is well, else what is wrong in a few words."""
 Records = Callable[[str, str, str], Awaitable[Sequence[Any]]]
 """(kind, namespace, name) -> decision records, newest first; kind is `Pod`, `PodGroup` or `CompositePodGroup`."""
+Evictions = Callable[[float], Awaitable[Sequence[Any]]]
+"""Seconds since 1970 -> decision records of the preemptions from then on, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ class Server:
         metrics: Metrics,
         health: Health,
         records: Records | None = None,
+        evictions: Evictions | None = None,
         authorize: DelegatedAuth | Callable[[str, str], Awaitable[int]] | None = None,
         at_rest: Callable[[Callable[[], None]], Awaitable[object]] | None = None,
     ) -> None:
@@ -181,6 +184,7 @@ class Server:
         self._metrics = metrics
         self._health = health
         self._records = records
+        self._evictions = evictions
         self._authorize = authorize
         self._runner: web.AppRunner | None = None
         self.port = options.port
@@ -273,6 +277,8 @@ class Server:
         if refused is not None:
             return refused
         query = request.query
+        if "since" in query:
+            return await self._history(query["since"])
         kind, name = query.get("kind", ""), query.get("name", "")
         if kind not in ("Pod", "PodGroup", "CompositePodGroup") or not name:
             text = "kind=Pod, kind=PodGroup or kind=CompositePodGroup, and name, are needed\n"
@@ -280,8 +286,15 @@ class Server:
         found: Sequence[Any] = ()
         if self._records is not None:
             found = await self._records(kind, query.get("namespace", "default"), name)
-        body = _encode({"apiVersion": "reprieve.dev/v1alpha1", "kind": "DecisionRecordList", "items": list(found)})
-        return web.Response(body=body, content_type="application/json")
+        return _listed(found)
+
+    async def _history(self, since: str) -> web.Response:
+        """Every preemption since a time, in seconds since 1970."""
+        try:
+            seconds = float(since)
+        except ValueError:
+            return web.Response(status=400, text="since: seconds since 1970\n")
+        return _listed(await self._evictions(seconds) if self._evictions is not None else ())
 
     async def _refused(self, request: web.Request, *, local_token: bool) -> web.Response | None:
         """None, or the answer for somebody who may not read this."""
@@ -386,3 +399,8 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+def _listed(found: Sequence[Any]) -> web.Response:
+    body = _encode({"apiVersion": "reprieve.dev/v1alpha1", "kind": "DecisionRecordList", "items": list(found)})
+    return web.Response(body=body, content_type="application/json")

@@ -19,8 +19,9 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -32,6 +33,7 @@ Trouble = Callable[[str], None]
 Lost = Callable[[int], None]
 
 MOST_FOUND: Final = 20
+MOST_EVICTIONS: Final = 1_000
 _VERSION: Final = 1
 _BATCH: Final = 200
 _QUEUE: Final = 10_000
@@ -69,7 +71,7 @@ def open_store(
     bounds: Bounds = Bounds(),
     trouble: Trouble = lambda _: None,
     lost: Lost = lambda _: None,
-) -> RecordStore:
+) -> MemoryStore | FileStore:
     """A store in a file, or in memory where there is none.
 
     From any thread `trouble` is told what went wrong, and `lost` how many records could not be kept because of it.
@@ -130,6 +132,12 @@ class MemoryStore:
             self._by_name.setdefault(name, {})[record.id] = None
         while len(self) > 1 and (len(self) > self._bounds.records or self.bytes > self._bounds.bytes):
             self._forget(next(iter(self._superseded or self._last)))
+
+    async def evictions(self, since: float) -> list[DecisionRecord]:
+        """Records of preemptions from then on (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
+        ids = sorted((*self._last, *self._superseded), reverse=True)
+        bodies = ((self._last.get(each) or self._superseded[each]).body for each in ids)
+        return _evictions(bodies, since)
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
         """See `RecordStore`."""
@@ -239,6 +247,11 @@ class FileStore:
             self._changed.notify_all()
         self._thread.join()
         self._connection.close()
+
+    async def evictions(self, since: float) -> list[DecisionRecord]:
+        """Records of preemptions from then on (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
+        await asyncio.to_thread(self.flush)
+        return await asyncio.to_thread(evictions_in_file, self._path, since)
 
     def _find(self, name: Name) -> list[DecisionRecord]:
         self.flush()
@@ -389,3 +402,27 @@ def find_in_file(path: Path, kind: str, namespace: str, name: str) -> list[Decis
             (kind, namespace, name, MOST_FOUND),
         ).fetchall()
     return [decode(row[0]) for row in rows]
+
+
+def evictions_in_file(path: Path, since: float) -> list[DecisionRecord]:
+    """Records of preemptions from then on (seconds since 1970), in a file that may be in use, newest first.
+
+    No more than `MOST_EVICTIONS`. Raises sqlite3.Error where there is no such file or it is not one of ours.
+    """
+    with _reading(path) as connection:
+        rows = connection.execute("SELECT body FROM record ORDER BY id DESC")
+        return _evictions((row[0] for row in rows), since)
+
+
+def _evictions(bodies: Iterable[bytes], since: float) -> list[DecisionRecord]:
+    """Of records, newest first, those that preempt."""
+    found = []
+    for body in bodies:
+        if b'"preemption":{' not in body:
+            continue  # most attempts evict nobody: they are not worth reading
+        record = decode(body)
+        if record.preemption is not None and datetime.fromisoformat(record.time).timestamp() >= since:
+            found.append(record)
+            if len(found) == MOST_EVICTIONS:
+                break
+    return found

@@ -1,0 +1,126 @@
+"""`reprieve history`: who evicted whom, when, why and at what cost, from the scheduler's decision records."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.outcome import CommandError, Exit, note, refuse, show
+from reprieve.cli.plan import Format, document
+
+if TYPE_CHECKING:
+    from reprieve.cli.sections import Section
+    from reprieve.observability.history import History
+    from reprieve.observability.records import DecisionRecord
+
+DEFAULT_SINCE = "24h"
+
+
+def command(
+    since: Annotated[
+        str, typer.Option(metavar="DURATION|TIME", help="How far back: 6h, 30m, 7d, or a time (RFC 3339).")
+    ] = DEFAULT_SINCE,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", metavar="NS", help="Only preemptions by or of this namespace.")
+    ] = None,
+    everywhere: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="In all namespaces, not in the context's alone.")
+    ] = False,
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The cluster; default: as kubectl finds it ($KUBECONFIG, ~/.kube)."),
+    ] = None,
+    context: Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")] = None,
+    records: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|FILE",
+            help="Where the scheduler's decision records are: its endpoint, or the file it keeps them in (no cluster "
+            "needed then).",
+        ),
+    ] = None,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+) -> None:
+    """Tell who evicted whom, when, why and at what cost, newest first. Reads only."""
+    if namespace is not None and everywhere:
+        refuse("-n and -A exclude each other")
+    start = _read_since(since)
+    found, default = _records(kubeconfig, context, records, start)
+    from reprieve.observability.history import history_of
+
+    told = history_of(found, None if everywhere else namespace or default)
+    if output is not Format.TEXT:
+        show(document(told, output))
+        return
+    from reprieve.cli.terminal import show_sections
+
+    show_sections(history_sections(told, since))
+
+
+def _read_since(text: str) -> float:
+    """Seconds since 1970 of a duration back from now, or of a time."""
+    import re
+
+    from reprieve.cli.options import read_time
+
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
+    if match is not None:
+        unit = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[match[2]]
+        return time.time() - float(match[1]) * unit
+    if not text[:1].isdecimal() or "T" not in text:
+        refuse(f"--since {text}: want a duration such as 6h, 30m or 7d, or a time (RFC 3339)")
+    return read_time("--since", text)
+
+
+def _records(
+    kubeconfig: str | None, context: str | None, records: str | None, since: float
+) -> "tuple[Sequence[DecisionRecord], str | None]":
+    """The records, and the namespace that is meant where none is named; None means all."""
+    import asyncio
+    import sqlite3
+    from pathlib import Path
+
+    from reprieve.cli.evidence import evictions
+    from reprieve.client.errors import ClientError, ConfigError
+    from reprieve.client.kubeconfig import connect
+    from reprieve.observability.store import evictions_in_file
+
+    if records is not None and "://" not in records:
+        try:
+            return evictions_in_file(Path(records), since), None
+        except (sqlite3.Error, ValueError) as error:
+            refuse(f"{records}: no file of decision records: {error}")
+    try:
+        connection = connect(kubeconfig, context)
+        found, source = asyncio.run(evictions(connection, since, records))
+    except ConfigError as error:
+        refuse(str(error))
+    except ClientError as error:
+        raise CommandError(str(error), Exit.UNREACHABLE) from None
+    note(f"records of {source}")
+    return found, connection.namespace
+
+
+def history_sections(told: "History", since: str) -> "list[Section]":
+    """The story as a table, newest first."""
+    from reprieve.cli.sections import Row, Section, Tone
+    from reprieve.cli.wording import count, seconds_text
+
+    if not told.items:
+        return [Section(f"Nobody was evicted since {since}.", tone=Tone.GOOD)]
+    rows = []
+    for item in told.items:
+        below = []
+        for victim in item.victims:
+            ran = f" after {seconds_text(victim.running_seconds)}" if victim.running_seconds is not None else ""
+            budget = ", although a PodDisruptionBudget forbids it" if victim.violates_pdb else ""
+            why = f": {victim.why}" if victim.why else ""
+            below.append(f"{victim.unit} (priority {victim.priority}, {count(victim.pods, 'pod')}){ran}{budget}{why}")
+        lost = f"{item.lost_gpu_hours:g} GPU-hours" if item.lost_gpu_hours else f"{item.lost_cpu_hours:g} CPU-hours"
+        cells = (item.time, f"{item.kind.lower()} {item.namespace}/{item.name}", str(item.priority))
+        rows.append(Row((*cells, count(item.pods, "pod"), lost, item.state), below=tuple(below)))
+    pods = sum(item.pods for item in told.items)
+    title = f"{count(len(rows), 'preemption')} since {since}: {count(pods, 'pod')} evicted"
+    columns = ("when", "by", "priority", "evicted", "work lost", "state")
+    return [Section(title, columns, tuple(rows), tone=Tone.PLAIN)]

@@ -1,0 +1,98 @@
+"""Who evicted whom, when, why and at what cost, from decision records (whatif.md 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from reprieve.observability.records import DecisionRecord, Unit
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the parts of the document; every field is always written."""
+
+
+class Evicted(Document, frozen=True, kw_only=True):
+    """A unit that went. `why`: who needed its room; `running_seconds`: how long its oldest pod ran."""
+
+    unit: str
+    kind: str
+    priority: int
+    pods: int
+    nodes: tuple[str, ...] = ()
+    why: str = ""
+    running_seconds: float | None = None
+    violates_pdb: bool = False
+
+
+class HistoryItem(Document, frozen=True, kw_only=True):
+    """One preemption: by whom, of how many pods, what work was lost. `state`: UnderWay, Done or Failed."""
+
+    time: str
+    kind: str
+    namespace: str
+    name: str
+    priority: int
+    domain: str
+    pods: int
+    lost_gpu_hours: float
+    lost_cpu_hours: float
+    pdb_violations: int
+    state: str
+    victims: tuple[Evicted, ...] = ()
+
+
+class History(Document, frozen=True, kw_only=True):
+    """The document: newest first."""
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "History"
+    items: tuple[HistoryItem, ...] = ()
+
+
+def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> History:
+    """The preemptions of the records, newest first; of one namespace those by it and of it."""
+    items = [item for record in records if (item := _item(record)) is not None]
+    if namespace is not None:
+        items = [
+            item
+            for item in items
+            if item.namespace == namespace or any(one.unit.startswith(f"{namespace}/") for one in item.victims)
+        ]
+    return History(items=tuple(sorted(items, key=lambda item: item.time, reverse=True)))
+
+
+def _item(record: DecisionRecord) -> HistoryItem | None:
+    made = record.preemption
+    if made is None:
+        return None
+    return HistoryItem(
+        time=record.time,
+        kind=record.entity.kind,
+        namespace=record.entity.namespace,
+        name=record.entity.name,
+        priority=record.entity.priority,
+        domain=made.domain,
+        pods=made.cost.pods,
+        lost_gpu_hours=round(made.cost.lost_gpu_hours, 3),
+        lost_cpu_hours=round(made.cost.lost_cpu_hours, 3),
+        pdb_violations=made.cost.pdb_violations,
+        state=made.state,
+        victims=tuple(map(_evicted, made.evicted)),
+    )
+
+
+def _evicted(unit: Unit) -> Evicted:
+    why = unit.why
+    text = f"{why.pod} on {why.node} needed its room, {why.text}" if why is not None else ""
+    return Evicted(
+        unit=unit.unit,
+        kind=unit.kind,
+        priority=unit.priority,
+        pods=unit.pods,
+        nodes=tuple(unit.nodes),
+        why=text,
+        running_seconds=unit.running_seconds,
+        violates_pdb=unit.violates_pdb,
+    )
