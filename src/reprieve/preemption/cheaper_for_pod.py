@@ -1,82 +1,84 @@
-"""A single pod as preemptor, near the optimum: the search that gangs use, for one pod (cost.md 4.8).
+"""A single pod as preemptor, near the optimum: the cheapest units to evict on a node (cost.md 4.8).
 
 A reprieve goes down from the most important unit and so may let several small ones go where one would have done.
-Here the sets of units are compared, on every node, by the same criteria.
+Here the sets of units of a node are compared, by the same criteria and as for a gang of one.  Where only resources are
+in play what is found is right; elsewhere it is a proposal, which the filters have to agree to.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from reprieve.cluster.budgets import violating
+import numpy as np
+
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.plugin import CycleState
-from reprieve.framework.running import RunningProfile
-from reprieve.preemption.cost import UPSTREAM
-from reprieve.preemption.free_resources import FreeResources, only_resources
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnoser import nominated_pods
+from reprieve.preemption.free_resources import FreeResources
 from reprieve.preemption.order import Ranking, by_importance
 from reprieve.preemption.outcome import Cost, Verdict
 from reprieve.preemption.reprieving import judge_by_numbers
-from reprieve.preemption.units import scheduled_pods, units_below
-from reprieve.preemption.victim_search.problem import numbers_of
-from reprieve.preemption.victim_search.search import cheapest_eviction
-
-MOST_NODES = 100
-"""In clusters of more a pod takes what the reprieve leaves: it shares what it knows with the pods that follow."""
+from reprieve.preemption.units import PreemptionUnit, units_below
+from reprieve.preemption.victim_search.for_one import cheapest_for_one
+from reprieve.preemption.victim_search.problem import Kind, Numbers, budgets_that_matter, shares_of
+from reprieve.preemption.victim_search.state import Eviction
 
 
 @dataclass(frozen=True, slots=True)
-class Cheaper:
-    """Where the pod goes instead, the verdicts on the units there, and the cost, budgets counted over the victims."""
+class Cheapest:
+    """Who goes on a row, most important first, and the cost, budgets counted over them."""
 
-    row: int
-    verdicts: tuple[Verdict, ...]
     cost: Cost
+    units: tuple[PreemptionUnit, ...]
 
 
-def cheaper_for_pod(running: RunningProfile, state: CycleState, verdicts: tuple[Verdict, ...]) -> Cheaper | None:
-    """The cheapest eviction for the pod where only resources are in play; None if `verdicts` cost less.
+def cheapest_on_row(cluster: ClusterState, pod: PodRecord, row: int) -> Cheapest | None:
+    """The cheapest eviction on the row that leaves the pod its resources, by upstream's criteria; None if none does.
 
-    Counts in no other way than for a gang of one.  Leaves the cluster as it was.
+    The pod's own nomination has been lifted in the present view.
     """
-    cluster, pod = running.cluster, state.pod
-    if len(cluster.nodes) > MOST_NODES or cluster.rules_of_work or not only_resources(running.profile, [state]):
+    nodes = cluster.nodes
+    ranking = Ranking(cluster, units_below(cluster, pod.priority, list(nodes.pods[row].values())))
+    columns = [column for column, _ in pod.signature.requests]
+    free = nodes.allocatable[columns, row] - nodes.used[columns, row]
+    for unit in ranking.ordered:
+        for victim, at in zip(unit.pods, unit.rows, strict=True):
+            if at == row:
+                free = free + victim.signature.delta[columns]
+    for _, there in nominated_pods(cluster, pod.priority, np.array([row])):
+        for other in there:
+            free = free - other.signature.delta[columns]
+    place = {row: 0}
+    takes, on = shares_of(ranking.ordered, place, columns, 1)
+    charged, allowed = budgets_that_matter(ranking)
+    numbers = Numbers(
+        rows=(row,),
+        free=(tuple(free.tolist()),),
+        kinds=(Kind(tuple(amount for _, amount in pod.signature.requests), (True,), (pod,)),),
+        units=tuple(ranking.ordered),
+        takes=takes,
+        on=on,
+        charged=charged,
+        allowed=allowed,
+        exact=True,
+    )
+    found = cheapest_for_one(Eviction(numbers))
+    if found is None or not found[0]:
         return None
-    units = units_below(cluster, pod.priority, scheduled_pods(cluster))
-    with cluster.trial():
-        cluster.displace_all([victim for unit in units for victim in unit.pods])
-        ranking = Ranking(cluster, units)
-        numbers = numbers_of(running, [pod], pod.priority, ranking)
-    found = cheapest_eviction(numbers) if numbers is not None and numbers.exact else None
-    if found is None or numbers is None or not found.units:
-        return None
-    ((_, row),) = found.assigned(numbers)
-    judged = _judged(running, pod, row, {ranking.ordered[index].pods[0].uid for index in found.units})
-    if judged is None:
-        return None
-    cost, usual = UPSTREAM.cost_of(judged), UPSTREAM.cost_of(_over_victims(running, verdicts))
-    return None if cost is None or (usual is not None and usual < cost) else Cheaper(row, judged, cost)
+    units, (violations, highest, cost), _ = found
+    return Cheapest((violations, highest, *cost), tuple(ranking.ordered[unit] for unit in units))
 
 
-def _judged(running: RunningProfile, pod: PodRecord, row: int, gone: set[str]) -> tuple[Verdict, ...] | None:
-    """Verdicts on the units of a row, by importance, where these go, by their first pods; None if one need not."""
-    cluster = running.cluster
+def judged(cluster: ClusterState, pod: PodRecord, row: int, gone: tuple[PreemptionUnit, ...]) -> tuple[Verdict, ...]:
+    """Verdicts on the units of a row, by importance, where these go and no other."""
+    uids = {unit.pods[0].uid for unit in gone}
     there = units_below(cluster, pod.priority, list(cluster.nodes.pods[row].values()))
     ordered, violations, _ = by_importance(cluster, there)
-    victims = [unit for unit in ordered if unit.pods[0].uid in gone]
+    victims = [unit for unit in ordered if unit.pods[0].uid in uids]
     room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
     for unit in victims:
         room.free(unit.pods, unit.rows)
-    judged = judge_by_numbers(cluster, by_importance(cluster, victims), [(pod, row)], room)
-    evicted = {verdict.unit.pods[0].uid: verdict for verdict in judged if verdict.evicted}
-    if len(evicted) < len(gone):
-        return None
+    verdicts = judge_by_numbers(cluster, by_importance(cluster, victims), [(pod, row)], room)
+    evicted = {verdict.unit.pods[0].uid: verdict for verdict in verdicts if verdict.evicted}
     return tuple(
         evicted.get(unit.pods[0].uid) or Verdict(unit, violates, None)
         for unit, violates in zip(ordered, violations, strict=True)
     )
-
-
-def _over_victims(running: RunningProfile, verdicts: tuple[Verdict, ...]) -> list[Verdict]:
-    """Those who go, budgets counted over them alone."""
-    gone = [verdict for verdict in verdicts if verdict.evicted]
-    broken = violating([verdict.unit.pods for verdict in gone], running.cluster.budget_index)
-    return [replace(verdict, violates_pdb=over) for verdict, over in zip(gone, broken, strict=True)]

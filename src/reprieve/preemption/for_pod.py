@@ -20,10 +20,11 @@ from reprieve.framework.diagnosis import Diagnosis, fit_error
 from reprieve.framework.plugin import CycleState, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.cheaper_for_pod import Cheaper, cheaper_for_pod
+from reprieve.preemption.cheaper_for_pod import Cheapest, cheapest_on_row, judged
 from reprieve.preemption.cost import BY_NAME, Costing
 from reprieve.preemption.eligibility import ineligible
-from reprieve.preemption.extended import NO_CANDIDATE, judged, judges_of
+from reprieve.preemption.extended import NO_CANDIDATE, judges_of
+from reprieve.preemption.extended import judged as judged_outside
 from reprieve.preemption.free_resources import FreeResources, only_resources
 from reprieve.preemption.options import EvictionOptions
 from reprieve.preemption.order import Ranking, by_importance
@@ -53,6 +54,8 @@ from reprieve.preemption.victim_columns import ABOVE_ALL, VictimColumns
 _SIGNATURES = 64
 _MOST_CASCADES = 64
 """On so many rows it is looked at whom the victims would evict in turn."""
+_MOST_SEARCHED = 256
+"""On so many rows the sets of units are compared."""
 _FEW = 4
 """So few rows are looked at one by one."""
 _DEVICES = "DynamicResources"
@@ -106,7 +109,7 @@ class PodPreemption:
         judges = judges_of(self._profile, state)
         if judges:
             told = {row: self._verdicts(state, row, numbers=numbers) for row in curable[answers.good[curable]].tolist()}
-            told = judged(judges, state, told)
+            told = judged_outside(judges, state, told)
             found = self._cheapest_of(told)
             if found is None:
                 return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {NO_CANDIDATE}", self._plugin))
@@ -114,12 +117,11 @@ class PodPreemption:
         elif self._cascades is not None:
             return PostFilterResult(SUCCESS, self._with_cascades(state, curable, answers, numbers=numbers))
         else:
-            verdicts = self._verdicts(state, found.row, numbers=numbers)
-            # What is said of work may forbid what the search finds.
-            searches = self._search and not cluster.rules_of_work
-            cheaper = cheaper_for_pod(self._running, state, verdicts) if searches else None
-            if cheaper is not None:
-                found, verdicts = self._instead(found, cheaper), cheaper.verdicts
+            found, cheapest = self._cheaper(state, curable, answers, found, numbers=numbers)
+            if cheapest is None:
+                verdicts = self._verdicts(state, found.row, numbers=numbers)
+            else:
+                verdicts = judged(cluster, pod, found.row, cheapest.units)
         names = cluster.nodes.names
         preemption = Preemption(
             pod=pod,
@@ -135,13 +137,36 @@ class PodPreemption:
         )
         return PostFilterResult(SUCCESS, preemption)
 
-    def _instead(self, found: Choice, cheaper: Cheaper) -> Choice:
-        """The choice with what a search found; where that is another row, the one left behind is the second."""
-        if cheaper.row == found.row:
-            return replace(found, cost=cheaper.cost)
-        apart = next((i for i, (a, b) in enumerate(zip(cheaper.cost, found.cost, strict=True)) if a != b), None)
+    def _cheaper(
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice, *, numbers: bool
+    ) -> tuple[Choice, Cheapest | None]:
+        """The choice after the sets of units of each row that may be cheaper were compared (cost.md 4.8).
+
+        And who goes there; None where it stays what the reprieve leaves.  Rows are looked at in the order of what an
+        eviction there costs at least, until no other can be cheaper, at most so many that it stays bounded: which
+        ones does not depend on what was found before.
+        """
+        # What is said of work may forbid what the search finds.
+        if not self._search or not numbers or self._cluster.rules_of_work:
+            return found, None
+        rank = self._cluster.nodes.rank
+        best, row, who = found.cost, found.row, None
+        for least, candidate in answers.hopeful(curable, found.cost, rank)[:_MOST_SEARCHED]:
+            if least > best:
+                break
+            if candidate not in answers.searched:
+                answers.searched[candidate] = cheapest_on_row(self._cluster, state.pod, candidate)
+            cheapest = answers.searched[candidate]
+            if cheapest is None:
+                continue
+            better = cheapest.cost < best or (cheapest.cost == best and rank[candidate] < rank[row])
+            if better or (candidate == row and who is None and cheapest.cost == best):
+                best, row, who = cheapest.cost, candidate, cheapest
+        if row == found.row:
+            return replace(found, cost=best), who
+        apart = next((i for i, (a, b) in enumerate(zip(best, found.cost, strict=True)) if a != b), None)
         steps = ((BY_NAME if apart is None else self._criteria.texts[apart], 1),)
-        return replace(found, row=cheaper.row, cost=cheaper.cost, second=found.row, second_cost=found.cost, steps=steps)
+        return replace(found, row=row, cost=best, second=found.row, second_cost=found.cost, steps=steps), who
 
     def _with_cascades(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, *, numbers: bool

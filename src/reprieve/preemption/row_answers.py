@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.changes import ChangeReader
 from reprieve.framework.plugin import Mask
+from reprieve.preemption.cheaper_for_pod import Cheapest
 from reprieve.preemption.cost import BY_NAME, UPSTREAM, Criteria
 from reprieve.preemption.outcome import NO_VICTIMS_POD, Cost, Verdict
 from reprieve.preemption.victim_columns import JudgedRows
@@ -47,7 +48,20 @@ class RowAnswers:
     `known`: bool[rows], the row has an answer that holds; `good`: bool[rows], the answer is a candidate.
     """
 
-    __slots__ = ("_changes", "_cost", "_criteria", "_high", "_low", "_misfits", "_why", "good", "known")
+    __slots__ = (
+        "_changes",
+        "_cost",
+        "_criteria",
+        "_high",
+        "_least",
+        "_low",
+        "_misfits",
+        "_open",
+        "_why",
+        "good",
+        "known",
+        "searched",
+    )
 
     def __init__(self, changes: ChangeReader, rows: int, criteria: Criteria = UPSTREAM) -> None:
         self._changes = changes
@@ -65,6 +79,11 @@ class RowAnswers:
         # Why a row is no candidate, by number.
         self._why: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
         self._misfits: dict[Misfit, int] = {}
+        # By criterion: what no eviction on the row costs less than; and where that leaves room for a cheaper one.
+        self._least: npt.NDArray[np.float64] = np.zeros((len(self._criteria.costs), rows), dtype=np.float64)
+        self._open: Mask = np.zeros(rows, dtype=np.bool_)
+        self.searched: dict[int, Cheapest | None] = {}
+        """By row: what a search found there; whoever searches puts it here."""
 
     def catch_up(self, rows: int, version: int) -> None:
         """There are so many rows now: forget what is no longer sure. `version`: of the budgets."""
@@ -73,13 +92,17 @@ class RowAnswers:
             self._forget_all(rows)
         elif touched:
             self.known[touched] = False
+            if self.searched:
+                for row in touched:
+                    self.searched.pop(row, None)
 
     def for_priority(self, priority: int) -> "RowAnswers":
         """A copy that knows what is the same for another priority."""
         copy = RowAnswers(self._changes.copy(), 0, self._criteria)
         copy.known = self.known & (self._low <= priority) & (priority <= self._high)
-        for name in ("good", "_cost", "_low", "_high", "_why", "_misfits"):
+        for name in ("good", "_cost", "_low", "_high", "_why", "_misfits", "_least", "_open"):
             setattr(copy, name, getattr(self, name).copy())
+        copy.searched = {row: found for row, found in self.searched.items() if copy.known[row]}
         return copy
 
     def put(self, row: int, answer: Candidate | Misfit, priorities: tuple[int, int], *, fragile: bool) -> None:
@@ -90,8 +113,11 @@ class RowAnswers:
         self._low[row], self._high[row] = priorities
         self.known[row] = not fragile
         self.good[row] = isinstance(answer, Candidate)
+        self.searched.pop(row, None)
         if isinstance(answer, Candidate):
             self._cost[:, row] = answer.cost
+            self._least[:, row] = -np.inf
+            self._open[row] = True
         else:
             self._why[row] = self._number(answer)
 
@@ -105,6 +131,11 @@ class RowAnswers:
         short = judged.short.any(axis=0)
         self.good[rows] = judged.units & ~short & (judged.cost[3] > 0)
         self._cost[:4, rows], self._cost[4, rows] = judged.cost, judged.latest
+        self._least[:4, rows], self._least[4, rows] = judged.least, judged.least_latest
+        self._open[rows] = _below(self._least[:, rows], self._cost[:, rows])
+        if self.searched:
+            for row in rows.tolist():
+                self.searched.pop(row, None)
         self._why[rows] = self._number((NO_VICTIMS_POD,))
         lacks = np.flatnonzero(judged.units & short)
         if len(lacks):
@@ -155,6 +186,17 @@ class RowAnswers:
         order = left[np.lexsort((rank[left], *self._cost[::-1, left]))]
         return [(row, self._cost_of(row)) for row in order.tolist()]
 
+    def hopeful(self, rows: Rows, cost: Cost, rank: Rows) -> list[tuple[Cost, int]]:
+        """(least cost, row) of the rows on which a cheaper eviction is not ruled out, the most hopeful first.
+
+        By what every eviction there costs at least: cheaper than what is known of the row, and not dearer than the cost.
+        """
+        left = rows[self.good[rows] & self._open[rows]]
+        if len(left):
+            left = left[~_below(np.array(cost)[:, None], self._least[:, left])]
+        order = left[np.lexsort((rank[left], *self._least[::-1, left]))]
+        return [(tuple(self._least[:, row].tolist()), row) for row in order.tolist()]
+
     def _first_of(self, left: Rows, rank: Rows) -> int:
         """The best of the rows, all of them candidates; -1 if there are none."""
         for row_costs in self._cost:
@@ -165,3 +207,11 @@ class RowAnswers:
 
     def _cost_of(self, row: int) -> Cost:
         return tuple(self._cost[:, row].tolist())
+
+
+def _below(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> Mask:
+    """bool[rows]: whether of two costs, float64[criteria, rows], the first comes first."""
+    found: Mask = some[-1] < others[-1]
+    for one, other in zip(some[-2::-1], others[-2::-1], strict=True):
+        found = (one < other) | ((one == other) & found)
+    return found

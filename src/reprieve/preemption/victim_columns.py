@@ -43,6 +43,8 @@ class JudgedRows:
     float64[rows] are the parts of a `Cost`, the fourth of them zero where nobody has to go.  `spans`: bool[rows], a
     unit has pods on other rows, or may get some.  `low` and `high`: int64[rows], the priorities of a preemptor from and
     to which all this is the same.
+
+    `least`: int64[4, rows] and `least_latest`: float64[rows] are the parts of a `Cost` that no set of units is below.
     """
 
     units: Mask
@@ -52,6 +54,8 @@ class JudgedRows:
     spans: Mask
     low: Counts
     high: Counts
+    least: Counts
+    least_latest: npt.NDArray[np.float64]
 
 
 class _Stretches:
@@ -152,6 +156,7 @@ class VictimColumns:
         amounts = self._units.columns["amounts"][np.ix_(asked, at)]
         there = np.bincount(whose, minlength=len(rows))
         left = self._left(pod, rows)
+        lacks = np.maximum(-left, 0)
         some = np.flatnonzero(there)
         if len(some):
             left[:, some] += np.add.reduceat(amounts, (np.cumsum(there) - there)[some], axis=1)
@@ -162,7 +167,9 @@ class VictimColumns:
         cost, latest = self._costs(at[evicted], whose[evicted], violates[evicted], len(rows))
         spans = np.zeros(len(rows), dtype=np.bool_)
         spans[whose[self._units.columns["spans"][at]]] = True
-        return JudgedRows(there > 0, short, cost, latest, spans, low, high)
+        columns = {name: self._units.columns[name][at] for name in ("priority", "size", "begun")}
+        least, least_latest = _least_costs(lacks, amounts, there, whose, columns)
+        return JudgedRows(there > 0, short, cost, latest, spans, low, high, least, least_latest)
 
     def _left(self, pod: PodRecord, rows: Counts) -> Counts:
         """int64[requests, rows]: what is left with the pod there and everybody else too."""
@@ -346,6 +353,67 @@ def _to_go(left: Counts, amounts: Counts, there: Counts, judged: Counts) -> Mask
         left[:, :active] -= wanted * fits
         gone[at] = ~fits
     return gone
+
+
+def _least_costs(
+    lacks: Counts, amounts: Counts, there: Counts, whose: Counts, columns: Mapping[str, npt.NDArray[Any]]
+) -> tuple[Counts, npt.NDArray[np.float64]]:
+    """The parts of a `Cost` that no set of the units of a row is below that makes up what is lacking there.
+
+    `lacks`: int64[requests, rows]; `amounts`: int64[requests, entries], `columns` the entries' priority, size and
+    start, row by row, the most important first; `there`: int64[rows] how many of them each row has.
+
+    At least so many units are needed as the largest would be; one of them has the lowest priority that suffices, and
+    the others weigh what the lightest does.  Budgets count for nothing.
+    """
+    rows = len(there)
+    least = np.zeros((4, rows), dtype=np.int64)
+    latest = np.full(rows, -np.inf)
+    some = np.flatnonzero(there)
+    if not len(some):
+        return least, latest
+    counts = there[some]
+    last = np.cumsum(counts) - 1
+    first = last - counts + 1
+    lack = lacks[:, some]
+    needed = np.maximum(_fewest(lack, amounts, counts), 1)
+    # What those from each unit down hold together: the last with enough has the lowest priority that suffices.
+    sums = np.cumsum(amounts, axis=1)
+    below = np.repeat(sums[:, last], counts, axis=1) - sums + amounts
+    enough = (below >= np.repeat(lack, counts, axis=1)).all(axis=0)
+    top = np.maximum.reduceat(np.where(enough, np.arange(len(whose)), -1), first)
+    priority, size, begun = columns["priority"], columns["size"], columns["begun"]
+    highest = priority[np.maximum(top, first)]
+    lightest = np.minimum.reduceat((priority + PRIORITY_OFFSET) * size, first)
+    least[1, some] = highest
+    least[2, some] = (needed - 1) * lightest + highest + PRIORITY_OFFSET
+    least[3, some] = needed
+    # Of like units, in order of their start, none but the last so many start later than the first of those who go.
+    steady = np.append(True, (priority[1:] == priority[:-1]) & (size[1:] == size[:-1]) & (begun[1:] >= begun[:-1]))
+    steady[first] = True
+    like = np.logical_and.reduceat(steady, first)
+    newest = np.maximum.reduceat(np.where(priority == np.repeat(highest, counts), begun, -np.inf), first)
+    turn = np.maximum(last - np.minimum(needed, counts) + 1, first)
+    latest[some] = -np.where(like, begun[turn], newest)
+    return least, latest
+
+
+def _fewest(lack: Counts, amounts: Counts, counts: Counts) -> Counts:
+    """int64[rows]: at least so many of a row's entries are needed for what it lacks, each resource by itself.
+
+    `lack`: int64[requests, rows]; `amounts`: int64[requests, entries], row by row, so many of each as `counts`.
+    """
+    needed = np.zeros(len(counts), dtype=np.int64)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    for wanted, held in zip(lack, amounts, strict=True):
+        if not wanted.any():
+            continue
+        order = np.lexsort((-held, rows))
+        sums = np.cumsum(held[order])
+        before = np.repeat(np.append(0, sums)[np.cumsum(counts) - counts], counts)
+        short = sums - before < np.repeat(wanted, counts)
+        needed = np.maximum(needed, np.add.reduceat(short, np.cumsum(counts) - counts) + (wanted > 0))
+    return needed
 
 
 def _same_between(priority: int, priorities: Counts, whose: Counts, rows: int) -> tuple[Counts, Counts]:

@@ -8,7 +8,7 @@ Invariant: numbers know resources and which nodes a pod may use at all.  Where a
 `exact`: what is found by them is a proposal, which the filters have to agree to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,8 +101,8 @@ def numbers_of(
             for other in there:
                 free[:, place[row]] -= other.signature.delta[columns]
     rows = order.tolist()
-    takes, on = _shares(ranking.ordered, place.tolist(), columns, len(rows))
-    charged, allowed = _budgets_that_matter(ranking)
+    takes, on = shares_of(ranking.ordered, dict(zip(rows, range(len(rows)), strict=True)), columns, len(rows))
+    charged, allowed = budgets_that_matter(ranking)
     return Numbers(
         rows=tuple(rows),
         free=tuple(map(tuple, free.T.tolist())),
@@ -158,18 +158,18 @@ def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:
     return merged
 
 
-def _shares(
-    units: Sequence[PreemptionUnit], place: Sequence[int], columns: Sequence[int], nodes: int
+def shares_of(
+    units: Sequence[PreemptionUnit], place: Mapping[int, int], columns: Sequence[int], nodes: int
 ) -> tuple[tuple[tuple[tuple[int, Amounts], ...], ...], tuple[tuple[int, ...], ...]]:
-    """What each unit holds on each node, and which units each node has."""
+    """What each unit holds on each node, and which units each node has; `place`: row -> node, for rows that count."""
     amounts: dict[int, Amounts] = {}
     takes = []
     on: list[list[int]] = [[] for _ in range(nodes)]
     for turn, unit in enumerate(units):
         sums: dict[int, Amounts] = {}
         for pod, row in zip(unit.pods, unit.rows, strict=True):
-            node = place[row]
-            if node < 0:
+            node = place.get(row)
+            if node is None:
                 continue
             signature = pod.signature
             own = amounts.get(id(signature))
@@ -184,7 +184,7 @@ def _shares(
     return tuple(takes), tuple(map(tuple, on))
 
 
-def _budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
+def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
     """`charged` and `allowed` without the budgets that could spare all of their units at once."""
     most = [0] * len(ranking.allowed)
     for each in ranking.charged:
