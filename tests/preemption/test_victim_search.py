@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.api import objects
 from reprieve.preemption import for_group
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
@@ -132,6 +133,52 @@ def test_a_pod_and_a_gang_of_one_choose_the_same_victims(seed: int) -> None:
     if lone is not None and gang_of_one is not None:
         assert _names(lone) == _names(gang_of_one)
         assert _price(made, lone) == cheapest(replace(made, members=made.members[-1:]).problem()).price
+
+
+@pytest.mark.parametrize("nodes", [1, 130])
+@pytest.mark.parametrize("rule", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+def test_one_goes_where_a_reprieve_would_let_two_go(nodes: int, rule: bool, plain: bool) -> None:
+    """cost.md 4.8: on clusters of any size, and with a rule beyond resources."""
+    more = {"affinity": _not_beside("rival")} if rule else {}
+    world = World(
+        *(node(f"n{i:03}", cpu=4 if i == nodes // 2 else 1) for i in range(nodes)),
+        *(
+            pod(name, cpu=cpu, node=f"n{nodes // 2:03}", start=start)
+            for name, cpu, start in (("a", 1, 2.0), ("b", 1, 3.0))
+        ),
+        pod("c", cpu=2, node=f"n{nodes // 2:03}", start=1.0),
+        pod("new", cpu=2, priority=PREEMPTOR, **more),
+        profiles=_with(plain=plain),
+    )
+    found = world.step().preemption
+    assert found is not None
+    assert _names(found) == ["default/c"]
+    assert found.cost is not None
+    assert found.cost[3] == 1
+
+
+def test_what_a_rule_does_not_let_stay_is_not_proposed() -> None:
+    """cost.md 4.8: by resources one would be enough; the filters have the last word."""
+    world = World(
+        node("n", cpu=4),
+        pod("a", cpu=1, node="n", start=2.0, labels={"app": "rival"}),
+        pod("b", cpu=1, node="n", start=3.0),
+        pod("c", cpu=2, node="n", start=1.0),
+        pod("new", cpu=2, priority=PREEMPTOR, affinity=_not_beside("rival")),
+    )
+    found = world.step().preemption
+    assert found is not None
+    assert _names(found) == ["default/a", "default/b"]
+
+
+def _not_beside(app: str) -> objects.Affinity:
+    term = objects.PodAffinityTerm(
+        topology_key="kubernetes.io/hostname", label_selector=objects.LabelSelector(match_labels={"app": app})
+    )
+    return objects.Affinity(
+        pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    )
 
 
 # -- one rule at a time --------------------------------------------------------------------------------------------

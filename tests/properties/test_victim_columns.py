@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reprieve.api import objects
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState
+from reprieve.preemption.cheaper_for_pod import cheapest_on_row
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.for_pod import PodPreemption
 from reprieve.preemption.row_answers import Candidate, RowAnswers
@@ -130,11 +131,14 @@ def _singly(preemption: PodPreemption, state: CycleState, rows: list[int]) -> Ro
     return answers
 
 
-@must_meet(several=1_000, violating=500, spanning=500)
+@must_meet(**{"several": 1_000, "violating": 500, "spanning": 500, "cheaper": 100, "nothing cheaper": 500})
 @many
 @given(st.integers(0, 2**32))
 def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
-    """Costs, reasons, for which priorities they hold and whether other rows matter; after every change."""
+    """Costs, reasons, for which priorities they hold and whether other rows matter; after every change.
+
+    And nothing costs less than is said of the row (cost.md 4.8).
+    """
     case = _Changing(seed)
     cluster, chance, preemption = case.world.engine.cluster, case.chance, case.preemption
     kept = VictimColumns(cluster)
@@ -152,6 +156,14 @@ def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
             assert np.array_equal(getattr(together, name)[rows], getattr(singly, name)[rows]), name
         good = [row for row in rows if singly.good[row]]
         assert [together._cost_of(row) for row in good] == [singly._cost_of(row) for row in good]
+        for row in good:
+            cheapest = cheapest_on_row(cluster, pod, row)
+            assert cheapest is not None
+            assert tuple(together._least[:, row].tolist()) <= cheapest.cost
+            if not together._open[row]:
+                met("nothing cheaper", True)
+                assert cheapest.cost >= together._cost_of(row)
+            met("cheaper", cheapest.cost < together._cost_of(row))
         for row in rows:
             assert together.misfits(np.array([row])) == singly.misfits(np.array([row]))
         every = np.array(rows)

@@ -48,13 +48,13 @@ from reprieve.preemption.protection import (
 )
 from reprieve.preemption.reprieving import judge, judge_by_numbers
 from reprieve.preemption.row_answers import Candidate, Choice, Misfit, RowAnswers
-from reprieve.preemption.units import PreemptionUnit, effective_priority
+from reprieve.preemption.units import PreemptionUnit, effective_priority, units_below
 from reprieve.preemption.victim_columns import ABOVE_ALL, VictimColumns
 
 _SIGNATURES = 64
 _MOST_CASCADES = 64
 """On so many rows it is looked at whom the victims would evict in turn."""
-_MOST_SEARCHED = 256
+_MOST_SEARCHED = 64
 """On so many rows the sets of units are compared."""
 _FEW = 4
 """So few rows are looked at one by one."""
@@ -117,11 +117,11 @@ class PodPreemption:
         elif self._cascades is not None:
             return PostFilterResult(SUCCESS, self._with_cascades(state, curable, answers, numbers=numbers))
         else:
-            found, cheapest = self._cheaper(state, curable, answers, found, numbers=numbers)
-            if cheapest is None:
-                verdicts = self._verdicts(state, found.row, numbers=numbers)
-            else:
-                verdicts = judged(cluster, pod, found.row, cheapest.units)
+            cheaper = None
+            if self._searches:
+                look = self._cheaper if only_resources(self._profile, [state]) else self._cheaper_by_filters
+                found, cheaper = look(state, curable, answers, found)
+            verdicts = cheaper or self._verdicts(state, found.row, numbers=numbers)
         names = cluster.nodes.names
         preemption = Preemption(
             pod=pod,
@@ -137,36 +137,77 @@ class PodPreemption:
         )
         return PostFilterResult(SUCCESS, preemption)
 
+    @property
+    def _searches(self) -> bool:
+        """Whether sets of units are compared; what is said of work may forbid what is found by that."""
+        return self._search and not self._cluster.rules_of_work
+
     def _cheaper(
-        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice, *, numbers: bool
-    ) -> tuple[Choice, Cheapest | None]:
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
+    ) -> tuple[Choice, tuple[Verdict, ...] | None]:
         """The choice after the sets of units of each row that may be cheaper were compared (cost.md 4.8).
 
-        And who goes there; None where it stays what the reprieve leaves.  Rows are looked at in the order of what an
-        eviction there costs at least, until no other can be cheaper, at most so many that it stays bounded: which
+        With the verdicts there; None where it stays what the reprieve leaves.  Rows are looked at in the order of what
+        an eviction there costs at least, until no other can be cheaper, at most so many that it stays bounded: which
         ones does not depend on what was found before.
         """
-        # What is said of work may forbid what the search finds.
-        if not self._search or not numbers or self._cluster.rules_of_work:
-            return found, None
-        rank = self._cluster.nodes.rank
-        best, row, who = found.cost, found.row, None
+        cluster, pod, rank = self._cluster, state.pod, self._cluster.nodes.rank
+        best, row = found.cost, found.row
+        who: Cheapest | None = None
         for least, candidate in answers.hopeful(curable, found.cost, rank)[:_MOST_SEARCHED]:
-            if least > best:
+            if least > best or (least == best and rank[candidate] > rank[row]):
                 break
             if candidate not in answers.searched:
-                answers.searched[candidate] = cheapest_on_row(self._cluster, state.pod, candidate)
+                answers.search(candidate, cheapest_on_row(cluster, pod, candidate))
             cheapest = answers.searched[candidate]
-            if cheapest is None:
-                continue
-            better = cheapest.cost < best or (cheapest.cost == best and rank[candidate] < rank[row])
-            if better or (candidate == row and who is None and cheapest.cost == best):
+            if cheapest is not None and (cheapest.cost, rank[candidate]) < (best, rank[row]):
                 best, row, who = cheapest.cost, candidate, cheapest
+        if who is None:
+            return found, None
+        verdicts = judged(cluster, pod, row, who.units)
+        return self._instead(found, row, self._criteria.cost_of(verdicts) or best), verdicts
+
+    def _cheaper_by_filters(
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
+    ) -> tuple[Choice, tuple[Verdict, ...] | None]:
+        """The same where more than resources is in play: on the cheapest rows what resources propose is tried.
+
+        It is taken if the pod passes every filter with only those gone.
+        """
+        cluster, pod = self._cluster, state.pod
+        best, row, verdicts = found.cost, found.row, None
+        for candidate, _ in answers.cheapest_first(curable, cluster.nodes.rank)[:_FEW]:
+            proposed = cheapest_on_row(cluster, pod, candidate)
+            if proposed is None or proposed.cost >= best:
+                continue
+            gone = {victim.uid for unit in proposed.units for victim in unit.pods}
+            units = units_below(cluster, pod.priority, list(cluster.nodes.pods[candidate].values()))
+            ranking = Ranking(cluster, units)
+            kept = {index for index, unit in enumerate(ranking.ordered) if unit.pods[0].uid not in gone}
+            with cluster.trial():
+                for unit in proposed.units:
+                    for victim in unit.pods:
+                        cluster.displace(victim)
+                if not self._evaluator.fits_row(state, candidate):
+                    continue
+                going = ranking.only(set(range(len(units))) - kept)
+                tried = iter(judge(self._running, going, [(pod, candidate)], pod.priority, plain=self._plain))
+            every = tuple(
+                Verdict(unit, ranking.violations[index], None) if index in kept else next(tried)
+                for index, unit in enumerate(ranking.ordered)
+            )
+            cost = self._criteria.cost_of(every)
+            if cost is not None and cost < best:
+                best, row, verdicts = cost, candidate, every
+        return (found if verdicts is None else self._instead(found, row, best)), verdicts
+
+    def _instead(self, found: Choice, row: int, cost: Cost) -> Choice:
+        """The choice with what is cheaper; where that is another row, the one left behind is the second."""
         if row == found.row:
-            return replace(found, cost=best), who
-        apart = next((i for i, (a, b) in enumerate(zip(best, found.cost, strict=True)) if a != b), None)
+            return replace(found, cost=cost)
+        apart = next((i for i, (a, b) in enumerate(zip(cost, found.cost, strict=True)) if a != b), None)
         steps = ((BY_NAME if apart is None else self._criteria.texts[apart], 1),)
-        return replace(found, row=row, cost=best, second=found.row, second_cost=found.cost, steps=steps), who
+        return replace(found, row=row, cost=cost, second=found.row, second_cost=found.cost, steps=steps)
 
     def _with_cascades(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, *, numbers: bool
@@ -233,9 +274,12 @@ class PodPreemption:
         if numbers and self._share and not self._cluster.rules_of_work and len(unknown) > _FEW:
             answers.put_all(unknown, self._columns.judge(state.pod, unknown), self._lacking(state))
             return answers
+        searches = self._searches and only_resources(self._profile, [state])
         for row in unknown.tolist():
             answer, depends = self._on_row(state, row, numbers=numbers)
             answers.put(row, answer, self._same_for(state, row, numbers=numbers), fragile=depends)
+            if isinstance(answer, Candidate) and searches:
+                answers.search(row, cheapest_on_row(self._cluster, state.pod, row))
         return answers
 
     def _lacking(self, state: CycleState) -> Misfit:

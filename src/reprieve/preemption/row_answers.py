@@ -83,7 +83,7 @@ class RowAnswers:
         self._least: npt.NDArray[np.float64] = np.zeros((len(self._criteria.costs), rows), dtype=np.float64)
         self._open: Mask = np.zeros(rows, dtype=np.bool_)
         self.searched: dict[int, Cheapest | None] = {}
-        """By row: what a search found there; whoever searches puts it here."""
+        """By row: what a search found there, see `search`."""
 
     def catch_up(self, rows: int, version: int) -> None:
         """There are so many rows now: forget what is no longer sure. `version`: of the budgets."""
@@ -121,6 +121,14 @@ class RowAnswers:
         else:
             self._why[row] = self._number(answer)
 
+    def search(self, row: int, found: Cheapest | None) -> None:
+        """Remember what a search came to on a row that is a candidate: nothing there costs less."""
+        if row not in self.searched and np.isneginf(self._least[0, row]):
+            least = self._cost_of(row) if found is None else min(found.cost, self._cost_of(row))
+            self._least[:, row] = least
+            self._open[row] = least < self._cost_of(row)
+        self.searched[row] = found
+
     def put_all(self, rows: Rows, judged: JudgedRows, lacking: Misfit) -> None:
         """Remember what became of many rows by upstream's criteria.
 
@@ -130,9 +138,10 @@ class RowAnswers:
         self.known[rows] = ~judged.spans
         short = judged.short.any(axis=0)
         self.good[rows] = judged.units & ~short & (judged.cost[3] > 0)
-        self._cost[:4, rows], self._cost[4, rows] = judged.cost, judged.latest
-        self._least[:4, rows], self._least[4, rows] = judged.least, judged.least_latest
-        self._open[rows] = _below(self._least[:, rows], self._cost[:, rows])
+        cost = np.vstack((judged.cost, judged.latest)).astype(np.float64)
+        least = np.vstack((judged.least, judged.least_latest)).astype(np.float64)
+        self._cost[:, rows], self._least[:, rows] = cost, least
+        self._open[rows] = _below(least, cost)
         if self.searched:
             for row in rows.tolist():
                 self.searched.pop(row, None)
@@ -189,7 +198,7 @@ class RowAnswers:
     def hopeful(self, rows: Rows, cost: Cost, rank: Rows) -> list[tuple[Cost, int]]:
         """(least cost, row) of the rows on which a cheaper eviction is not ruled out, the most hopeful first.
 
-        By what every eviction there costs at least: cheaper than what is known of the row, and not dearer than the cost.
+        By what every eviction there costs at least: cheaper than what is known of the row, not dearer than the cost.
         """
         left = rows[self.good[rows] & self._open[rows]]
         if len(left):
