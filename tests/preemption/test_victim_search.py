@@ -140,9 +140,12 @@ def test_a_pod_and_a_gang_of_one_choose_the_same_victims(seed: int) -> None:
 @pytest.mark.parametrize("plain", [False, True])
 def test_one_goes_where_a_reprieve_would_let_two_go(nodes: int, rule: bool, plain: bool) -> None:
     """cost.md 4.8: on clusters of any size, and with a rule beyond resources."""
-    more = {"affinity": _not_beside("rival")} if rule else {}
+    more: dict[str, Any] = {"affinity": _not_beside("rival")} if rule else {}
     world = World(
-        *(node(f"n{i:03}", cpu=4 if i == nodes // 2 else 1) for i in range(nodes)),
+        *(
+            node(f"n{i:03}", cpu=4 if i == nodes // 2 else 1, labels={"kubernetes.io/hostname": f"n{i:03}"})
+            for i in range(nodes)
+        ),
         *(
             pod(name, cpu=cpu, node=f"n{nodes // 2:03}", start=start)
             for name, cpu, start in (("a", 1, 2.0), ("b", 1, 3.0))
@@ -161,7 +164,7 @@ def test_one_goes_where_a_reprieve_would_let_two_go(nodes: int, rule: bool, plai
 def test_what_a_rule_does_not_let_stay_is_not_proposed() -> None:
     """cost.md 4.8: by resources one would be enough; the filters have the last word."""
     world = World(
-        node("n", cpu=4),
+        node("n", cpu=4, labels={"kubernetes.io/hostname": "n"}),
         pod("a", cpu=1, node="n", start=2.0, labels={"app": "rival"}),
         pod("b", cpu=1, node="n", start=3.0),
         pod("c", cpu=2, node="n", start=1.0),
