@@ -56,6 +56,8 @@ _MOST_CASCADES = 64
 """On so many rows it is looked at whom the victims would evict in turn."""
 _MOST_SEARCHED = 64
 """On so many rows the sets of units are compared."""
+_MOST_TRIED = 4
+"""On so many rows what resources propose is tried with all filters."""
 _FEW = 4
 """So few rows are looked at one by one."""
 _DEVICES = "DynamicResources"
@@ -176,7 +178,7 @@ class PodPreemption:
         """
         cluster, pod = self._cluster, state.pod
         best, row, verdicts = found.cost, found.row, None
-        for candidate, _ in answers.cheapest_first(curable, cluster.nodes.rank)[:_FEW]:
+        for candidate, _ in answers.cheapest_first(curable, cluster.nodes.rank)[:_MOST_TRIED]:
             proposed = cheapest_on_row(cluster, pod, candidate)
             if proposed is None or proposed.cost >= best:
                 continue
