@@ -67,6 +67,8 @@ def test_a_killed_parent_takes_the_scheduler_along_and_everything_is_there_again
         cluster.process.wait(DEADLINE)
         eventually(lambda: ended(scheduler), "the scheduler gone")
     with up(tmp_path, data_dir=data) as cluster:
+        told = "goes on with what was there: 1 nodes, 1 pods; --reset starts empty\n"
+        assert cluster.log.read_text().count(told) == 1
         assert cluster.api.runs("kept")
         cluster.api.create(DEFAULT, pod("more"))
         eventually(lambda: cluster.api.runs("more"))
@@ -75,6 +77,36 @@ def test_a_killed_parent_takes_the_scheduler_along_and_everything_is_there_again
         assert cluster.process.wait(DEADLINE) == 0
         assert ended(scheduler)
         assert cluster.log.read_text().endswith("stopped\n"), "it had the time to say so"
+
+
+def test_reset_starts_empty_and_down_leaves_nothing_behind(tmp_path: Path, cluster: Up) -> None:
+    """interfaces.md 1: what is cleared is what `up` made, and never under a cluster that runs."""
+    data = tmp_path / "data"
+    with up(tmp_path, "--nodes=1", data_dir=str(data)) as first:
+        token = first.kubeconfig.read_text()
+    (data / "mine.txt").write_text("kept")
+    with up(tmp_path, "--reset", data_dir=str(data)) as second:
+        assert second.api.items("/api/v1/nodes") == []
+        assert "goes on" not in second.log.read_text()
+        assert _users(second.kubeconfig.read_text()) == _users(token), "who has the kubeconfig need not read it again"
+    in_use = str(cluster.kubeconfig.parent)
+    assert "in use by another running server; stop it first" in refused("--data-dir", in_use, "--port=0", "--reset")
+    for place, code, said in (
+        (in_use, 2, "in use by another running server; stop it first"),
+        (str(data), 0, f"removed the state in {data}"),
+        (str(data), 0, f"nothing to remove in {data}"),
+        (":memory:", 2, "--data-dir :memory: keeps nothing that could be removed"),
+    ):
+        command = [*COMMAND[:-1], "down", "--data-dir", place]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert said in done.stderr
+    assert [path.name for path in data.iterdir()] == ["mine.txt"]
+    assert cluster.api.items("/api/v1/nodes")
+
+
+def _users(kubeconfig: str) -> list[str]:
+    return [line for line in kubeconfig.splitlines() if "token" in line]
 
 
 def refused(*arguments: str, code: int = 2) -> str:

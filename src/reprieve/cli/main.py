@@ -3,6 +3,7 @@
 Start-up stays under half a second: numpy and the engine are imported inside the commands that need them.
 """
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -13,7 +14,9 @@ from reprieve.cli import (
     apiserver,
     bench,
     capacity,
+    completion,
     demo,
+    down,
     drain_plan,
     explain,
     history,
@@ -73,11 +76,13 @@ app.command("drain-plan", cls=Command)(drain_plan.command)
 app.command("explain", cls=Command)(explain.command)
 app.command("snapshot", cls=Command)(snapshot.command)
 app.command("up", cls=Command)(up.command)
+app.command("down", cls=Command)(down.command)
 app.command("scheduler", cls=Command)(scheduler.command)
 app.command("apiserver", cls=Command)(apiserver.command)
 app.command("demo", cls=Command)(demo.command)
 app.command("bench", cls=Command)(bench.command)
 app.command("replay", cls=Command)(replay.command)
+app.command("completion", cls=Command)(completion.command)
 imports.command("trace", cls=Command, hidden=True)(importing.command)
 imports.command("openb", cls=Command)(openb.command)
 app.add_typer(imports, name="import")
@@ -100,11 +105,18 @@ def root(
     """Options of the program itself."""
 
 
-def main() -> None:
+def kubectl() -> None:
+    """Entry point of `kubectl-reprieve`, by which kubectl knows `kubectl reprieve`."""
+    main("kubectl reprieve")
+
+
+def main(program: str = "reprieve") -> None:
     """Entry point; ends the process with one of the codes of `reprieve.cli.outcome.Exit`."""
     collect_seldom()
+    if completion.VARIABLE in os.environ:
+        completion.answer_shells()
     try:
-        app(prog_name="reprieve")
+        app(prog_name=program)
     except CommandError as error:
         note(f"error: {error}")
         sys.exit(error.code)

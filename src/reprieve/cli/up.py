@@ -1,15 +1,16 @@
 """`reprieve up`: a cluster on this machine, with everything that scheduling needs and the scheduler itself."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli import apiserver
+from reprieve.cli import apiserver, down
 from reprieve.cli.options import CompatibleOption
 from reprieve.cli.outcome import CommandError, Exit, note
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from reprieve.controlplane.features import Features
     from reprieve.framework.gates import FeatureGates
@@ -46,6 +47,9 @@ def command(
         typer.Option(min=0, max=65535, help="Where the scheduler serves /metrics and health; 0 takes a free port."),
     ] = 0,
     accept_loss: apiserver.AcceptLoss = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Start empty: what an earlier run left in the data directory is removed.")
+    ] = False,
     verbose: apiserver.Verbose = False,
 ) -> None:
     """Run a cluster on this machine until interrupted: Kubernetes API, simulated nodes, controllers and scheduler.
@@ -65,8 +69,11 @@ def command(
     if config is None or not read_configuration(config).profiles:
         arguments.append("--scheduler-name=default-scheduler")
         arguments += [f"--also-known-as={name}" for name in _NAMES_OF_OTHERS]
+    directory = data_dir if data_dir is not None else apiserver.default_data_dir("up")
+    if reset:
+        down.clear_state(Path(directory), everything=False)
     serve = ServeOptions(
-        data_dir=data_dir if data_dir is not None else apiserver.default_data_dir("up"),
+        data_dir=directory,
         host=host,
         port=port,
         kubeconfig=kubeconfig,
@@ -95,6 +102,22 @@ def features_of(gates: "FeatureGates") -> "Features":
     )
 
 
+_TOLD_OF = {
+    "nodes": "nodes",
+    "pods": "pods",
+    "scheduling.k8s.io/podgroups": "pod groups",
+    "scheduling.k8s.io/compositepodgroups": "trees and subtrees of groups",
+    "batch/jobs": "jobs",
+    "apps/deployments": "deployments",
+}
+"""Resources that users make, in the words of a sentence."""
+
+
+def _found(counts: "Mapping[str, int]") -> str:
+    """What an earlier run left, empty if nothing that a user would know of."""
+    return ", ".join(f"{counts[resource]} {word}" for resource, word in _TOLD_OF.items() if counts.get(resource))
+
+
 async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> None:
     """Run until interrupted; a scheduler that refuses to run ends everything, as it has said why."""
     import asyncio
@@ -104,6 +127,9 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
 
     async def cluster_runs() -> None:
         async with local_cluster(options) as cluster:
+            found = _found(cluster.server.control_plane.found)
+            if found:
+                note(f"goes on with what was there: {found}; --reset starts empty")
             apiserver.announce(cluster.server, read_only_kubeconfig)
             note(f"the scheduler answers on {cluster.scheduler_url}")
             await cluster.failed

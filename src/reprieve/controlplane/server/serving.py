@@ -99,6 +99,8 @@ class ControlPlane:
         features: Features | None = None,
     ) -> None:
         self.store = store
+        self.found = {resource: count for resource in store.resources() if (count := store.count(resource))}
+        """What was there at the start: how many objects by resource."""
         self.tokens = tokens
         features = features or Features()
         self.registry = Registry(store, kinds=KindTable(features.kinds()), chain=Chain(base_steps()), clock=clock)

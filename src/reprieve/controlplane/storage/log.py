@@ -91,6 +91,29 @@ def open_log(path: str | Path, *, power_safe: bool = False, accept_loss: bool = 
     return SqliteLog(Path(path), power_safe=power_safe, accept_loss=accept_loss)
 
 
+def _take_lock(path: Path) -> int:
+    try:
+        lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be opened ({error.strerror})") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StorageError(f"{path}: in use by another running server") from error
+    return lock
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep every server off a data file. Raises StorageError if one runs on it."""
+    lock = _take_lock(path)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 class SqliteLog(Log):
     """The log in a file; see the module for its promises. A second process on the same file is refused."""
 
@@ -102,7 +125,7 @@ class SqliteLog(Log):
         self._failed: StorageError | None = None
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.ExitStack() as opened:
-            lock = self._take_lock()
+            lock = _take_lock(path)
             opened.callback(os.close, lock)
             try:
                 found = self._sound(accept_loss)
@@ -116,18 +139,6 @@ class SqliteLog(Log):
                 raise StorageError(f"{path}: cannot be opened ({error})") from error
             opened.callback(self._copier.close)
             self._opened = opened.pop_all()
-
-    def _take_lock(self) -> int:
-        try:
-            lock = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot be opened ({error.strerror})") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            raise StorageError(f"{self.path}: in use by another running server") from error
-        return lock
 
     def _sound(self, accept_loss: bool) -> Examined:
         """Return what the file holds, made new if there is none; refuse or salvage one that is not whole."""

@@ -1,0 +1,35 @@
+"""`reprieve completion SHELL`: what makes a shell complete commands, options and their values."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from reprieve.cli.outcome import show
+
+VARIABLE = "_REPRIEVE_COMPLETE"
+"""Set by the shell's function when it asks for completions."""
+
+
+class Shell(StrEnum):
+    """Shells that are known."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def command(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="For which shell.", show_default=False)],
+) -> None:
+    """Print the completion of a shell; `source <(reprieve completion bash)` in its start-up file switches it on."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    show(get_completion_script(prog_name="reprieve", complete_var=VARIABLE, shell=shell.value) + "\n")
+
+
+def answer_shells() -> None:
+    """Let the program answer a shell that asks; called only when one does."""
+    from typer.completion import completion_init  # type: ignore[attr-defined]
+
+    completion_init()

@@ -1,0 +1,55 @@
+"""`reprieve completion` and `kubectl reprieve` (interfaces.md 1)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.e2e.cluster import COMMAND
+from tests.waiting import DEADLINE
+
+
+def completed(*words: str) -> list[str]:
+    """What bash is told for the last of the words."""
+    asked = {"_REPRIEVE_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run(
+        COMMAND[:-1], env={"PATH": "", **asked}, capture_output=True, text=True, check=True, timeout=DEADLINE
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_asks_the_program(shell: str, run: Run) -> None:
+    ended = run("completion", shell)
+    assert ended.code == 0
+    assert f"_REPRIEVE_COMPLETE=complete_{shell}" in ended.out
+    assert "reprieve" in ended.out
+
+
+def test_another_shell_is_refused_with_those_there_are(run: Run) -> None:
+    ended = run("completion", "tcsh")
+    assert (ended.code, ended.out) == (2, "")
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "some"),
+    [
+        (("reprieve", "pl"), {"plan"}),
+        (("reprieve", "plan", "--feature"), {"--feature-gates"}),
+        (("reprieve", "plan", "-o", "js"), {"json"}),
+        (("reprieve", "nonsense"), set()),
+    ],
+)
+def test_commands_options_and_values_are_completed(words: tuple[str, ...], some: set[str]) -> None:
+    assert set(completed(*words)) == some
+
+
+def test_kubectl_finds_it_by_its_name() -> None:
+    """`kubectl reprieve plan` runs `kubectl-reprieve plan`; help and errors say how it was called."""
+    program = [sys.executable, "-c", "from reprieve.cli.main import kubectl; kubectl()"]
+    done = subprocess.run([*program, "plan", "--help"], capture_output=True, text=True, check=True, timeout=DEADLINE)
+    assert done.stdout.startswith("Usage: kubectl reprieve plan")
