@@ -258,3 +258,47 @@ def test_plain_pods_of_kueue() -> None:
                 assert notes[0].startswith(f'metadata.annotations[{total}]: Invalid value: "two"')
 
     asyncio.run(run())
+
+
+def test_jobs_that_ask_are_gangs_without_a_group() -> None:
+    """workloads.md 2.10: the source is on, and the Job has the annotation; a kind may begin to be served later."""
+
+    async def run() -> None:
+        async with cluster() as world:
+            await world.node("n0", cpu=2)
+            container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "1"}}}
+            pod = {"schedulerName": NAME, "restartPolicy": "Never", "containers": [container]}
+
+            async def job(name: str, parallelism: int, *, asks: bool) -> None:
+                annotations = {"scheduling.reprieve.dev/gang": "true"} if asks else {}
+                spec = {"parallelism": parallelism, "completions": parallelism, "template": {"spec": pod}}
+                body = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
+                await world.client.request("POST", "/apis/batch/v1/namespaces/default/jobs", body=body)
+
+            def bound(pods: dict[str, Json], name: str) -> int:
+                mine = [one for one in pods.values() if one["metadata"]["labels"].get("job-name") == name]
+                return sum(bool(one["spec"].get("nodeName")) for one in mine)
+
+            async with world.scheduling(sources=GroupSources.switched({"owners": True})) as found:
+                await job("gang", 3, asks=True)
+                await world.until(lambda p: len(p) == 3 and all(one["status"].get("conditions") for one in p.values()))
+                assert bound(await world.pods(), "gang") == 0
+                assert set(found.engine.cluster.groups) == {"default/job:gang"}
+                await world.node("n1", cpu=1)
+                await world.until(lambda p: bound(p, "gang") == 3)
+                await world.node("n2", cpu=1)
+                await job("plain", 2, asks=False)
+                await world.until(lambda p: bound(p, "plain") == 1)
+                jobsets = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", True)
+                spec = {"replicatedJobs": [{"name": "w", "template": {"spec": {"parallelism": 2, "completions": 2}}}]}
+                annotations = {"scheduling.reprieve.dev/gang": "true"}
+                meta = {"name": "set", "namespace": "default", "annotations": annotations}
+                body = {"apiVersion": jobsets.api_version, "kind": "JobSet", "metadata": meta, "spec": spec}
+                await create_custom(world.client, jobsets, body)
+                await world.until(lambda _: ("JobSet", "jobset.x-k8s.io") in found.feed._sources)
+                labels = {"jobset.sigs.k8s.io/jobset-name": "set", "jobset.sigs.k8s.io/replicatedjob-name": "w"}
+                await world.until(lambda _: found.feed._sources["JobSet", "jobset.x-k8s.io"].ready)
+                await member(world, "w0", {"labels": {**labels, "job-name": "set-w-0"}})
+                await world.until(lambda _: "default/jobset:set:w" in found.engine.cluster.groups)
+
+    asyncio.run(run())

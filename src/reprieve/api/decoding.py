@@ -18,6 +18,7 @@ import msgspec
 from reprieve.api import objects as o
 from reprieve.api.defaults import apply_defaults
 from reprieve.api.errors import FieldError, InputError, Origin, excerpt
+from reprieve.api.group_owners import OWNER_KINDS
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.validation import validate
 from reprieve.api.versions import INTERNAL_VERSION, VERSIONS_WITHOUT_POLICY, is_converted_kind, to_internal
@@ -202,7 +203,7 @@ def _group(api_version: str) -> str:
 
 
 _CONVERTED: Final = frozenset(kind for kind, versions in KINDS.values() if versions[0] == INTERNAL_VERSION)
-_DECODERS: Final = {kind: msgspec.json.Decoder(kind) for kind, _ in KINDS.values()}
+_DECODERS: Final = {kind: msgspec.json.Decoder(kind) for kind in (*(kind for kind, _ in KINDS.values()), *OWNER_KINDS)}
 
 
 def _without_nulls(data: Any, depth: int) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from reprieve.api.foreign_groups import COSCHEDULING_GROUP, VOLCANO_GROUP
+from reprieve.api.group_owners import owner_of
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Pod, PodGroup
 from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
@@ -23,6 +24,7 @@ LABEL: Final = "label"
 COSCHEDULING: Final = "coscheduling"
 VOLCANO: Final = "volcano"
 KUEUE: Final = "kueue"
+OWNERS: Final = "owners"
 
 OWN_LABEL: Final = f"{CRD_GROUP}/pod-group"
 COSCHEDULING_LABEL: Final = f"{COSCHEDULING_GROUP}/pod-group"
@@ -78,6 +80,11 @@ def _volcano(pod: Pod) -> str:
     return meta.labels.get(VOLCANO_LABEL, "") if meta.labels else ""
 
 
+def _owner(pod: Pod) -> str:
+    owner = owner_of(pod.metadata)
+    return owner.group if owner is not None else ""
+
+
 def _kueue_total(pod: Pod) -> int:
     text = pod.metadata.annotations.get(KUEUE_TOTAL) if pod.metadata.annotations else None
     path = f"metadata.annotations[{KUEUE_TOTAL}]"
@@ -96,6 +103,7 @@ SOURCES: Final[tuple[GroupSource, ...]] = (
     GroupSource(COSCHEDULING, _label(COSCHEDULING_LABEL), COSCHEDULING_GROUP),
     GroupSource(VOLCANO, _volcano, VOLCANO_GROUP),
     GroupSource(KUEUE, _label(KUEUE_LABEL), size=_kueue_total),
+    GroupSource(OWNERS, _owner, default=False),
 )
 """Every source, the stronger first (workloads.md 1.1)."""
 
@@ -169,7 +177,7 @@ class GroupSources:
         if size:
             found.append(size)
         for other, its in others:
-            if its != name:
+            if its != name and other.name != OWNERS:  # what made the pod is no second opinion
                 found.append(f'names the group "{name}" ({first.name}) and "{its}" ({other.name}): the first counts')
         return found
 

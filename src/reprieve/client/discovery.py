@@ -18,6 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from reprieve.api.decoding import KINDS
+from reprieve.api.group_owners import OWNER_KINDS
 from reprieve.api.versions import READABLE_VERSIONS
 from reprieve.client.errors import ApiError
 from reprieve.client.transport import ApiClient
@@ -140,7 +141,9 @@ class _ResourceList(msgspec.Struct, frozen=True):
 _WANTED: Final[Mapping[str, tuple[str, ...]]] = {
     kind: READABLE_VERSIONS.get(kind, versions) for kind, (_, versions) in KINDS.items()
 }
-WANTED_VERSIONS: Final = tuple(dict.fromkeys(v for versions in _WANTED.values() for v in versions))
+WANTED_VERSIONS: Final = tuple(
+    dict.fromkeys([v for versions in _WANTED.values() for v in versions] + [kind.API_VERSION for kind in OWNER_KINDS])
+)
 """The group versions in which kinds of `reprieve.api` are read."""
 
 

@@ -32,7 +32,8 @@ from typing import Any, Final
 import msgspec
 
 from reprieve.api import objects as o
-from reprieve.api.group_sources import SOURCES
+from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
+from reprieve.api.group_sources import OWNERS, SOURCES
 from reprieve.api.meta import KubernetesObject
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource, Served, discover
@@ -157,6 +158,8 @@ class ClusterFeed:
         self._arrived_pods = 0
         self._synced = asyncio.Event()
         self._fed = False
+        self._owner_kinds: frozenset[str] = frozenset()
+        """Kinds of controllers that the engine was told to wait for."""
 
     # -- watching --------------------------------------------------------------------------------------
 
@@ -246,6 +249,10 @@ class ClusterFeed:
             for resource in resources:
                 if kind is not o.PodGroup or resource.group in self._group_apis:
                     wanted[kind.KIND, resource.group] = (kind, resource)
+        for owner in OWNER_KINDS if OWNERS in self._engine.sources else ():
+            found_owner = served.find(owner.KIND, (owner.API_VERSION,))
+            if found_owner is not None:
+                wanted[owner.KIND, found_owner.group] = (owner, found_owner)
         down = " ".join(served.unavailable)
         for where, source in list(self._sources.items()):
             found = wanted.get(where)
@@ -336,6 +343,7 @@ class ClusterFeed:
             return False
         if not self._fed:
             self._first_feed(now)
+        self._tell_kinds_of_owners(now)
         changes = self._changes
         ends = clock.monotonic() + seconds if clock is not None else float("inf")
         count = 0
@@ -346,8 +354,20 @@ class ClusterFeed:
                 break
         return not changes
 
+    def _tell_kinds_of_owners(self, now: float) -> None:
+        """Pods wait for their controller only where it will be heard of (workloads.md 2.10)."""
+        kinds = frozenset(
+            source.kind.KIND
+            for source in self._sources.values()
+            if issubclass(source.kind, GroupOwner) and not source.refused
+        )
+        if kinds != self._owner_kinds:
+            self._owner_kinds = kinds
+            self._engine.watch_owners(kinds, now)
+
     def _first_feed(self, now: float) -> None:
         """Everything there is, in order; what the queue holds is part of it."""
+        self._tell_kinds_of_owners(now)
         self._changes.clear()
         found: list[tuple[KubernetesObject, float]] = []
         where: dict[int, Resource] = {}
@@ -402,6 +422,8 @@ class ClusterFeed:
                 self._set_group_again(key, now)
         elif isinstance(item, o.Namespace):
             engine.set_namespace(item, now)
+        elif isinstance(item, GroupOwner):
+            engine.set_owner(item, now)
         elif isinstance(item, SELECTOR_OWNER_KINDS):
             engine.set_selector_owner(item, now)
         else:
@@ -428,6 +450,8 @@ class ClusterFeed:
             engine.remove_class(item.name, now)
         elif isinstance(item, o.Namespace):
             engine.remove_namespace(item.name, now)
+        elif isinstance(item, GroupOwner):
+            engine.remove_owner(item.KIND, item.metadata.namespace or "default", item.name, now)
         elif isinstance(item, SELECTOR_OWNER_KINDS):
             engine.remove_selector_owner(item.KIND, item.namespace, item.name, now)
         else:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from reprieve.api import objects
 from reprieve.api.foreign_groups import SCHEDULERS_OF
+from reprieve.api.group_owners import GroupOwner
 from reprieve.api.group_sources import DEFAULT_SOURCES, NO_SOURCES, GroupSources
 from reprieve.api.work_annotations import work_terms_of
 from reprieve.cluster.default_selectors import SelectorOwner
@@ -202,6 +203,18 @@ class Engine:
     def remove_group(self, key: str, now: float) -> None:
         """A PodGroup object is gone: pending members wait for it to appear again."""
         self._make(self._group_objects.remove(key), now)
+
+    def set_owner(self, owner: GroupOwner, now: float) -> None:
+        """A controller whose pods may be gangs appeared or changed (workloads.md 2.10)."""
+        self._make(self._group_objects.set_owner(owner), now)
+
+    def remove_owner(self, kind: str, namespace: str, name: str, now: float) -> None:
+        """Such a controller is gone."""
+        self._make(self._group_objects.remove_owner(kind, namespace, name), now)
+
+    def watch_owners(self, kinds: Iterable[str], now: float) -> None:
+        """Of which kinds controllers are told from now on: pods of others are not kept waiting for them."""
+        self._make(self._group_objects.watched(frozenset(kinds)), now)
 
     def _make(self, changes: Iterable[GroupChange | Move], now: float) -> None:
         for each in changes:

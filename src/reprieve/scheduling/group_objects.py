@@ -9,14 +9,15 @@ Invariant: a key has at most one object at any time. Of several of one name that
 them before one that pods stand for (workloads.md 1.4); those of a source that is off are not there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.foreign_groups import FOREIGN_VERSIONS
-from reprieve.api.group_sources import TASK_ANNOTATION, VOLCANO, GroupSources, Membership
+from reprieve.api.group_owners import ANY, GroupOwner, OwnerOf, owner_of
+from reprieve.api.group_sources import OWNERS, TASK_ANNOTATION, VOLCANO, GroupSources, Membership
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.sized_groups import SizedGroups
 from reprieve.cluster.state import ClusterState
@@ -58,6 +59,10 @@ class _Counts(NamedTuple):
     tree: ForeignTree | None
 
 
+_OwnerKey = tuple[str, str, str]
+"""Kind, namespace and name of a controller."""
+
+
 class GroupObjects:
     """See the module docstring. What is kept is bounded by the objects and pods that are there.
 
@@ -79,6 +84,13 @@ class GroupObjects:
         """Pods of Volcano's groups with their tasks, by key of the group, then by UID."""
         self._named: dict[str, str] = {}
         """The key of the group that such a pod names, by UID: it may be in a leaf, or by itself."""
+        self.owner_kinds: frozenset[str] = frozenset()
+        """Kinds of controllers that are told here; pods of others are by themselves."""
+        self._owners: dict[_OwnerKey, Mapping[str, int]] = {}
+        """How large the gangs of each controller are; empty for one that asks for none."""
+        self._owned: dict[_OwnerKey, dict[str, tuple[PodRecord, OwnerOf]]] = {}
+        """Pods by their controller, then by UID."""
+        self._owner_of: dict[str, _OwnerKey] = {}
 
     def set(self, group: objects.PodGroup, created: float) -> Changes:
         """An object of the API appeared or changed."""
@@ -101,6 +113,9 @@ class GroupObjects:
     def key_of(self, pod: objects.Pod, membership: Membership) -> str:
         """The key of the group that a new pod belongs to; empty if its group leaves it by itself."""
         namespace = pod.metadata.namespace or "default"
+        owner = owner_of(pod.metadata) if membership.source.name == OWNERS else None
+        if owner is not None:
+            return self._owned_key(namespace, owner)
         counts = self._counts.get(f"{namespace}/{membership.name}")
         if counts is None or counts.tree is None or membership.source.name != VOLCANO:
             return f"{namespace}/{membership.name}"
@@ -109,6 +124,9 @@ class GroupObjects:
 
     def joined(self, pod: PodRecord, manifest: objects.Pod, membership: Membership) -> Changes:
         """A pod that names a group is there."""
+        owner = owner_of(manifest.metadata) if membership.source.name == OWNERS else None
+        if owner is not None:
+            return self._joined_owner(pod, owner)
         key = f"{pod.namespace}/{membership.name}"
         if membership.source.name == VOLCANO:
             self._tasks.setdefault(key, {})[pod.uid] = (pod, _task(manifest))
@@ -126,6 +144,11 @@ class GroupObjects:
 
     def left(self, pod: PodRecord) -> Changes:
         """A pod is gone, and not among the members any more."""
+        owner = self._owner_of.pop(pod.uid, None)
+        if owner is not None:
+            del self._owned[owner][pod.uid]
+            if not self._owned[owner]:
+                del self._owned[owner]
         named = self._named.pop(pod.uid, None)
         key = named or pod.group
         if named is not None:
@@ -140,6 +163,69 @@ class GroupObjects:
             return []
         made = self._sized.group(key)
         return self._gone(key) if made is None else self._there(key, made, self._oldest(key))
+
+    # -- controllers -------------------------------------------------------------------------------
+
+    def set_owner(self, owner: GroupOwner) -> Changes:
+        """A controller appeared or changed: its pods are gangs from now on, or not any more (workloads.md 2.10)."""
+        key = (owner.KIND, owner.metadata.namespace or "default", owner.metadata.name)
+        sizes = dict(owner.sizes()) if owner.asks else {}
+        if self._owners.get(key) == sizes:
+            return []
+        self._owners[key] = sizes
+        return self._owner_changed(key)
+
+    def remove_owner(self, kind: str, namespace: str, name: str) -> Changes:
+        """A controller is gone; its pods, which are about to go, stay what they are."""
+        self._owners.pop((kind, namespace, name), None)
+        return []
+
+    def watched(self, kinds: frozenset[str]) -> Changes:
+        """Which kinds of controllers are told from now on."""
+        before, self.owner_kinds = self.owner_kinds, kinds
+        concerned = [key for key in self._owned if (key[0] in before) != (key[0] in kinds)]
+        for key in [key for key in self._owners if key[0] not in kinds]:
+            del self._owners[key]
+        return [change for key in concerned for change in self._owner_changed(key)]
+
+    def _owned_key(self, namespace: str, owner: OwnerOf) -> str:
+        """The key of the gang of a pod; empty where it is by itself. Whose controller is not known yet waits for it."""
+        if owner.kind not in self.owner_kinds:
+            return ""
+        sizes = self._owners.get((owner.kind, namespace, owner.name))
+        return f"{namespace}/{owner.group}" if sizes is None or _size(sizes, owner) else ""
+
+    def _joined_owner(self, pod: PodRecord, owner: OwnerOf) -> Changes:
+        key = (owner.kind, pod.namespace, owner.name)
+        self._owned.setdefault(key, {})[pod.uid] = (pod, owner)
+        self._owner_of[pod.uid] = key
+        return self._count_owned(pod, owner)
+
+    def _owner_changed(self, key: _OwnerKey) -> Changes:
+        changes: Changes = []
+        for pod, owner in self._owned.get(key, {}).values():
+            wanted = self._owned_key(pod.namespace, owner) or None
+            before = pod.group
+            if wanted != before:
+                if before is not None and self._sized.left(before, pod.uid):
+                    made = self._sized.group(before)
+                    again = self._there(before, made, self._oldest(before)) if made is not None else self._gone(before)
+                    changes += again
+                changes.append(Move(pod, wanted))
+            if wanted is not None:
+                changes += self._count_owned(pod, owner, wanted)
+        return changes
+
+    def _count_owned(self, pod: PodRecord, owner: OwnerOf, key: str | None = None) -> Changes:
+        key = key or pod.group
+        size = _size(self._owners.get((owner.kind, pod.namespace, owner.name), {}), owner)
+        if key is None or not size:
+            return []
+        held = self._counts.get(key)
+        if not self._sized.joined(key, pod.uid, size) and held is not None and (held.given or 0) >= pod.priority:
+            return []
+        made = self._sized.group(key)
+        return self._there(key, made, self._oldest(key)) if made is not None and key not in self._objects else []
 
     def members(self, key: str) -> Sequence[PodRecord]:
         """The pods that name the group, in whatever leaf they are."""
@@ -211,6 +297,10 @@ class GroupObjects:
     def _oldest(self, key: str) -> float:
         """When the first pod of a group that has no object was made."""
         return min((pod.created for pod in self._pods(key)), default=0.0)
+
+
+def _size(sizes: Mapping[str, int], owner: OwnerOf) -> int:
+    return sizes.get(owner.part, 0) or sizes.get(ANY, 0)
 
 
 def _rank(group: objects.PodGroup) -> int:

@@ -1,0 +1,207 @@
+"""Pods whose controller asks for it are gangs (workloads.md 2.10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.api.decoding import decode_object
+from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
+from reprieve.api.group_sources import GroupSources
+from reprieve.api.meta import KubernetesObject
+from reprieve.api.objects import Node, Pod
+from reprieve.scheduling.engine import Engine
+
+KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
+Json = dict[str, Any]
+
+
+def owner(kind: str, spec: Json, *, asks: bool = True, name: str = "o") -> GroupOwner:
+    annotations = {"scheduling.reprieve.dev/gang": "true"} if asks else {}
+    meta = {"name": name, "namespace": "default", "annotations": annotations}
+    return msgspec.convert({"metadata": meta, "spec": spec}, KINDS[kind])
+
+
+def job_spec(parallelism: int, **more: Any) -> Json:
+    return {"parallelism": parallelism, "completions": parallelism, **more}
+
+
+SIZES: dict[str, tuple[str, Json, dict[str, int]]] = {
+    "job": ("Job", {"parallelism": 4, "completions": 8}, {"": 4}),
+    "job with fewer completions": ("Job", {"parallelism": 4, "completions": 2}, {"": 2}),
+    "job that says nothing": ("Job", {}, {"": 1}),
+    "job that is stopped": ("Job", {"parallelism": 0}, {}),
+    "job set": (
+        "JobSet",
+        {
+            "replicatedJobs": [
+                {"name": "driver", "template": {"spec": job_spec(1)}},
+                {"name": "workers", "replicas": 2, "template": {"spec": job_spec(3)}},
+            ]
+        },
+        {"driver": 1, "workers": 6},
+    ),
+    "leader and workers": ("LeaderWorkerSet", {"replicas": 2, "leaderWorkerTemplate": {"size": 4}}, {"*": 4}),
+    "leader first": (
+        "LeaderWorkerSet",
+        {"leaderWorkerTemplate": {"size": 4}, "startupPolicy": "LeaderReady"},
+        {"*": 1},
+    ),
+    "ray": (
+        "RayCluster",
+        {"workerGroupSpecs": [{"replicas": 2, "numOfHosts": 2}, {"minReplicas": 1}, {"replicas": 9, "suspend": True}]},
+        {"": 6},
+    ),
+    "ray that scales itself": (
+        "RayCluster",
+        {"enableInTreeAutoscaling": True, "workerGroupSpecs": [{"replicas": 5, "minReplicas": 1}]},
+        {"": 2},
+    ),
+    "numbers that are none": ("Job", {"parallelism": "many", "completions": -1}, {"": 1}),
+    "shapes that are none": ("JobSet", {"replicatedJobs": {"name": "x"}}, {}),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_how_many_pods_each_gang_needs(case: str) -> None:
+    kind, spec, sizes = SIZES[case]
+    assert owner(kind, spec).sizes() == sizes
+
+
+def pod(name: str, labels: Json | None = None, *, job: str = "", priority: int = 0) -> Pod:
+    meta: Json = {"name": name, "namespace": "default", "labels": labels or {}}
+    if job:
+        controller = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": "u", "controller": True}
+        meta["ownerReferences"] = [controller]
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"containers": [container], "priority": priority}
+    found = decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    assert isinstance(found, Pod)
+    return found
+
+
+LWS = {"leaderworkerset.sigs.k8s.io/name": "o", "leaderworkerset.sigs.k8s.io/group-index": "0"}
+JOBSET = {"jobset.sigs.k8s.io/jobset-name": "o", "jobset.sigs.k8s.io/replicatedjob-name": "w"}
+GANGS: dict[str, tuple[GroupOwner, list[Pod], str]] = {
+    "Job": (owner("Job", job_spec(2)), [pod(f"p{n}", job="o") for n in range(2)], "default/job:o"),
+    "JobSet": (
+        owner("JobSet", {"replicatedJobs": [{"name": "w", "template": {"spec": job_spec(2)}}]}),
+        [pod(f"p{n}", JOBSET, job="o-w-0") for n in range(2)],
+        "default/jobset:o:w",
+    ),
+    "LeaderWorkerSet": (
+        owner("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 2}}),
+        [pod(f"p{n}", LWS) for n in range(2)],
+        "default/leaderworkerset:o:0",
+    ),
+    "RayCluster": (
+        owner("RayCluster", {"workerGroupSpecs": [{"replicas": 1}]}),
+        [pod(f"p{n}", {"ray.io/cluster": "o"}) for n in range(2)],
+        "default/raycluster:o",
+    ),
+}
+
+
+class World:
+    def __init__(self, cpu: int, *, on: bool = True, told: bool = True) -> None:
+        self.engine = Engine(validate=True, sources=GroupSources.switched({"owners": on}))
+        self.now = 0.0
+        status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
+        node = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status})
+        assert isinstance(node, Node)
+        self.engine.set_node(node, 0.0)
+        if told:
+            self.engine.watch_owners(KINDS, 0.0)
+
+    def add(self, *items: KubernetesObject) -> World:
+        for item in items:
+            self.now += 1.0
+            if isinstance(item, Pod):
+                self.engine.set_pod(item, self.now)
+            else:
+                assert isinstance(item, GroupOwner)
+                self.engine.set_owner(item, self.now)
+        for _ in range(20):
+            self.now += 20.0
+            self.engine.tick(self.now)
+            while (decision := self.engine.step(self.now)) is not None:
+                for binding in decision.bindings:
+                    self.engine.bound(binding.pod.uid)
+        return self
+
+    @property
+    def placed(self) -> int:
+        return sum(one.row >= 0 for one in self.engine.cluster.pods.values())
+
+    @property
+    def groups(self) -> set[str | None]:
+        return {one.group for one in self.engine.cluster.pods.values()}
+
+
+@pytest.mark.parametrize("first", ["owner", "pods"])
+@pytest.mark.parametrize("kind", GANGS)
+def test_pods_of_a_controller_that_asks_are_a_gang(kind: str, first: str) -> None:
+    """Whichever is heard of first: pods wait until their controller is known."""
+    controller, pods, group = GANGS[kind]
+    items = [controller, *pods] if first == "owner" else [*pods, controller]
+    assert World(1).add(*items).placed == 0
+    world = World(2).add(*items)
+    assert (world.placed, world.groups) == (2, {group})
+
+
+@pytest.mark.parametrize("kind", GANGS)
+def test_pods_of_a_controller_that_does_not_ask_are_by_themselves(kind: str) -> None:
+    controller, pods, _ = GANGS[kind]
+    plain = msgspec.structs.replace(controller, metadata=msgspec.structs.replace(controller.metadata, annotations={}))
+    for items in ([plain, *pods], [*pods, plain]):
+        world = World(1).add(*items)
+        assert (world.placed, world.groups) == (1, {None})
+
+
+@pytest.mark.parametrize("kind", GANGS)
+def test_the_source_is_off_by_default(kind: str) -> None:
+    """workloads.md 1.2."""
+    controller, pods, _ = GANGS[kind]
+    world = World(1, on=False).add(controller, *pods)
+    assert (world.placed, world.groups) == (1, {None})
+
+
+def test_pods_of_kinds_that_nobody_tells_of_wait_for_nobody() -> None:
+    """Their definition may not be installed, or we may not read them; once it is, they are gangs."""
+    controller, pods, group = GANGS["JobSet"]
+    world = World(1, told=False).add(pods[0])
+    assert world.placed == 1
+    world.engine.watch_owners(["JobSet"], world.now)
+    world.add(controller, pods[1])
+    assert world.groups == {group}
+
+
+def test_a_controller_asks_later_and_changes_its_size() -> None:
+    controller, pods, group = GANGS["Job"]
+    plain = msgspec.structs.replace(controller, metadata=msgspec.structs.replace(controller.metadata, annotations={}))
+    world = World(0).add(plain, *pods)
+    assert world.groups == {None}
+    world.add(owner("Job", job_spec(3)))
+    assert world.groups == {group}
+    assert world.engine.cluster.groups[group].min_count == 3
+    world.add(owner("Job", job_spec(2)))
+    assert world.engine.cluster.groups[group].min_count == 2
+    world.add(plain)
+    assert world.groups == {None}
+    for one in pods:
+        world.engine.pod_gone(f"default/{one.name}", world.now)
+    objects = world.engine._group_objects
+    assert world.engine.cluster.groups == {}
+    assert (objects._owned, objects._owner_of, len(objects._sized)) == ({}, {}, 0)
+
+
+def test_a_gang_of_a_controller_has_the_highest_priority_of_its_pods() -> None:
+    """workloads.md 2.6."""
+    controller, _, group = GANGS["Job"]
+    pods = [pod("p0", job="o", priority=3), pod("p1", job="o", priority=7)]
+    for items in ([controller, *pods], [*pods, controller], [pods[1], controller, pods[0]]):
+        spec = World(0).add(*items).engine.cluster.groups[group].spec
+        assert spec is not None
+        assert spec.priority == 7
