@@ -100,6 +100,17 @@ def command(
     strict: StrictOption = False,
     ignore_unknown: IgnoreUnknownOption = False,
     lenient: LenientOption = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option("--compare", metavar="FILE", help="Plan under this configuration too, side by side. Repeatable."),
+    ] = None,
+    compare_to: Annotated[
+        list[str] | None,
+        typer.Option("--compare-to", metavar="FILE", help="Plan with these manifests too, side by side. Repeatable."),
+    ] = None,
+    only_different: Annotated[
+        bool, typer.Option("--diff", help="Of plans side by side only that in which they differ.")
+    ] = False,
     run: RunOption = None,
     cordon: CordonOption = None,
     uncordon: UncordonOption = None,
@@ -175,6 +186,26 @@ def command(
     )
     from dataclasses import replace
 
+    if compare or compare_to:
+        from reprieve.cli.comparing import compare_plans
+
+        at = read_time("--now", now) if now is not None else None
+        settings = {"first_decision": first_decision, "feature_gates": feature_gates, "seed": seed}
+        found = compare_plans(
+            source, replace(options, now=at), compare or [], compare_to or [], settings, only_different
+        )
+        if output is Format.TEXT:
+            from reprieve.cli.comparing import comparison_sections
+            from reprieve.cli.terminal import show_sections
+
+            show_sections(comparison_sections(found, only_different=only_different))
+        else:
+            show(document(found, output))
+        waits = fail_on_pending and any(each.waiting for each in found.variants)
+        evicts = fail_on_preemption and any(each.evicted for each in found.variants)
+        raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
+    if only_different:
+        refuse("--diff: there is nothing to compare: --compare CONFIGURATION or --compare-to MANIFESTS")
     from reprieve.cli.waiting import WaitingRecords
 
     records = WaitingRecords()

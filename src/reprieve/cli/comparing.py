@@ -1,0 +1,82 @@
+"""`plan --compare`: the same question under several configurations, or with and without more manifests."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reprieve.cli.asking import Source, gather
+from reprieve.cli.outcome import refuse
+
+if TYPE_CHECKING:
+    from reprieve.cli.sections import Section
+    from reprieve.simulation.comparing import PlanComparison
+    from reprieve.simulation.plan import PlanOptions
+
+MOST_VARIANTS = 16
+AS_IT_IS = "as it is"
+
+
+def compare_plans(
+    source: Source,
+    options: "PlanOptions",
+    configurations: Sequence[str],
+    additions: Sequence[str],
+    settings: Mapping[str, Any],
+    only_different: bool,
+) -> "PlanComparison":
+    """Plan every variant: each configuration, or what was asked and the same with each of the additions.
+
+    `settings`: further options of `read_options`, for the configurations.
+    """
+    from reprieve.api.errors import InputError
+    from reprieve.cli.options import read_options
+    from reprieve.simulation.changes import with_changes
+    from reprieve.simulation.comparing import compared
+    from reprieve.simulation.plan import plan
+
+    if len(configurations) + len(additions) > MOST_VARIANTS:
+        refuse(f"at most {MOST_VARIANTS} plans can be compared")
+    variants: list[tuple[str, Source, PlanOptions]] = []
+    if len(configurations) < 2:
+        variants.append((AS_IT_IS, source, options))
+    variants += [
+        (file, source, replace(read_options(config=file, **settings), now=options.now)) for file in configurations
+    ]
+    variants += [(file, replace(source, files=[*source.files, file]), options) for file in additions]
+    plans = []
+    for name, asked, chosen in variants:
+        gathered = gather(asked, chosen.now)
+        try:
+            answer = plan(gathered.manifests, replace(chosen, now=gathered.now))
+        except InputError as error:
+            refuse(str(error))
+        plans.append((name, with_changes(answer, gathered.changed).plan))
+    return compared(plans, only_different=only_different)
+
+
+def comparison_sections(found: "PlanComparison", *, only_different: bool) -> "list[Section]":
+    """The table of who, and the numbers below."""
+    from reprieve.cli.sections import Row, Section, Tone
+
+    names = tuple(variant.name for variant in found.variants)
+    rows = tuple(
+        Row(
+            (f"{row.kind.lower()} {row.namespace}/{row.name}", *(outcome or "-" for outcome in row.outcomes)),
+            tone=Tone.WAITING if row.differs else Tone.PLAIN,
+        )
+        for row in found.rows
+    )
+    title = "Where the plans differ" if only_different else "Side by side"
+    notes = () if rows else ("nowhere: what is asked about ends the same",)
+    numbers = (
+        ("pods placed", [str(one.placed) for one in found.variants]),
+        ("pods waiting", [str(one.waiting) for one in found.variants]),
+        ("pods evicted", [str(one.evicted) for one in found.variants]),
+        ("GPU-hours lost", [f"{one.lost_gpu_hours:g}" for one in found.variants]),
+        ("CPU-hours lost", [f"{one.lost_cpu_hours:g}" for one in found.variants]),
+        ("against budgets", [str(one.pdb_violations) for one in found.variants]),
+    )
+    return [
+        Section(title, ("", *names), rows, notes),
+        Section("In numbers", ("", *names), tuple(Row((name, *values)) for name, values in numbers)),
+    ]

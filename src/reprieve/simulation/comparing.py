@@ -1,0 +1,97 @@
+"""Plans of one question side by side: who is placed, evicted or waits under each, and the cost (whatif.md 10)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from reprieve.simulation.report import Document, Plan, PodOutcome
+
+RUNS = "Runs"
+EVICTED = "Evicted"
+
+
+class Variant(Document, frozen=True, kw_only=True):
+    """One plan in numbers: pods placed, waiting and evicted, work lost, units evicted against a budget."""
+
+    name: str
+    placed: int
+    waiting: int
+    evicted: int
+    lost_gpu_hours: float
+    lost_cpu_hours: float
+    pdb_violations: int
+
+
+class Compared(Document, frozen=True, kw_only=True):
+    """A pod, a gang or a unit that ran, and what becomes of it under each variant, in their order."""
+
+    kind: str
+    namespace: str
+    name: str
+    outcomes: tuple[str, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether it matters which variant is taken."""
+        return len(set(self.outcomes)) > 1
+
+
+class PlanComparison(Document, frozen=True, kw_only=True):
+    """The document."""
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "PlanComparison"
+    variants: tuple[Variant, ...] = ()
+    rows: tuple[Compared, ...] = ()
+
+
+def compared(plans: Sequence[tuple[str, Plan]], *, only_different: bool = False) -> PlanComparison:
+    """The plans side by side; with `only_different` the rows in which they differ."""
+    told = [_outcomes(document) for _, document in plans]
+    keys = sorted({key for outcomes in told for key in outcomes})
+    rows = []
+    for key in keys:
+        ran = any(outcomes.get(key) == EVICTED for outcomes in told)
+        found = tuple(outcomes.get(key, RUNS if ran else "") for outcomes in told)
+        rows.append(Compared(kind=key[0], namespace=key[1], name=key[2], outcomes=found))
+    kept = tuple(row for row in rows if row.differs or not only_different)
+    return PlanComparison(variants=tuple(_variant(*each) for each in plans), rows=kept)
+
+
+def _variant(name: str, document: Plan) -> Variant:
+    outcomes = Counter(pod.outcome for pod in document.pods)
+    victims = {(one.namespace, one.name) for made in document.preemptions for one in made.victims}
+    costs = [made.cost for made in document.preemptions if made.cost is not None]
+    return Variant(
+        name=name,
+        placed=outcomes["Scheduled"],
+        waiting=len(document.pods) - outcomes["Scheduled"],
+        evicted=len(victims),
+        lost_gpu_hours=round(sum(cost.lost_gpu_hours for cost in costs), 3),
+        lost_cpu_hours=round(sum(cost.lost_cpu_hours for cost in costs), 3),
+        pdb_violations=sum(made.pdb_violations for made in document.preemptions),
+    )
+
+
+def _outcomes(document: Plan) -> dict[tuple[str, str, str], str]:
+    """What becomes of everybody who is asked about, and of those who are evicted."""
+    members: dict[tuple[str, str], list[PodOutcome]] = {}
+    told: dict[tuple[str, str, str], str] = {}
+    for pod in document.pods:
+        if pod.pod_group is None:
+            told["Pod", pod.namespace, pod.name] = f"{pod.outcome} {pod.node_name or ''}".strip()
+        else:
+            members.setdefault((pod.namespace, pod.pod_group), []).append(pod)
+    for (namespace, name), pods in members.items():
+        nodes = Counter(pod.node_name for pod in pods if pod.node_name is not None)
+        placed = sum(nodes.values())
+        where = f" on {', '.join(sorted(nodes)[:3])}{' ...' if len(nodes) > 3 else ''}" if placed else ""
+        outcome = "Scheduled" if placed == len(pods) else next(pod.outcome for pod in pods if pod.node_name is None)
+        told["PodGroup", namespace, name] = f"{outcome} {placed}/{len(pods)}{where}"
+    for made in document.preemptions:
+        for victim in made.victims:
+            namespace, _, name = victim.unit.partition("/")
+            kind = "Pod" if name == victim.name and victim.pod_group != name else "PodGroup"
+            told.setdefault((kind, namespace, name), EVICTED)
+    return told
