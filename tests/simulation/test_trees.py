@@ -9,9 +9,13 @@ import pytest
 from reprieve.api.loading import read
 from reprieve.cli.render import plan_sections
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer, CompositeOutcome
+from tests.building import profile_with
 
 V1ALPHA3 = "scheduling.k8s.io/v1alpha3"
 REF = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
@@ -221,6 +225,42 @@ def test_a_placement_is_chosen_by_who_has_to_go() -> None:
         profiles = (default_profile(FeatureGates(), compatible=True),)
         (made,) = planned(*nodes, *low, *groups, *pods, profiles=profiles).plan.preemptions
         assert [victim.name for victim in made.victims] == ["cheap"]
+
+
+def with_placement(placement: str) -> Profile:
+    return profile_with(DefaultPreemption(PreemptionOptions(placement=placement)))
+
+
+RACK: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+
+
+def in_racks(**cpus: int) -> list[dict[str, Any]]:
+    """A node in a rack of its own for each name."""
+    return [{**node(name, cpu), "metadata": {"name": name, "labels": {"rack": name}}} for name, cpu in cpus.items()]
+
+
+@pytest.mark.parametrize("placement", ["Compatible", "MinimizeVictims"])
+def test_placements_below_the_root_are_compared_too(placement: str) -> None:
+    """composite.md 4.1: two leaves with a rack each, and a third rack whose pod is dearer."""
+    low = [pod(f"low-{rack}", on=rack, priority=priority, cpu=2) for rack, priority in (("a", 5), ("b", 1), ("c", 2))]
+    groups = [composite("root", 2), leaf("x", 2, **RACK), leaf("y", 2, **RACK)]
+    pods = [pod(f"{name}-{i}", name) for name in "xy" for i in range(2)]
+    profiles = (with_placement(placement),)
+    (made,) = planned(*in_racks(a=2, b=2, c=2), *low, *groups, *pods, profiles=profiles).plan.preemptions
+    assert sorted(victim.name for victim in made.victims) == ["low-b", "low-c"]
+
+
+def test_a_placement_may_be_chosen_by_score() -> None:
+    """composite.md 4.1: `placement: Scored` takes the one that the tree scores best with all victims gone."""
+    low = [pod("dear", on="a", priority=5, cpu=4), pod("cheap", on="b", priority=1, cpu=3)]
+    groups = [composite("root", 1, **RACK), leaf("x", 3)]
+    pods = [pod(f"x-{i}", "x") for i in range(4)]
+    found = {}
+    for placement in ("Compatible", "MinimizeVictims", "Scored"):
+        profiles = (with_placement(placement),)
+        (made,) = planned(*in_racks(a=4, b=3), *low, *groups, *pods, profiles=profiles).plan.preemptions[:1]
+        found[placement] = [victim.name for victim in made.victims]
+    assert found == {"Compatible": ["cheap"], "MinimizeVictims": ["cheap"], "Scored": ["dear"]}
 
 
 def test_composites_go_from_leaf_to_root() -> None:

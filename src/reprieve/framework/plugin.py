@@ -438,14 +438,24 @@ class PodGroupAttempt:
     """Groups below it have placements of their own: not every node of a placement will do for every pod."""
 
     def run(
-        self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False
+        self,
+        ties: TieBreaker | None = None,
+        within: Placement | None = None,
+        *,
+        diagnose: bool = False,
+        chosen: Mapping[str, Placement] | None = None,
     ) -> "PodGroupAssignment":
         """Run the group's scheduling algorithm, without post filters, in the cluster's present view.
 
         The view is left as it was.  `ties` decides between nodes of equal score before their names do; `within` is the
-        only placement to use.  With `diagnose` it is told why members have no place.
+        only placement to use.  With `diagnose` it is told why members have no place.  `chosen`: the only placements to
+        use of groups below it, by their `ref`.
         """
         raise NotImplementedError
+
+    def choices_below(self, within: Placement | None) -> Sequence[tuple[Group, Sequence[Placement]]]:
+        """Groups below it that have placements of their own, and those of them that are left `within` the root's."""
+        return ()
 
     def hopeful(self) -> Sequence[Placement]:
         """Those of the placements that may have room for enough members in the present view; the others do not."""

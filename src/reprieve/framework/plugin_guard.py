@@ -319,13 +319,22 @@ class _HandedAttempt(PodGroupAttempt):
     def __init__(self, attempt: PodGroupAttempt, watch: CallPolicy) -> None:
         self.cluster, self.group, self.pods = attempt.cluster, attempt.group, attempt.pods
         self.placements, self.preemption_under_way = attempt.placements, attempt.preemption_under_way
+        self.constrained_below = attempt.constrained_below
         self._attempt = attempt
         self._watch = watch
 
     def run(
-        self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False
+        self,
+        ties: TieBreaker | None = None,
+        within: Placement | None = None,
+        *,
+        diagnose: bool = False,
+        chosen: Mapping[str, Placement] | None = None,
     ) -> PodGroupAssignment:
-        return self._watch.back(lambda: self._attempt.run(ties, within, diagnose=diagnose))
+        return self._watch.back(lambda: self._attempt.run(ties, within, diagnose=diagnose, chosen=chosen))
+
+    def choices_below(self, within: Placement | None) -> Sequence[tuple[Group, Sequence[Placement]]]:
+        return self._watch.back(lambda: self._attempt.choices_below(within))
 
     def hopeful(self) -> Sequence[Placement]:
         return self._watch.back(self._attempt.hopeful)

@@ -20,6 +20,7 @@ from reprieve.preemption.outcome import (
     MINIMIZE_VICTIMS,
     NO_VICTIMS_GROUP,
     REPRIEVE,
+    SCORED,
     CascadeAvoided,
     CascadeStep,
     Compared,
@@ -45,6 +46,8 @@ from reprieve.preemption.victim_search.search import cheapest_eviction
 _NO_COST = (0, 0, 0, 0, 0.0)
 _MOST_CASCADES = 8
 """So many candidates are looked at, and so many evictions instead, where those count who are evicted in turn."""
+_MOST_DOMAINS_BELOW = 64
+"""So many placements of groups below a tree's root are tried for each of the root's."""
 _ALL_LOOKED_AT = 4
 """So few domains are looked at without bounds."""
 UNSCHEDULABLE = "pod group is unschedulable"
@@ -189,6 +192,10 @@ def _looked_for(request: _Request, units: Sequence[PreemptionUnit]) -> _Found:
         find = search.candidate if options.victim_search == REPRIEVE else search.above_floor
         if attempt.placements is None:
             found, passed_over = [candidate for candidate in (find(None),) if candidate is not None], 0
+        elif options.placement == SCORED:
+            places = [row for _, row in attempt.run().placed]
+            scored = [domain for domain in attempt.placements if holds_all(domain, places)]
+            found, passed_over = search.cheapest(scored[:1], find)
         else:
             hopeful = attempt.hopeful()
             kept = [domain for domain in hopeful if holds_all(domain, attempt.nominated_rows)]
@@ -308,6 +315,8 @@ class _Search:
         if not self._helps(assignment):
             return None
         found = self._judged(placement, assignment)
+        if attempt.constrained_below and self.options.placement != SCORED:
+            return self._in_other_domains(found)
         ties = victim_sparing_tie_breaker(self.running, attempt.pods, self.priority, self.ranking, placement)
         if ties is None:
             return found
@@ -316,6 +325,31 @@ class _Search:
             return found
         instead = self._judged(placement, other)
         return instead if instead.price < found.price else found
+
+    def _in_other_domains(self, found: _Candidate) -> _Candidate:
+        """The cheaper of a candidate and one in the same placement with the groups below in other ones of their own.
+
+        They are settled one after another, each where room for its pods and for those before costs least; so many
+        placements are looked at in all.
+        """
+        chosen: dict[str, Placement] = {}
+        settled: set[str] = set()
+        tries = 0
+        for group, domains in self.attempt.choices_below(found.placement):
+            settled |= {leaf.key for leaf in group.leaves()}
+            prices: list[tuple[tuple[bool, Cost], int]] = []
+            for turn, domain in enumerate(domains[: _MOST_DOMAINS_BELOW - tries]):
+                tries += 1
+                assignment = self.attempt.run(within=found.placement, chosen={**chosen, group.ref: domain})
+                if assignment.feasible and len(assignment.placed) >= len(found.assignment.placed):
+                    part = tuple(place for place in assignment.placed if place[0].group in settled)
+                    prices.append((self._judged(found.placement, replace(assignment, placed=part)).price, turn))
+            if prices:
+                chosen[group.ref] = domains[min(prices)[1]]
+        assignment = self.attempt.run(within=found.placement, chosen=chosen)
+        if not assignment.feasible or len(assignment.placed) < len(found.assignment.placed):
+            return found
+        return min(found, self._judged(found.placement, assignment), key=_price)
 
     def cheapest(
         self, domains: Sequence[Placement], find: Callable[[Placement], _Candidate | None]

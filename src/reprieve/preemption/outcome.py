@@ -14,7 +14,7 @@ CLUSTER_DOMAIN = "cluster"
 
 REPRIEVE, PRIORITY_FLOOR = "Reprieve", "PriorityFloor"
 """How victims of a pod group are searched for: `victimSearch` (preemption.md 4, "Options")."""
-COMPATIBLE, MINIMIZE_VICTIMS = "Compatible", "MinimizeVictims"
+COMPATIBLE, MINIMIZE_VICTIMS, SCORED = "Compatible", "MinimizeVictims", "Scored"
 """Where room for a pod group is made: `placement` (preemption.md 4, "Options")."""
 
 HOLD_SECONDS = 600.0

@@ -3,7 +3,7 @@
 A pod group and a tree of them go the same way; a group without a parent is a tree of one level.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reprieve.cluster.groups import Group, GroupState
@@ -59,11 +59,17 @@ class _Attempt(PodGroupAttempt):
         self._placed = placed
 
     def run(
-        self, ties: TieBreaker | None = None, within: Placement | None = None, *, diagnose: bool = False
+        self,
+        ties: TieBreaker | None = None,
+        within: Placement | None = None,
+        *,
+        diagnose: bool = False,
+        chosen: Mapping[str, Placement] | None = None,
     ) -> PodGroupAssignment:
         """See `PodGroupAttempt.run`. With placements and none given, the one that scores best."""
         if not isinstance(self.group, GroupState):
-            return _answer(self._walked(None if self.constrained_below else ties, within, diagnose=diagnose), diagnose)
+            ties = None if self.constrained_below else ties
+            return _answer(self._walked(ties, within, chosen or {}, diagnose=diagnose), diagnose)
 
         def assign(
             order: Sequence[PodRecord], inside: Placement | None = None, *, diagnose: bool = False
@@ -79,9 +85,23 @@ class _Attempt(PodGroupAttempt):
             found = in_another_order(self._cycle, found, assign, anywhere=anywhere) or found
         return _answer(found, diagnose)
 
-    def _walked(self, ties: TieBreaker | None, within: Placement | None, *, diagnose: bool) -> GroupAssignment:
+    def choices_below(self, within: Placement | None) -> Sequence[tuple[Group, Sequence[Placement]]]:
+        """See `PodGroupAttempt.choices_below`."""
+        if not self.constrained_below:
+            return ()
+        choices = ((one, proposed(self._cycle.running, one, within)) for one in self.group.below())
+        return [(one, placements) for one, placements in choices if placements is not None and len(placements) > 1]
+
+    def _walked(
+        self,
+        ties: TieBreaker | None,
+        within: Placement | None,
+        chosen: Mapping[str, Placement],
+        *,
+        diagnose: bool,
+    ) -> GroupAssignment:
         """The same for a tree."""
-        found = place(self._cycle, diagnose=diagnose, ties=ties, within=within)
+        found = place(self._cycle, diagnose=diagnose, ties=ties, within=within, chosen=chosen)
         if not found.feasible and retries(self._cycle.running):
             found = in_another_way(self._cycle, found, within) or found
         return found

@@ -39,7 +39,7 @@ from reprieve.preemption.cascade import DEEPEST
 from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE
+from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE, SCORED
 
 Args = Mapping[str, Any]
 
@@ -327,7 +327,7 @@ def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     if not 0 <= found.cascade_depth <= DEEPEST:
         raise ConfigurationError("cascadeDepth", f"{found.cascade_depth}: not in valid range [0, {DEEPEST}]")
     _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
-    _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS))
+    _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS, SCORED))
     wait = _seconds(found.wait_for_completions, "waitForCompletions")
     for where, seconds, given in (
         ("holdSeconds", found.hold_seconds, found.hold_seconds),

@@ -7,7 +7,7 @@ fails; after each it is asked whether the composite can still succeed.
 Invariant: nothing below a level that failed stays assumed, and the view is left as it was.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from reprieve.cluster.groups import CompositeState, Group, GroupState
@@ -53,14 +53,19 @@ def _by_leaf(pods: Iterable[PodRecord]) -> dict[str | None, list[PodRecord]]:
 
 
 def place(
-    cycle: GroupCycle, *, diagnose: bool = True, ties: TieBreaker | None = None, within: Placement | None = None
+    cycle: GroupCycle,
+    *,
+    diagnose: bool = True,
+    ties: TieBreaker | None = None,
+    within: Placement | None = None,
+    chosen: Mapping[str, Placement] | None = None,
 ) -> GroupAssignment:
     """Find a place for the pods of a tree, in the present view, which is left as it was.
 
     `within`: only these nodes may be used, and the placements of the root are not looked at.  Without `diagnose` nobody
-    is going to ask why somebody failed.
+    is going to ask why somebody failed.  `chosen`: the only placements of groups below the root, by `ref`.
     """
-    return _Walk(cycle, diagnose=diagnose, ties=ties).run(within)
+    return _Walk(cycle, diagnose=diagnose, ties=ties, chosen=chosen or {}).run(within)
 
 
 def in_another_way(
@@ -104,6 +109,7 @@ class _Walk:
     diagnose: bool
     ties: TieBreaker | None = None
     way: _Way = field(default_factory=_Way)
+    chosen: Mapping[str, Placement] = field(default_factory=dict)
     _pods: dict[str | None, list[PodRecord]] = field(default_factory=dict)
     _filling: bool = False
 
@@ -125,7 +131,10 @@ class _Walk:
 
     def _level(self, group: Group, within: Placement | None) -> GroupAssignment:
         """Place one group of the tree among the nodes of the one above it."""
-        return self._one_of(group, within, proposed(self.cycle.running, group, within))
+        placements = proposed(self.cycle.running, group, within)
+        if placements is not None and group.ref in self.chosen:
+            placements = [one for one in placements if one.name == self.chosen[group.ref].name]
+        return self._one_of(group, within, placements)
 
     def _one_of(self, group: Group, within: Placement | None, placements: list[Placement] | None) -> GroupAssignment:
         """Place the group in one of its placements; without any, wherever the one above it is."""
