@@ -19,7 +19,6 @@ from reprieve.api.group_owners import GroupOwner
 from reprieve.api.group_sources import DEFAULT_SOURCES, NO_SOURCES, GroupSources
 from reprieve.api.work_annotations import work_terms_of
 from reprieve.cluster.default_selectors import SelectorOwner
-from reprieve.cluster.groups import Group, GroupSpec, GroupState, all_below, running_below
 from reprieve.cluster.history import RecordedCluster
 from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, gone_by, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
@@ -31,7 +30,7 @@ from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, PluginError
 from reprieve.preemption.outcome import Preemption, PutOff
-from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue, Timing
 from reprieve.scheduling.awaiting_permission import PodsAwaitingPermission
 from reprieve.scheduling.decision import (
@@ -41,6 +40,7 @@ from reprieve.scheduling.decision import (
     Result,
     stamped,
 )
+from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
 from reprieve.scheduling.held_room import Released, ReleasedRoom, hold_seconds
@@ -52,7 +52,7 @@ from reprieve.scheduling.reserving import given_up, reserve_all, told_bound, unr
 from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
-from reprieve.scheduling.wakeups import retry_preemptors_of, spec_changed, terms_changed, units_changed
+from reprieve.scheduling.wakeups import spec_changed, terms_changed
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
@@ -97,6 +97,7 @@ class Engine:
         self._nominations = Nominations(
             self.cluster, self.queue, {name: hold_seconds(profile) for name, profile in chosen.items()}
         )
+        self._groups = GroupChanges(self.cluster, self.queue, self._nominations)
         self._awaiting = PodsAwaitingPermission()
         self.cluster.devices.serves_extended = self.gates.dra_extended_resource
         self._resources = StorageAndDeviceEvents(
@@ -192,7 +193,7 @@ class Engine:
                 self._nominations.freed(pod, nominated, now)
             self._member_gone(pod, now)
         self._make(self._group_objects.left(pod), now)
-        self._give_up_if_gated(self.queue.find(pod), now)
+        self._groups.give_up_if_gated(self.queue.find(pod), now)
         self._check()
 
     def set_group(self, group: objects.PodGroup, now: float, *, created: float = 0.0) -> None:
@@ -217,93 +218,27 @@ class Engine:
         self._make(self._group_objects.watched(frozenset(kinds)), now)
 
     def _make(self, changes: Iterable[GroupChange | Move], now: float) -> None:
+        trees = self.gates.composite_pod_group
         for each in changes:
             if isinstance(each, Move):
-                self._regroup(each.pod, each.key, now)
+                self._groups.regroup(each.pod, each.key, now)
             elif isinstance(each.group, objects.CompositePodGroup):
-                self._set_composite(each.group, now, each.created, each.foreign)
+                self._groups.set_composite(each.group, now, each.created, each.foreign)
             elif each.group is not None:
-                self._set_group(each.group, now, each.created)
+                self._groups.set_group(each.group, now, each.created, trees=trees)
             elif each.composite:
-                self.remove_composite(each.key, now)
+                self._groups.remove_composite(each.key, now)
             else:
-                self._remove_group(each.key, now)
-
-    def _regroup(self, pod: PodRecord, key: str | None, now: float) -> None:
-        """A pod belongs to another group than it did: what it waits in, and what it counts for, is another."""
-        waiting = pod.row < 0 and self.queue.find(pod) is not None
-        if waiting:
-            self.queue.remove_pod(pod, now)
-            self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} belongs to another group")
-        before = pod.group
-        self.cluster.regroup(pod, key)
-        if waiting:
-            self.queue.add_pod(pod, now)
-        for group in filter(None, (before, key)):
-            kind = EventKind.MEMBER_GONE if group == before else EventKind.POD_ADDED
-            self.queue.on_event(ClusterEvent(kind, pod=pod, group=group), now)
-
-    def _set_group(self, group: objects.PodGroup, now: float, created: float) -> None:
-        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
-        before = self.cluster.groups.get(key)
-        old = before.spec if before is not None else None
-        state = self.cluster.set_group(group, created=created, trees=self.gates.composite_pod_group)
-        assert state.spec is not None
-        self._group_changed(state, state.spec, old, now)
-        if old is None and state.spec.claims:
-            for pod in state.pending():
-                if pod.claims:
-                    self.queue.update_pod(pod, now)  # what its claims mean is known only now
+                self._groups.remove_group(each.key, now)
 
     def set_composite(self, group: objects.CompositePodGroup, now: float, *, created: float = 0.0) -> None:
         """A CompositePodGroup appeared or changed: groups below it may have a root now (composite.md 2)."""
         if self.gates.generic_workload and self.gates.composite_pod_group:
-            self._set_composite(group, now, created)
-
-    def _set_composite(
-        self, group: objects.CompositePodGroup, now: float, created: float, foreign: str | None = None
-    ) -> None:
-        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
-        before = self.cluster.trees.composites.get(key)
-        old = before.spec if before is not None else None
-        state = self.cluster.set_composite(group, created=created, foreign=foreign)
-        assert state.spec is not None
-        self._group_changed(state, state.spec, old, now)
+            self._groups.set_composite(group, now, created)
 
     def remove_composite(self, key: str, now: float) -> None:
         """A CompositePodGroup object is gone: the groups below it wait for it to appear again."""
-        state = self.cluster.trees.composites.get(key)
-        if state is not None:
-            disrupted = running_below(all_below(state))
-            self.cluster.remove_composite(key)
-            self._move_groups(now, f"compositepodgroup {key} is deleted")
-            self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, composite=key), now)
-            retry_preemptors_of(self.cluster, self.queue, disrupted, now)
-
-    def _group_changed(self, state: Group, spec: GroupSpec, old: GroupSpec | None, now: float) -> None:
-        """The object of a group of any level came or changed; its pods, and those below it, may wait elsewhere now."""
-        self._move_groups(now, f"{state.kind.lower()} {state.key} stands in another tree")
-        raised = old is not None and (spec.min_count or 0) > (old.min_count or 0)
-        kind = EventKind.GROUP_ADDED if old is None else EventKind.GROUP_CHANGED
-        if isinstance(state, GroupState):
-            event = ClusterEvent(kind, group=state.key, raised=raised)
-        else:
-            event = ClusterEvent(kind, composite=state.key, raised=raised)
-        if old is None:
-            self.queue.on_event(event, now)
-        elif spec != old or old.terms.decisive != spec.terms.decisive:
-            self.queue.on_event(event, now)
-            self._give_up_if_gated(self.queue.get(state.home), now)
-            if spec == old:
-                units_changed(self.cluster, self.queue, state, now)
-        if spec != old:
-            units_changed(self.cluster, self.queue, state, now)
-
-    def _move_groups(self, now: float, why: str) -> None:
-        """Pods whose tree is another one than before wait there; room that was held for them in the old one is free."""
-        for group, before in self.cluster.trees.take_moved():
-            self._nominations.give_up(group.pending(), now, Released.DELETED, why)
-            self.queue.move_group(group, before, now)
+        self._groups.remove_composite(key, now)
 
     def set_class(self, found: objects.PriorityClass, now: float) -> None:
         """A PriorityClass appeared or changed: what it says of the work of its pods counts from now on (cost.md 2)."""
@@ -314,14 +249,6 @@ class Engine:
         """A PriorityClass is gone; the priorities of who had it stay."""
         if self.cluster.remove_class(name):
             self.queue.retry_above(_LOWEST_PRIORITY, now)
-
-    def _remove_group(self, key: str, now: float) -> None:
-        state = self.cluster.remove_group(key)
-        if state is not None:
-            self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
-            self._move_groups(now, f"podgroup {key} is deleted")
-            self.queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
-            units_changed(self.cluster, self.queue, state, now)
 
     def set_namespace(self, namespace: objects.Namespace, now: float) -> None:
         """A namespace appeared or its labels changed: terms with a namespace selector may mean other pods."""
@@ -375,7 +302,7 @@ class Engine:
     def complete(self, now: float) -> None:
         """Everything that was there at the start is known: groups that may not be tried hold no room from before."""
         for entity in list(self.queue.entities()):
-            self._give_up_if_gated(entity, now)
+            self._groups.give_up_if_gated(entity, now)
 
     # -- deciding ----------------------------------------------------------------------------------
 
@@ -721,18 +648,12 @@ class Engine:
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
             self.queue.on_event(event, now)
-        self._give_up_if_gated(self.queue.find(pod), now)
+        self._groups.give_up_if_gated(self.queue.find(pod), now)
 
     def _member_gone(self, pod: PodRecord, now: float) -> None:
         """Its group may be at one without this pending pod (preemption.md 8.3)."""
         if pod.group is not None:
             self.queue.on_event(ClusterEvent(EventKind.MEMBER_GONE, pod=pod, group=pod.group), now)
-
-    def _give_up_if_gated(self, entity: Entity | None, now: float) -> None:
-        """A group that may not be tried any more (too few members) holds no room for later."""
-        if entity is None or entity.group is None or entity.state is not QueueState.GATED or entity.gate.ok:
-            return
-        self._nominations.give_up(entity.ready.values(), now, Released.GATED, entity.gate.reason)
 
     def give_up_gated(self, now: float, *, after: float) -> None:
         """Groups that may not be tried for `after` seconds now hold no room, whoever has nominated their pods.
@@ -742,7 +663,7 @@ class Engine:
         """
         for entity in self.queue.entities():
             if entity.group is not None and now - entity.since >= after:
-                self._give_up_if_gated(entity, now)
+                self._groups.give_up_if_gated(entity, now)
 
     def _give_back_unused(self, now: float) -> None:
         """Room that was held long enough is free, and who did not come may look for other (cost.md 5.2)."""
