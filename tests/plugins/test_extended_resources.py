@@ -197,6 +197,7 @@ def test_a_class_serves_it_by_either_name(klass: objects.DeviceClass, asked: dic
     ("items", "reason"),
     [
         ([serving(), pod("p", container(gpu=3))], "cannot allocate all claims"),
+        ([serving(), pod("p", container(gpu=33))], "too many devices for the claim of extended resources"),
         ([serving("gpu", None), pod("p", container(gpu=1))], f"Insufficient {GPU}"),
         ([device_class("other"), pod("p", container(own=1))], f"Insufficient {IMPLICIT}"),
         ([serving("gpu", NIC), pod("p", container(gpu=1, nic=1))], f"Insufficient {GPU}"),
@@ -240,6 +241,19 @@ def test_one_resource_from_the_node_another_from_a_class() -> None:
     assert made is not None
     (asked,) = made.spec.devices["requests"]
     assert asked["exactly"]["deviceClassName"] == "gpu"
+
+
+def test_as_many_resources_as_a_pod_likes() -> None:
+    """devices.md 4.2: each of them here by a class, there by the node."""
+    names = [f"example.com/r{number}" for number in range(70)]
+    asks = {"name": "c", "resources": {"requests": dict.fromkeys(names, "1")}}
+    classes = [serving(f"c{number}", name) for number, name in enumerate(names)]
+    own = node("a1", cpu=8, more=dict.fromkeys(names[1:], 1))
+    world = World(own, node("b1", cpu=8), slice_of("a1", devices(1)), *classes, pod("p", asks)).settle()
+    assert world.where == {"p": "a1"}
+    made = special(world)
+    assert made is not None
+    assert len(made.spec.devices["requests"]) == 1
 
 
 def test_beside_claims_of_its_own() -> None:

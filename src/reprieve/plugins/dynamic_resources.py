@@ -19,6 +19,7 @@ controller would then give the devices back (KEP-5690): filters ask what the vie
 victims' devices are free once all consumers of their claims are gone.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -29,7 +30,7 @@ import numpy.typing as npt
 from reprieve.api.devices import DeviceTaintRule, ResourceClaim
 from reprieve.api.meta import KubernetesObject
 from reprieve.cluster.device_allocation import BLOCKING
-from reprieve.cluster.device_requests import Allocation, Grant
+from reprieve.cluster.device_requests import MOST_RESULTS, Allocation, Grant
 from reprieve.cluster.devices import ClaimState, Verdicts
 from reprieve.cluster.extended_resources import ANNOTATION, claim_name, owner_of, requests_of
 from reprieve.cluster.groups import GroupState
@@ -66,6 +67,7 @@ NO_CLAIMS = "no new claims to deallocate"
 NOT_SCHEDULABLE = "still not schedulable"
 DEALLOCATED = "deallocation of ResourceClaim requested"
 FINALIZER = "resource.kubernetes.io/delete-protection"
+TOO_MANY = "too many devices for the claim of extended resources"
 LEFT_OVER = "cannot schedule extended resource claim"
 """A claim for the pod's extended resources was made by an attempt that ended before the pod was bound."""
 GATE = "DRAWorkloadResourceClaims"
@@ -73,6 +75,8 @@ MOST_CONSUMERS = 256
 """Entries of status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
 BINDING_TIMEOUT = 600.0
 
+_BITS = 63
+"""Resources that can be told apart by the bits of a number."""
 _SKIP = Status(Code.SKIP)
 
 
@@ -172,7 +176,7 @@ class DynamicResources(
         reachable = self._reachable(state, asked, numbers)
         codes[~reachable] = UNRESOLVABLE
         for where, view in self._views(state, asked, np.flatnonzero(reachable), numbers):
-            codes[where] = view.codes[numbers[where]]
+            codes[where] = view.codes[numbers[where]] if view is not None else UNRESOLVABLE
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
@@ -186,27 +190,40 @@ class DynamicResources(
         if not reachable.all():
             texts[NOT_AVAILABLE] = ~reachable
         for where, view in self._views(state, asked, np.flatnonzero(reachable), numbers):
-            for index in where[view.codes[numbers[where]] != FITS]:
-                text = view.faults.get(int(numbers[index]), CANNOT_ALLOCATE)
+            for index in where[view.codes[numbers[where]] != FITS] if view is not None else where:
+                text = view.faults.get(int(numbers[index]), CANNOT_ALLOCATE) if view is not None else TOO_MANY
                 texts.setdefault(text, np.zeros(len(numbers), dtype=np.bool_))[index] = True
         return list(texts.items())
 
     def _views(
         self, state: CycleState, asked: _Asked, where: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Verdicts]]:
-        """Places in `numbers` with what is to be had there: apart where device classes serve other resources."""
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Verdicts | None]]:
+        """Places in `numbers` with what is to be had there: apart where device classes serve other resources.
+
+        None: more devices would have to come by the claim for extended resources than a claim can have.
+        """
         book, nodes = state.cluster.devices, state.cluster.nodes
-        kinds = np.zeros(len(where), dtype=np.int64)
-        served: list[str] = []
-        if asked.special is not None and asked.special.object is None:
-            asks = state.pod.signature.extended
-            served = sorted({name for ask in asks for name, _, _ in ask.amounts if name in book.served})
-            for bit, name in enumerate(served):
-                kinds |= nodes.by_devices(name)[numbers[where]].astype(np.int64) << bit
-        for kind in np.unique(kinds).tolist():
-            claims, here = list(asked.lacking), where[kinds == kind]
-            shaped = book.shape_for(state.pod, frozenset(n for bit, n in enumerate(served) if kind >> bit & 1))
-            if asked.special is not None and shaped is not None:
+        if asked.special is None or asked.special.object is not None:
+            if asked.lacking:
+                yield where, book.verdicts(asked.lacking, numbers[where])
+            return
+        asks = state.pod.signature.extended
+        served = sorted({name for ask in asks for name, _, _ in ask.amounts if name in book.served})
+        if not served or not len(where):
+            return
+        there = np.stack([nodes.by_devices(name)[numbers[where]] for name in served])
+        if len(served) < _BITS:
+            kinds = there.T @ (1 << np.arange(len(served), dtype=np.int64))
+        else:
+            kinds = np.unique(there, axis=1, return_inverse=True)[1].reshape(-1)
+        for kind in np.unique(kinds):
+            alike = kinds == kind
+            claims, here = list(asked.lacking), where[alike]
+            shaped = book.shape_for(state.pod, frozenset(itertools.compress(served, there[:, alike.argmax()].tolist())))
+            if shaped is not None and sum(option.count for option in shaped[0].options) > MOST_RESULTS:
+                yield here, None
+                continue
+            if shaped is not None:
                 claims.append(ClaimState(asked.special.key, shape=shaped[0]))
             if claims:
                 yield here, book.verdicts(claims, numbers[here])
@@ -286,7 +303,8 @@ class DynamicResources(
         scores: Scores = np.zeros(len(numbers), dtype=np.int64)
         for where, view in self._views(state, self._asked(state), np.arange(len(numbers)), numbers):
             rows_there = numbers[where]
-            scores[where] = np.where(view.codes[rows_there] == FITS, view.scores[rows_there], 0)
+            if view is not None:
+                scores[where] = np.where(view.codes[rows_there] == FITS, view.scores[rows_there], 0)
         return scores
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
