@@ -240,6 +240,20 @@ def test_6_1_nobody_is_evicted_before_the_delay_is_over() -> None:
     assert (world.evicted, world.nominated) == (["low"], {"high": "n1"})
 
 
+def test_4_9_what_is_said_of_work_counts_with_kube_schedulers_choice_too() -> None:
+    """A delay, and a minimum runtime, are asked for by whoever says them, whatever way places are chosen."""
+    delayed = saying(pod("high", cpu=4, priority=9), preemption_delay="5m")
+    young = saying(pod("low", cpu=4, node="n1", start=START - 50), minimum_runtime="10m")
+    for running, preemptor, until in (
+        (pod("low", cpu=4, node="n1"), delayed, ("DELAY", 300.0)),
+        (young, pod("high", cpu=4, priority=9), ("MINIMUM_RUNTIME", 600.0)),
+    ):
+        there = [node("n1", cpu=4), (running, START - 50), (preemptor, START)]
+        world = World(*there, profiles=configured(placement="Compatible")).drain()
+        assert world.evicted == []
+        assert put_offs(world) == [until]
+
+
 def test_6_2_room_that_comes_meanwhile_is_used() -> None:
     world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
     world.gone("low").settle()

@@ -9,12 +9,21 @@ the name, which ends in the pod's `pod-template-hash`.  Of other kinds only what
 from collections.abc import Mapping
 
 from reprieve.api.meta import KubernetesObject
-from reprieve.cluster.pods import Owner, controller_of
+from reprieve.cluster.pods import Owner, PodRecord, controller_of
 
 _MOST_STEPS = 8
 """Controllers above controllers are followed no further: a loop of references ends."""
 _HASH = "pod-template-hash"
 _NO_LABELS: Mapping[str, str] = {}
+
+
+Kin = tuple[str, Owner | None, str | None, str | None]
+"""(namespace, controller, pod group, pod-template-hash): the highest controllers of pods that share it are the same."""
+
+
+def kin_of(pod: PodRecord) -> Kin:
+    """By what a pod's highest controllers are told; it never changes."""
+    return pod.namespace, pod.owner, pod.group, pod.labels.get(_HASH)
 
 
 class Controllers:

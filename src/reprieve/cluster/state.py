@@ -35,7 +35,7 @@ from reprieve.api.work_annotations import (
 from reprieve.cluster.attachments import AttachedVolumes
 from reprieve.cluster.budgets import Budget, BudgetIndex, ByLabel, budget_of
 from reprieve.cluster.changes import ChangeReader, TouchLog
-from reprieve.cluster.controllers import Controllers
+from reprieve.cluster.controllers import Controllers, Kin, kin_of
 from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.groups import CompositeState, Group, GroupSpec, GroupState, composite_spec_of, spec_of
@@ -93,6 +93,8 @@ class ClusterState:
         self.controllers = Controllers()
         self.departures: dict[str, float | None] = {}
         """Pods on their way out, by UID: when each is due to be gone (seconds), where that is known."""
+        self.departing: dict[Kin, dict[str, None]] = {}
+        """The UIDs of the same by who made them."""
         self.overdue: set[str] = set()
         """UIDs of pods that were to make room and have not, long after they should have: nobody counts on theirs."""
         self.volumes = VolumeObjects()
@@ -141,7 +143,7 @@ class ClusterState:
         if pod.terms.decides:
             self._note_rules(f"pod/{pod.uid}", True)
         if pod.terminating:
-            self.departures[pod.uid] = due
+            self._departs(pod, due)
         self.pod_affinity.join(pod)
         pod.claims = self.devices.with_extended(pod, pod.claims)
         if pod.claims:
@@ -176,7 +178,12 @@ class ClusterState:
         if pod.claims:
             self.devices.leave(pod)
         self.volumes.give_back(pod.uid)
-        self.departures.pop(pod.uid, None)
+        if pod.uid in self.departures:
+            del self.departures[pod.uid]
+            kin = kin_of(pod)
+            del self.departing[kin][pod.uid]
+            if not self.departing[kin]:
+                del self.departing[kin]
         self.overdue.discard(pod.uid)
         self.clear_nomination(pod)
         self.trim()
@@ -187,13 +194,17 @@ class ClusterState:
             self.trees.pods_changed(group)
             self._forget_group_if_unused(group)
 
+    def _departs(self, pod: PodRecord, due: float | None) -> None:
+        self.departures[pod.uid] = due
+        self.departing.setdefault(kin_of(pod), {})[pod.uid] = None
+
     def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
         """The pod got a deletionTimestamp: it holds its room until it is gone, but no longer counts for its group.
 
         `due`: when it is to be gone, in seconds, where that is known.
         """
         self._outside_trials()
-        self.departures[pod.uid] = due
+        self._departs(pod, due)
         if not pod.terminating:
             if pod.group is not None:
                 group = self.groups[pod.group]
@@ -717,6 +728,8 @@ class ClusterState:
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
             assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is said to be"
         assert self.departures.keys() | self.overdue <= self.pods.keys(), "somebody who is gone is said to be leaving"
+        departing = {uid for uids in self.departing.values() for uid in uids}
+        assert departing == self.departures.keys(), "who leaves is not who is known to by their makers"
         self.trees.check(self.groups.values())
         self.pod_affinity.check()
         self.volumes.check(self.pods.values())

@@ -48,14 +48,19 @@ def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> 
         return []
     found = []
     namespaces = {namespace for namespace, _ in owners}
-    for uid, due in cluster.departures.items():
-        pod = cluster.pods[uid]
-        if pod.row < 0 or pod.namespace not in namespaces or uid in cluster.overdue:
+    for (namespace, owner, key, _), uids in cluster.departing.items():
+        group = cluster.groups.get(key) if key is not None else None
+        if namespace not in namespaces or (owner is None and (group is None or group.owner is None)):
             continue
-        if hold_seconds > 0 and due is not None and due + hold_seconds <= cluster.now:
+        # They were all made by the same.
+        if owners.isdisjoint(owners_of(cluster, (cluster.pods[next(iter(uids))],), group)):
             continue
-        group = cluster.groups.get(pod.group) if pod.group is not None else None
-        if not owners.isdisjoint(owners_of(cluster, (pod,), group)):
+        for uid in uids:
+            pod, due = cluster.pods[uid], cluster.departures[uid]
+            if pod.row < 0 or uid in cluster.overdue:
+                continue
+            if hold_seconds > 0 and due is not None and due + hold_seconds <= cluster.now:
+                continue
             found.append(pod)
     found.sort(key=lambda pod: pod.uid)
     return found
