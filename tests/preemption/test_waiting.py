@@ -15,7 +15,7 @@ from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import PutOff, WaitsFor
-from tests.building import START, World, gang, group, node, pod, profile_with
+from tests.building import START, Item, World, gang, group, node, pod, profile_with
 
 T = TypeVar("T", objects.Pod, objects.PodGroup, objects.ReplicaSet)
 Owner = tuple[str, str]
@@ -248,7 +248,7 @@ def test_4_9_what_is_said_of_work_counts_with_kube_schedulers_choice_too() -> No
         (pod("low", cpu=4, node="n1"), delayed, ("DELAY", 300.0)),
         (young, pod("high", cpu=4, priority=9), ("MINIMUM_RUNTIME", 600.0)),
     ):
-        there = [node("n1", cpu=4), (running, START - 50), (preemptor, START)]
+        there: list[Item] = [node("n1", cpu=4), (running, START - 50), (preemptor, START)]
         world = World(*there, profiles=configured(placement="Compatible")).drain()
         assert world.evicted == []
         assert put_offs(world) == [until]
