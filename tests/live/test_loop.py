@@ -285,6 +285,20 @@ def test_nominations_that_end_outside_of_decisions_are_passed_on() -> None:
     play(act)
 
 
+def test_nominations_that_end_are_passed_on_also_while_nothing_may_be_decided() -> None:
+    """No cycle runs while too many bindings are under way: whose nomination ended is told all the same."""
+
+    async def act(stage: Stage) -> None:
+        stage.add(node("n1"), pod("low", cpu=4, node="n1"), pod("p", cpu=4, priority=10))
+        await until(lambda: stage.acts.decisions)
+        stage.acts.bindings_under_way = 3
+        stage.change(lambda now: stage.engine.remove_node("n1", now))
+        await until(lambda: [record.name for record in stage.acts.void] == ["p"])
+        assert len(stage.acts.decisions) == 1
+
+    play(act, pace=Pace(bindings=3))
+
+
 def test_it_looks_around_once_a_second() -> None:
     async def act(stage: Stage) -> None:
         for _ in range(3):
@@ -408,8 +422,10 @@ class Doorkeeper(PermitPlugin):
 
     def __init__(self) -> None:
         self.answer = Status(Code.WAIT)
+        self.threads: list[int] = []
 
     def permit(self, state: CycleState, row: int) -> Status:
+        self.threads.append(threading.get_ident())
         return self.answer
 
 
@@ -439,6 +455,8 @@ def test_plugins_that_let_a_pod_wait_are_asked_again(
         stage.clock.advance(seconds)
         await until(lambda: (stage.acts.allowed, stage.acts.refused) == outcome)
         assert stage.engine.awaits_permission is False
+        assert len(door.threads) > 1
+        assert {thread == threading.get_ident() for thread in door.threads} == {not threaded}
         assert (stage.engine.cluster.pods["uid-a"].row >= 0) == bool(outcome[0])
 
     play(act, profile_with(door), threaded=threaded)
