@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,53 @@ def test_the_gang_waits_for_its_last_pod_and_runs(cluster: Up, file: str) -> Non
     for one in pods:
         cluster.api.request("DELETE", f"{path_of(one)}/{one['metadata']['name']}", {"gracePeriodSeconds": 0})
     eventually(lambda: not left(cluster), "they are gone")
+
+
+def example() -> Any:
+    """examples/controllers/gangs.py, which is no package."""
+    path = Path(__file__).parents[2] / "examples" / "controllers" / "gangs.py"
+    spec = importlib.util.spec_from_file_location("gangs", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_controller_makes_gangs_of_job_sets_and_leader_worker_sets(cluster: Up) -> None:
+    """Four pods fit. A JobSet of two Jobs of two runs; then a replica of three has to wait as a whole."""
+    gangs = example()
+    api = cluster.api
+    for one in yaml.safe_load_all((Path(gangs.__file__).parent / "crds.yaml").read_text()):
+        api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", one)
+    for path in gangs.WATCHED:
+        eventually(lambda path=path: "items" in api.get(path))  # type: ignore[misc]
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    jobs = {"spec": {"parallelism": 2, "completions": 2, "template": pod}}
+    body = {"metadata": {"name": "train"}, "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": jobs}]}}
+    sets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+    api.create(sets, {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", **body})
+    server = gangs.Server(cluster.kubeconfig)
+    assert gangs.reconcile(server) == 3
+    assert gangs.reconcile(server) == 0
+    eventually(lambda: len(api.pods()) == 4 and api.runs(*api.pods()), "the JobSet runs")
+    groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+    assert api.get(f"{groups}/train-w")["spec"]["schedulingPolicy"] == {"gang": {"minCount": 4}}
+    worker = {"spec": {"containers": [container]}}
+    spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": worker}}
+    version = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
+    path = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets"
+    api.create(path, {**version, "metadata": {"name": "serve"}, "spec": spec})
+    assert gangs.reconcile(server) == 4
+    replica = ["serve-0", "serve-0-1", "serve-0-2"]
+
+    def waits() -> bool:
+        found = api.get(f"{groups}/serve-0").get("status", {}).get("conditions", [{}])[0]
+        return bool(found.get("status") == "False")
+
+    eventually(waits, "the replica is told that there is no room")
+    assert not any(api.runs(name) for name in replica)
+    api.delete(f"{sets}/train")
+    eventually(lambda: api.runs(*replica), "the replica runs where the JobSet was")
+    assert "train-w-0" not in str(api.pods())
