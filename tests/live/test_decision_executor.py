@@ -142,6 +142,8 @@ class Stage:
                 self.engine.remove_group(item.key, self.now)
             else:
                 self.engine.set_group(item, self.now)
+        elif kind is o.CompositePodGroup:
+            self.engine.set_composite(item, self.now)
         self.executor.object_changed(Change(how, item, None), GROUPS)
         return item
 
@@ -240,6 +242,50 @@ def test_a_gang_that_falls_below_its_minimum_by_a_binding_says_so(failing: int, 
         assert [status for status, _ in stage.said][-1] == ("False" if below else "True")
         if below:
             assert "failed: no (403 Forbidden); 1 of the 2 have a node" in stage.said[-1][1]
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    ("needed", "failing", "expected"),
+    [
+        (1, ("a",), {"uid-left": "False", "uid-mid": "False", "uid-right": "True", "uid-root": "True"}),
+        (2, ("a",), {"uid-left": "False", "uid-mid": "False", "uid-right": "True", "uid-root": "False"}),
+        (2, (), dict.fromkeys(("uid-left", "uid-mid", "uid-right", "uid-root"), "True")),
+    ],
+)
+def test_composites_above_a_gang_that_falls_below_its_minimum_say_so(
+    needed: int, failing: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    """scheduling.md 3.6 and composite.md 5: up to where enough other groups have their pods."""
+
+    def composite(name: str, least: int, parent: str = "") -> Json:
+        spec = {"schedulingPolicy": {"gang": {"minGroupCount": least}}, "parentCompositePodGroupName": parent}
+        return {"metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}, "spec": spec}
+
+    def leaf(name: str, parent: str) -> Json:
+        made = group(name, count=1)
+        made["metadata"]["uid"] = f"uid-{name}"
+        made["spec"]["parentCompositePodGroupName"] = parent
+        return made
+
+    async def test(stage: Stage) -> None:
+        stage.see(composite("root", needed), o.CompositePodGroup)
+        stage.see(composite("mid", 1, "root"), o.CompositePodGroup)
+        stage.see(leaf("left", "mid"), o.PodGroup)
+        stage.see(leaf("right", "root"), o.PodGroup)
+        for name, where in (("a", "left"), ("b", "right")):
+            stage.pod(name, cpu="1", group=where)
+        while len(stage.writes.bindings) < 2:
+            stage.step()
+            await asyncio.sleep(0)
+        for name, future in stage.writes.bindings.items():
+            if name in failing:
+                future.set_exception(ApiError(403, "Forbidden", "no"))
+            else:
+                future.set_result(None)
+        await stage.settle()
+        assert {uid: said["status"] for uid, said, _ in stage.writes.groups} == expected
 
     play(test)
 
