@@ -72,6 +72,13 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
     return [section for section in sections if section is not None]
 
 
+def waiting_section(answer: Answer, record_of: RecordOf = _no_record) -> Section | None:
+    """Those who wait, told why and what would help; None if nobody does."""
+    plan = answer.plan
+    groups = {(g.namespace, g.name): g for g in plan.pod_groups}
+    return _waiting(plan, groups, _members(plan.pods), record_of)
+
+
 def decision_sections(made: PreemptionAccount) -> list[Section]:
     """Who goes for whom and who is spared, without times: pods of one node and priority together, sorted by name.
 

@@ -293,6 +293,11 @@ def _singular(kind: str, known: Iterable[str]) -> str | None:
     return name[:-1] + dot + group if name.endswith("s") and name[:-1] in known else None
 
 
+def makes_pods_by_name(kind: str) -> bool:
+    """Whether a kind as it is typed (`deploy`, `jobs`) is one that makes pods."""
+    return _singular(kind, {each.lower() for kinds in POD_MAKERS.values() for each in kinds}) is not None
+
+
 def _deployment_of(pod: objects.Pod) -> str:
     """The Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
     reference, label = reference_of(pod), pod.metadata.labels.get(HASH)

@@ -1,0 +1,142 @@
+"""`explain` of manifests, of owners, and of everybody who waits: worked out, as there are no records of it.
+
+An owner is told by the story of its gang, or of a pod of it that waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from reprieve.api import objects
+from reprieve.api.errors import FieldError
+from reprieve.api.group_sources import pod_group_name
+from reprieve.api.loading import Manifests
+from reprieve.cli.evidence import Asked, Evidence
+from reprieve.cli.outcome import refuse
+from reprieve.cli.waiting import WaitingRecords
+from reprieve.cli.whatif import ask
+from reprieve.simulation.plan import PlanOptions, plan, starts_at
+from reprieve.simulation.report import Answer, Help
+from reprieve.simulation.smallest import Trials, helped
+from reprieve.simulation.workloads.scaling import Workloads
+from reprieve.simulation.workloads.table import TABLE
+
+if TYPE_CHECKING:
+    from reprieve.cli.asking import Gathered
+
+
+class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Somebody who waits: why, in a scheduler's words, and what would help."""
+
+    kind: str
+    namespace: str
+    name: str
+    priority: int
+    outcome: str
+    reason: str | None
+    message: str | None
+    help: tuple[Help, ...] = ()
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The document."""
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "Waiting"
+    items: tuple[WaitingItem, ...] = ()
+
+
+def resolved(manifests: Manifests, kind: str, name: str, namespace: str) -> Asked:
+    """What to tell of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the command."""
+    workloads = Workloads(manifests, TABLE)
+    try:
+        found = workloads.named(f"{namespace}/{kind}/{name}")
+    except FieldError as error:
+        refuse(error.message)
+    pods = sorted(
+        (loaded.object for loaded in workloads.pods_of(found)), key=lambda pod: (bool(pod.spec.node_name), pod.name)
+    )
+    if not pods:
+        refuse(f"{found} has no pods")
+    group = pod_group_name(pods[0])
+    return Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)
+
+
+def evidence_of(gathered: Gathered, asked: Asked) -> Evidence:
+    """Everything that manifests tell of an object, and what would be decided about it."""
+    manifests = gathered.manifests
+    evidence = Evidence(asked)
+    found = manifests.all()
+    evidence.pod = next(
+        (one.object for one in manifests.pods if asked.kind == "Pod" and _is(one.object, asked.namespace, asked.name)),
+        None,
+    )
+    group = pod_group_name(evidence.pod) if evidence.pod is not None else asked.name
+    if asked.kind != "CompositePodGroup" and group is not None:
+        groups = (one.object for one in manifests.pod_groups if _is(one.object, asked.namespace, group))
+        evidence.group = next(groups, None)
+        evidence.members = [
+            one.object
+            for one in manifests.pods
+            if one.object.namespace == asked.namespace and pod_group_name(one.object) == group
+        ]
+    if asked.kind == "CompositePodGroup":
+        composites = (one.object for one in manifests.of(objects.CompositePodGroup))
+        evidence.composite = next((one for one in composites if _is(one, asked.namespace, asked.name)), None)
+    waiting = any(not pod.spec.node_name for pod in ([evidence.pod] if evidence.pod is not None else evidence.members))
+    if evidence.exists and waiting:
+        whole = asked
+        if evidence.pod is not None and evidence.group is not None and group is not None:
+            whole = Asked("PodGroup", asked.namespace, group)
+        now = gathered.now if gathered.now is not None else starts_at(found)
+        evidence.computed = ask(manifests, whole.kind, whole.namespace, whole.name, now=now)
+    return evidence
+
+
+def all_waiting(gathered: Gathered, options: PlanOptions) -> tuple[Answer, WaitingRecords]:
+    """The plan of it all, with what would help each who waits, and the last attempt of each."""
+    records = WaitingRecords()
+    options = replace(options, observer=records, now=gathered.now)
+    answer = plan(gathered.manifests, options)
+    trials = Trials(gathered.manifests, options, gathered.changed.manifests)
+    return helped(answer, trials, records.hints), records
+
+
+def waiting_document(answer: Answer) -> Waiting:
+    """Everybody who waits, groups before pods, each with what would help."""
+    groups = [
+        WaitingItem(
+            kind="PodGroup",
+            namespace=one.namespace,
+            name=one.name,
+            priority=one.priority,
+            outcome=one.outcome,
+            reason=one.reason,
+            message=one.message,
+            help=one.help,
+        )
+        for one in answer.plan.pod_groups
+        if one.outcome != "Scheduled"
+    ]
+    pods = [
+        WaitingItem(
+            kind="Pod",
+            namespace=one.namespace,
+            name=one.name,
+            priority=one.priority,
+            outcome=one.outcome,
+            reason=one.reason,
+            message=one.message,
+            help=one.help,
+        )
+        for one in answer.plan.pods
+        if one.node_name is None and one.pod_group is None
+    ]
+    return Waiting(items=(*groups, *pods))
+
+
+def _is(item: objects.KubernetesObject, namespace: str, name: str) -> bool:
+    return (item.namespace, item.name) == (namespace, name)
