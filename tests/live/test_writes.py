@@ -20,7 +20,7 @@ from reprieve.client.transport import ApiClient
 from reprieve.client.writing import WriterPool
 from reprieve.cluster.pods import PodRecord, record_of
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.instructions import CreateObject, PatchObject
+from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
 from reprieve.live.writes import UnservedError, Writes, superseded
 
 from ..client.scripted import PODS, Reply, Scripted, answer, client_of, cut, scripted, status
@@ -294,12 +294,41 @@ def test_create_object_answers(replies: list[Reply], expected: object) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("uid", "finalizer", "replies", "methods", "expected"),
+    [
+        ("", "f", [answer(), answer()], ["PATCH", "DELETE"], None),
+        ("u", "f", [answer(), answer()], ["PATCH", "DELETE"], None),
+        ("u", "", [answer()], ["DELETE"], None),
+        ("", "f", [status(404, "NotFound")], ["PATCH"], None),
+        ("", "f", [answer(), status(404, "NotFound")], ["PATCH", "DELETE"], None),
+        ("u", "f", [CONFLICT], ["PATCH"], None),
+        ("", "f", [cut, answer(), answer()], ["PATCH", "PATCH", "DELETE"], None),
+        ("", "f", [status(403, "Forbidden")], ["PATCH"], 403),
+    ],
+)
+def test_delete_object_answers(
+    uid: str, finalizer: str, replies: list[Reply], methods: list[str], expected: object
+) -> None:
+    """`DeleteObject`: the finalizer first; what is gone, or another object by now, is left at that (devices.md 4.6)."""
+
+    async def run() -> None:
+        async with scripted_writes(*replies) as (server, writes):
+            wanted = DeleteObject("PersistentVolumeClaim", "default", "c", uid, finalizer)
+            [found] = await asyncio.gather(writes.delete_object(wanted), return_exceptions=True)
+            assert outcome(found) == expected
+            assert [one.method for one in server.seen] == methods
+
+    asyncio.run(run())
+
+
 def test_kinds_that_are_not_served() -> None:
     async def run() -> None:
         async with scripted_writes(answer()) as (server, writes):
             for call in (
                 writes.patch_object(PatchObject("ResourceClaim", "default", "c", {})),
                 writes.create_object(CreateObject("Whatever", "default", {})),
+                writes.delete_object(DeleteObject("Whatever", "default", "c")),
                 writes.patch_group_status("default", "g", "u", []),
             ):
                 assert isinstance(call.exception(), UnservedError)
