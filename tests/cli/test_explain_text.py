@@ -32,7 +32,7 @@ from reprieve.observability.records import (
     Unit,
     Why,
 )
-from tests.building import START, gang, group, node, pod
+from tests.building import START, composite, gang, group, node, pod
 
 WAITING = Asked("Pod", "default", "a")
 
@@ -430,6 +430,20 @@ def test_the_priority_of_a_whole_gang() -> None:
     running = [pod(f"x{i}", cpu=4, node=f"n{i}", priority=10 * i) for i in (1, 2, 3)]
     nodes = [node(f"n{i}", cpu=4) for i in (1, 2, 3)]
     assert asked("PodGroup", "g", *nodes, *running, *gang("g", 2, cpu=4)).priority_that_helps == 21
+
+
+def test_the_priority_of_a_whole_tree() -> None:
+    """composite.md 3.1: all of it has to have one priority, whichever part is asked about."""
+    running = [pod(f"x{i}", cpu=4, node=f"n{i}", priority=10 * i) for i in (1, 2, 3)]
+    nodes = [node(f"n{i}", cpu=4) for i in (1, 2, 3)]
+    tree = [
+        composite("root", min_groups=2),
+        composite("mid", min_groups=1, parent="root"),
+        *(group(name, min_count=1, parent=parent) for name, parent in (("left", "mid"), ("right", "root"))),
+        *(pod(f"{name}-0", cpu=4, group=name) for name in ("left", "right")),
+    ]
+    for kind, name in (("CompositePodGroup", "root"), ("CompositePodGroup", "mid"), ("PodGroup", "left")):
+        assert asked(kind, name, *nodes, *running, *tree).priority_that_helps == 21
 
 
 def test_what_fits_and_what_is_gated() -> None:

@@ -215,3 +215,19 @@ def test_composites_that_are_served_no_more_are_gone_and_come_back() -> None:
             await stage.until(lambda: roots(stage) == {"default/low": "default/top"})
 
     with_server(act)
+
+
+def test_what_cannot_be_read_on_a_composite_is_told() -> None:
+    """cost.md 2: annotations of a tree as those of a group."""
+
+    async def act(stage: Stage) -> None:
+        async with stage.running():
+            await stage.create(
+                COMPOSITES, "top", spec=composite(), metadata={"annotations": {f"{CRD}/minimum-runtime": "soon"}}
+            )
+            await stage.until(lambda: stage.ignored)
+        [(kind, name, why)] = stage.ignored
+        assert (kind, name) == ("CompositePodGroup", "top")
+        assert "minimum-runtime" in why
+
+    play(act)

@@ -16,7 +16,7 @@ import msgspec
 from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from reprieve.api.durations import duration
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.objects import Pod, PodGroup, PriorityClass
+from reprieve.api.objects import CompositePodGroup, Pod, PodGroup, PriorityClass
 from reprieve.api.unknown_fields import nearest
 
 DOMAIN: Final = "scheduling.reprieve.dev/"
@@ -186,12 +186,12 @@ def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
 
 
 def annotation_problems(item: KubernetesObject) -> list[str]:
-    """What is wrong with the annotations of our domain on a pod, PodGroup or PriorityClass, a sentence for each.
+    """What is wrong with the annotations of our domain on a pod, a group or a PriorityClass, a sentence for each.
 
     Each names the field and, where it is the value that is wrong, the value.
     """
     annotations = item.metadata.annotations
-    if not annotations or not isinstance(item, Pod | PodGroup | PriorityClass):
+    if not annotations or not isinstance(item, Pod | PodGroup | CompositePodGroup | PriorityClass):
         return []
     problems: list[str] = []
     _read(annotations, _WORK, problems)

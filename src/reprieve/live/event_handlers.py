@@ -395,6 +395,7 @@ class ClusterFeed:
             self._tell_group(change, resource, now)
             return
         if isinstance(item, o.CompositePodGroup):
+            (self._remarks.forget if change.kind is ChangeKind.DELETED else self._remarks.look_at)(item)
             self._composites.told(change, resource, now)
             return
         if change.kind is ChangeKind.DELETED:
