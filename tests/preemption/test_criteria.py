@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -366,3 +367,26 @@ def test_the_page_shows_the_example_as_it_is() -> None:
     """docs/cost.md and examples/plugins/quota.py."""
     root = Path(__file__).parents[2]
     assert (root / "examples/plugins/quota.py").read_text() in (root / "docs/cost.md").read_text()
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize(
+    "cost", [("units", "prioritySum"), ("tenantSpread", "startTime"), ("gangsBroken", "pods"), ("lostWork", "units")]
+)
+def test_like_pods_share_what_holds_for_all_of_them(cost: tuple[str, ...], seed: int) -> None:
+    """cost.md 1.2: what is remembered of a node is what would be found anew, by criteria that look beyond it or not."""
+    chance = random.Random(seed)
+    running: list[Any] = [node(f"n{i}", cpu=6) for i in range(6)]
+    running += [group(f"g{i}", min_count=2, priority=chance.randint(0, 3)) for i in range(3)]
+    for i in range(24):
+        gang = f"g{chance.randrange(3)}" if chance.random() < 0.4 else None
+        more: dict[str, Any] = {"priority": chance.randint(0, 3), "start": float(chance.randint(1, 4)), "group": gang}
+        running.append(pod(f"p{i:02}", cpu=chance.randint(1, 2), node=f"n{chance.randrange(6)}", **more))
+    asking = [pod(f"new-{i}", cpu=3, priority=chance.choice([9, 9, 2])) for i in range(8)]
+    told = []
+    for share in (True, False):
+        profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost, share=share)))
+        world = World(*running, *asking, profiles={profile.name: profile}).drain()
+        told.append((world.evicted, world.nominated))
+    assert told[0] == told[1]
+    assert told[0][0]

@@ -142,7 +142,18 @@ def unguarded(plugin: Plugin) -> Plugin:
     return plugin.inner if isinstance(plugin, PluginGuard) else plugin
 
 
-_SHOWN = ("name", "scope", "incremental", "normalizes", "concerns_group", "text", "measure", "timeless", "by_terms")
+_SHOWN = (
+    "name",
+    "scope",
+    "incremental",
+    "normalizes",
+    "concerns_group",
+    "text",
+    "measure",
+    "timeless",
+    "by_terms",
+    "by_itself",
+)
 """What others read of a plugin besides calling it."""
 
 

@@ -78,13 +78,15 @@ class PreemptionCost(Plugin):
 
     `text` says in a few words what is preferred (`least lost work`), `measure` what the numbers count (`GPU-seconds`).
     `timeless`: False where the same units cost otherwise as time passes; `by_terms`: what users say of their work
-    counts.
+    counts; `by_itself`: nothing counts but the units, their pods and the budgets, so that what evictions on a node cost
+    is the same until something on it changes. It has to be `timeless` then.
     """
 
     text: ClassVar[str] = ""
     measure: ClassVar[str] = ""
     timeless: ClassVar[bool] = False
     by_terms: ClassVar[bool] = True
+    by_itself: ClassVar[bool] = False
 
     def of_units(self, units: EvictionUnits) -> Costs:
         """`float64[units]`: what evicting each alone costs."""

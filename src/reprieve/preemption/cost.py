@@ -62,6 +62,11 @@ class Criteria:
         return all(cost.timeless for cost in self.costs)
 
     @cached_property
+    def by_itself(self) -> bool:
+        """What evictions on a node cost is the same until something on it changes."""
+        return all(cost.by_itself and cost.timeless and not cost.by_terms for cost in self.costs)
+
+    @cached_property
     def by_terms(self) -> bool:
         """What users say of their work counts."""
         return any(cost.by_terms for cost in self.costs)

@@ -24,6 +24,7 @@ class _ByFacts(PreemptionCost):
 
     timeless: ClassVar[bool] = True
     by_terms: ClassVar[bool] = False
+    by_itself: ClassVar[bool] = True
 
 
 class PdbViolations(_ByFacts):
@@ -119,6 +120,7 @@ class GangsBroken(_ByFacts):
     """Gangs that have their minCount and fall below it."""
 
     name = "gangsBroken"
+    by_itself: ClassVar[bool] = False
     text: ClassVar[str] = "fewest gangs below their minCount"
     measure: ClassVar[str] = "gangs"
 
@@ -165,6 +167,7 @@ class RestartElsewhere(_ByFacts):
     """Pods that, once evicted, may run on no other node than theirs, by selector, affinity and taints."""
 
     name = "restartElsewhere"
+    by_itself: ClassVar[bool] = False
     text: ClassVar[str] = "fewest pods that fit on no other node"
     measure: ClassVar[str] = "pods"
 
@@ -207,6 +210,7 @@ class Cascade(_ByFacts):
     """Pods that the victims would evict in turn when they come back (cost.md 3): known for candidates only."""
 
     name = "cascade"
+    by_itself: ClassVar[bool] = False
     text: ClassVar[str] = "fewest pods evicted in turn"
     measure: ClassVar[str] = "pods"
 

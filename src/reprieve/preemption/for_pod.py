@@ -75,7 +75,7 @@ class PodPreemption:
         self._plugin = plugin
         self._search = options.placement == MINIMIZE_VICTIMS and criteria.upstream and options.cascades is None
         self._plain = options.plain
-        self._share = options.share and criteria.upstream
+        self._share = options.share and criteria.by_itself
         self._columns = VictimColumns(running.cluster)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
         """By what is the same for identical preemptors, those used longest ago first."""
@@ -273,7 +273,8 @@ class PodPreemption:
         """
         answers = self._recall(state)
         unknown = curable[~answers.known[curable]]
-        if numbers and self._share and not self._cluster.rules_of_work and len(unknown) > _FEW:
+        together = numbers and self._share and self._criteria.upstream and not self._cluster.rules_of_work
+        if together and len(unknown) > _FEW:
             answers.put_all(unknown, self._columns.judge(state.pod, unknown), self._lacking(state))
             return answers
         searches = self._searches and only_resources(self._profile, [state])
