@@ -67,3 +67,22 @@ def test_exit_codes(run: Run, cluster: str, flags: tuple[str, ...], code: int) -
     assert ended.code == code
     assert (code == 2) == (ended.out == "")
     assert (code == 2) == ended.err.startswith("error: ")
+
+
+def test_what_expansion_makes_can_be_changed(run: Run, tmp_path: Path) -> None:
+    """The group of a Volcano Job is in no manifest; the flags that a suggestion comes with name it."""
+    job = """---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: vj}
+spec:
+  tasks:
+  - {name: w, replicas: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: "2"}}}]}}}
+"""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(CLUSTER + job)
+    document = json.loads(run("plan", "-f", str(file), "-o", "json").out)
+    (help,) = (each for each in document["podGroups"][0]["help"] if each["kind"] == "MinCount")
+    assert help["flags"] == ["--scale default/podgroup/vj=1"]
+    ended = run("plan", "-f", str(file), *help["flags"][0].split(), "-o", "json")
+    assert json.loads(ended.out)["podGroups"][0]["outcome"] == "Scheduled"

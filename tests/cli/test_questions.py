@@ -136,3 +136,14 @@ def test_bad_questions(
     ended = run(*question)
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
+
+
+def test_the_shape_may_use_the_classes_of_the_cluster(ask: Any, tmp_path: Path) -> None:
+    shape = tmp_path / "shape.yaml"
+    shape.write_text(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: {restartPolicy: Never, "
+        "priorityClassName: top, containers: [{name: c, resources: {requests: {cpu: 2}}}]}}}\n"
+    )
+    classes = "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: top}\nvalue: 7\n"
+    found = ask("capacity", "--shape", str(shape), documents=classes)
+    assert (found["now"], found["withPreemption"]) == (1, 6)

@@ -126,8 +126,22 @@ def gather(source: Source, now: float | None = None) -> Gathered:
         else:
             cluster = read_files(source.files, source.max_bytes, source.heed)
             now = not_before(now, cluster.all()) if now is not None else None
-        made = changed(cluster, source.changes, rows=source.rows or TABLE)
-        whole = expanded(made.manifests, source.heed, rows=source.rows, run=source.run, now=now)
+        rows = source.rows or TABLE
+
+        def expand(manifests: "Manifests") -> "Manifests":
+            return expanded(manifests, source.heed, rows=source.rows, run=source.run, now=now)
+
+        try:
+            made = changed(cluster, source.changes, rows=rows)
+        except InputError as error:  # it may name what is made when the workloads are expanded: the gang of a Job
+            whole = expand(cluster)
+            try:
+                made = changed(whole, source.changes, rows=rows)
+            except InputError:
+                raise error from None
+            whole = made.manifests
+        else:
+            whole = expand(made.manifests)
         if now is not None:  # what comes back was made last of all
             now = max(now, starts_at(whole.all()))
         return Gathered(whole, now, made)

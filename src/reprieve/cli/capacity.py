@@ -34,6 +34,7 @@ def command(
     With changes, such as --drain, it is the cluster after them that is asked about.
     """
     from reprieve.api.errors import InputError
+    from reprieve.api.objects import PriorityClass
     from reprieve.cli.options import read_options
     from reprieve.cli.reading import expanded, read_files
     from reprieve.client.reading import known_classes
@@ -43,6 +44,7 @@ def command(
     try:
         classes = known_classes(gathered.manifests)
         asked = read_files(shape, source.max_bytes, source.heed, complete=False, classes=classes)
+        asked.objects[PriorityClass] = [*asked.of(PriorityClass), *gathered.manifests.of(PriorityClass)]
         asked = expanded(asked, source.heed, rows=source.rows)
         found = capacity(gathered.manifests, asked, read_options(), topology=topology, pool=pool)
     except InputError as error:
