@@ -194,6 +194,8 @@ def _distribution(axes: Any, outcomes: Sequence[Outcome]) -> None:
         colour = COLOURS[at % len(COLOURS)]
         axes.plot([waits[number] for number in picked], shares, color=colour, linewidth=1.3, label=outcome.report.name)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda hours, _: f"{hours:g}")
+    axes.xaxis.set_minor_formatter(lambda hours, _: "")
     axes.set_ylim(top=101)
     _finish(axes, len(outcomes) > 1, "% of jobs", "hours, logarithmic")
 

@@ -1,0 +1,118 @@
+"""The page and the trace of a replay (replay.md 4.8): what is in them, and that others can open them."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve.simulation.replay.perfetto import as_trace, lanes
+from reprieve.simulation.replay.running import Outcome
+from reprieve.simulation.replay.statistics import report, rows
+from tests.simulation.replay.building import gpu_nodes, job, replay
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def outcome(name: str = "evict") -> Outcome:
+    """Gangs and single pods on two nodes, with preemptions."""
+    jobs = [
+        job(f"j{at}", at * 100, 900, gpu=1 + at % 4, workers=1 + at % 3, priority=at % 4, checkpoint=200)
+        for at in range(60)
+    ]
+    run = replay(jobs, gpu_nodes(2), tracks=True, restart=10)
+    return Outcome(report(name, run), rows(run), run.tracks)
+
+
+def test_slices_nest_and_flows_connect_and_counts_equal_the_tables() -> None:
+    found = outcome()
+    events: list[dict[str, Any]] = json.loads(as_trace([found]))["traceEvents"]
+    by_thread: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        assert event["ph"] in "XMsf"
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+            by_thread[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for spans in by_thread.values():
+        spans.sort()
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    begun = {event["id"]: event for event in events if event["ph"] == "s"}
+    ended = {event["id"]: event for event in events if event["ph"] == "f"}
+    assert begun.keys() == ended.keys()
+    evictions = found.report.evictions
+    assert len(begun) == evictions.pods > 0
+    for flow in (*begun.values(), *ended.values()):
+        spans = by_thread[flow["pid"], flow["tid"]]
+        assert any(begin <= flow["ts"] <= end for begin, end in spans)
+    assert all(begun[number]["ts"] <= ended[number]["ts"] for number in begun)
+    preempted = [event for event in events if event["ph"] == "X" and event["cat"] == "preempted"]
+    assert len(preempted) == evictions.pods
+    done = {event["name"] for event in events if event["ph"] == "X" and event["cat"] == "done"}
+    assert len(done) == found.report.total.done
+
+
+def test_lanes_are_as_few_as_there_can_be() -> None:
+    assert lanes([(0, 10, 0), (5, 15, 1), (10, 20, 2), (15, 16, 3)]) == {0: 0, 1: 1, 2: 0, 3: 1}
+
+
+def page(outcomes: list[Outcome]) -> str:
+    pytest.importorskip("matplotlib")
+    from reprieve.simulation.replay.page import as_page
+
+    return as_page(outcomes, {"jobs": 60, "nodes": 2})
+
+
+def test_the_page_needs_no_network_and_is_the_same_every_time() -> None:
+    found = [outcome("one"), outcome("<two> $x$")]
+    text = page(found)
+    assert text == page(found)
+    links = re.findall(r'(?:src|href)="([^"]*)"', text)
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "&lt;two&gt; $x$" in text
+    assert "<two>" not in text
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert text.count("<figure") == 6
+    assert "mathdefault" not in text
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_browser_shows_the_page_without_complaints(tmp_path: Path, width: int, dark: bool) -> None:
+    file = tmp_path / "replay.html"
+    probe = (
+        "<script>addEventListener('load',()=>{const wide=[...document.querySelectorAll('svg')]"
+        ".filter(one=>one.getBoundingClientRect().width>0);document.title=JSON.stringify({shown:wide.length,"
+        "overflow:document.documentElement.scrollWidth-innerWidth,width:innerWidth})})</script></body>"
+    )
+    file.write_text(page([outcome("one")]).replace("</body>", probe))
+    frame = tmp_path / "frame.html"
+    # A window is never as narrow as a telephone: the page is shown in a frame that is.
+    frame.write_text(
+        f'<body style="margin:0"><iframe src="replay.html" style="border:0;width:{width}px;height:900px"></iframe>'
+        "<script>addEventListener('load',()=>{setTimeout(()=>{document.title="
+        "document.querySelector('iframe').contentDocument.title},50)})</script></body>"
+    )
+    assert BROWSER is not None
+    command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    command += ["--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", "--window-size=1500,1000"]
+    command += [
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--dump-dom",
+        *(["--force-dark-mode"] * dark),
+        frame.as_uri(),
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert "CONSOLE" not in ended.stderr, ended.stderr
+    title = re.search(r"<title>(.*?)</title>", ended.stdout)
+    assert title is not None, ended.stderr[-2000:]
+    found = json.loads(title[1].replace("&quot;", '"'))
+    assert found["width"] == width
+    assert found["overflow"] <= 0
+    assert found["shown"] == 5
