@@ -134,6 +134,16 @@ def test_a_missing_root_keeps_its_pods_outside() -> None:
     assert len(world.where) == 2
 
 
+def test_pods_say_which_ancestor_is_missing_now() -> None:
+    """composite.md 2.2: whichever comes first."""
+    world = World(node("n"), *leaf("a", 1, parent="mid")).settle()
+    assert world.entity("a").gate.reason == MISSING.format("mid")
+    world.add(composite("mid", parent="root")).settle()
+    assert world.entity("a").gate.reason == MISSING.format("root")
+    world.add(composite("root", parent="mid")).settle()
+    assert "form a cycle" in world.entity("a").gate.reason
+
+
 def test_a_root_that_goes_takes_its_tree_apart() -> None:
     """composite.md 2.2: and it comes back whole."""
     world = World(node("n", cpu=1), composite("root"), *leaf("a", 1), *leaf("b", 2)).settle()

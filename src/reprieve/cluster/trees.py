@@ -49,7 +49,7 @@ class GroupTrees:
         return key in self._children
 
     def take_moved(self) -> list[tuple[GroupState, str]]:
-        """Pod groups whose pods wait in another entity now, and in which they did, since the last call."""
+        """Pod groups whose pods wait in another entity now, or for something else, and in which they did before."""
         moved, self._moved = self._moved, []
         return moved
 
@@ -123,11 +123,11 @@ class GroupTrees:
         waiting = [group]
         while waiting:
             one = waiting.pop()
-            before = one.home
+            before, fault = one.home, one.fault
             self._settle(one)
             if isinstance(one, GroupState):
                 leaves.append(one)
-                if one.home != before:
+                if one.home != before or one.fault != fault:
                     self._moved.append((one, before))
                 continue
             for ref, child in self._children.get(one.key, {}).items():
