@@ -214,5 +214,7 @@ def test_trials_are_bounded_by_the_size_of_the_input() -> None:
     nodes = {one.name: each.nodes for one in document.pods for each in one.help if each.kind == "Nodes"}
     assert nodes == {f"w-{i}": 20 - i for i in range(15, 20)}, "the more important take the first of new nodes"
     assert not helps(answered(given, left=LEAST_WORK - 1))
+    few = answered(loaded(node("n1", 8), node("big", 16), pod("old", 16, on="big"), pod("new", 9)), left=LEAST_WORK)
+    assert [each.kind for _, _, each in helps(few)] == ["Nodes"], "what was found before they were spent is told"
     again = answered(given)
     assert replace(again, stats=document.stats) == document

@@ -34,7 +34,7 @@ from reprieve.simulation.workloads.owners import HASH, reference_of
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
-MOST_WORK: Final = 30_000
+MOST_WORK: Final = 25_000
 """Objects that the trials of one answer may plan in all."""
 LEAST_WORK: Final = 200
 """A trial counts as so many objects at least."""
@@ -208,7 +208,10 @@ class _Finder:
         shapes = list(self._shapes(topology))[: MOST_DOMAINS if topology else MOST_SHAPES]
         for like, domain, per_node in shapes:
             most = min(MOST_NODES, found[0][0] - 1 if found else MOST_NODES, self._all_waiting)
-            number = self._fewest(like, per_node, most)
+            try:
+                number = self._fewest(like, per_node, most)
+            except _SpentError:  # what was found holds, though another sort might do with fewer
+                break
             if number is not None:
                 found.insert(0, (number, like, domain))
         if not found:
