@@ -445,7 +445,7 @@ class _Search:
         group is placed where it scores best with only those victims gone.  Otherwise what the numbers propose is tried
         by the group's algorithm with all its filters, and so are a few evictions of the least important; fewer are
         looked at then, and none that does not work is taken.  `numbers`: those of the whole cluster, if that is the
-        candidate's domain.
+        candidate's domain and everybody in it may go.
         """
         if found.cost is None:
             return found
@@ -454,7 +454,7 @@ class _Search:
         # Only who is in the placement can make room there.
         there = everything if found.placement is None else sorted(ranking.on(found.placement.rows.tolist()))
         within = ranking if len(there) == len(everything) else ranking.only(there)
-        if found.placement is not None:
+        if found.placement is not None or ranking is not self.ranking:
             with self._of(within, range(len(there))):
                 numbers = self.numbers(found, within)
         known = [turn for turn, index in enumerate(there) if index in found.reasons]
