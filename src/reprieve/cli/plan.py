@@ -236,7 +236,8 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords"
 
     gathered = gather(source, options.now)
     try:
-        answer = plan(gathered.manifests, replace(options, now=gathered.now))
+        options = replace(options, now=gathered.now)
+        answer = plan(gathered.manifests, options)
         trials = Trials(gathered.manifests, options, gathered.changed.manifests, source.rows or TABLE, source.run)
         return helped(with_changes(answer, gathered.changed), trials, records.hints)
     except InputError as error:

@@ -27,7 +27,7 @@ from reprieve.api.quantity import milli_value_of, value_of
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.cluster.taints import tolerates
 from reprieve.simulation.changes import HOSTNAME, Change, changed
-from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.plan import PlanOptions, plan, starts_at
 from reprieve.simulation.report import Answer, Help, Plan
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.owners import HASH, reference_of
@@ -80,7 +80,9 @@ class Trials:
         if cost > self.left:
             raise _SpentError
         self.left -= cost
-        options = with_fields(self.options, first_decision=False, observer=None, tell=None, now=None)
+        now = self.options.now  # what a change adds may be newer
+        now = max(now, starts_at(manifests.all())) if now is not None else None
+        options = with_fields(self.options, first_decision=False, observer=None, tell=None, now=now)
         try:
             return _runs(plan(manifests, options).plan, who)
         except InputError:
