@@ -173,7 +173,7 @@ def test_options_come_from_the_configuration() -> None:
     ("args", "message"),
     [
         ({"victimSearch": "Best"}, "victimSearch: 'Best': want Reprieve or PriorityFloor"),
-        ({"placement": ""}, "placement: '': want Compatible, MinimizeVictims or Scored"),
+        ({"placement": ""}, "placement: '': want Compatible or MinimizeVictims or Scored"),
     ],
 )
 def test_other_values_are_errors(args: dict[str, str], message: str) -> None:
