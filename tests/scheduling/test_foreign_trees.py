@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reprieve.api.decoding import decode_object
 from reprieve.api.objects import Node, Pod, PodGroup
@@ -143,6 +144,24 @@ def test_a_group_that_becomes_a_tree_and_flat_again() -> None:
     for name in ("ps", "w0", "w1", "w2"):
         world.gone(name)
     assert world.engine.cluster.groups == {}
+
+
+def _hashed(item: Pod, value: str) -> Pod:
+    return replace(item, metadata=replace(item.metadata, labels={"pod-template-hash": value}))
+
+
+def test_who_is_on_its_way_out_may_belong_elsewhere_before_it_is_gone() -> None:
+    """workloads.md 2.9; who counts on its room (cost.md 5.6) is told by its group and its labels."""
+    world = World(4).add(group(1), *PODS).run()
+    world.engine.pod_terminating("default/w0", world.now)
+    world.add(group(3, minTaskMember=TASKS))
+    assert world.groups["w0"] == "default/g:worker"
+    relabelled = _hashed(pod("w0", "worker"), "other")
+    world.engine.set_pod(relabelled, world.now)
+    for name in ("ps", "w0", "w1"):
+        world.gone(name)
+    assert not world.engine.cluster.departures
+    assert not world.engine.cluster.departing
 
 
 def test_without_its_gate_a_tree_is_flat() -> None:

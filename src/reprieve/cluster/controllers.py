@@ -22,7 +22,7 @@ Kin = tuple[str, Owner | None, str | None, str | None]
 
 
 def kin_of(pod: PodRecord) -> Kin:
-    """By what a pod's highest controllers are told; it never changes."""
+    """By what a pod's highest controllers are told; its labels and its group may change."""
     return pod.namespace, pod.owner, pod.group, pod.labels.get(_HASH)
 
 

@@ -180,10 +180,7 @@ class ClusterState:
         self.volumes.give_back(pod.uid)
         if pod.uid in self.departures:
             del self.departures[pod.uid]
-            kin = kin_of(pod)
-            del self.departing[kin][pod.uid]
-            if not self.departing[kin]:
-                del self.departing[kin]
+            self._listed_with(kin_of(pod), None, pod)
         self.overdue.discard(pod.uid)
         self.clear_nomination(pod)
         self.trim()
@@ -197,6 +194,17 @@ class ClusterState:
     def _departs(self, pod: PodRecord, due: float | None) -> None:
         self.departures[pod.uid] = due
         self.departing.setdefault(kin_of(pod), {})[pod.uid] = None
+
+    def _listed_with(self, before: Kin, kin: Kin | None, pod: PodRecord) -> None:
+        """A pod on its way out is one of other kin than before, or gone."""
+        if kin == before:
+            return
+        there = self.departing[before]
+        del there[pod.uid]
+        if not there:
+            del self.departing[before]
+        if kin is not None:
+            self.departing.setdefault(kin, {})[pod.uid] = None
 
     def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
         """The pod got a deletionTimestamp: it holds its room until it is gone, but no longer counts for its group.
@@ -242,7 +250,10 @@ class ClusterState:
             if row >= 0:
                 self._take(pod)  # its devices stay its own
             self.pod_affinity.leave(pod)
+            kin = kin_of(pod)
             pod.labels, pod.signature = labels, signature
+            if pod.uid in self.departures:
+                self._listed_with(kin, kin_of(pod), pod)
             self.pod_affinity.join(pod)
             if row >= 0:
                 self._put(pod, row)
@@ -285,6 +296,7 @@ class ClusterState:
         """The pod belongs to another group than before, or to none (workloads.md 2.7)."""
         self._outside_trials()
         counts = not pod.terminating
+        kin = kin_of(pod)
         if pod.group is not None:
             before = self.groups[pod.group]
             del before.members[pod.uid]
@@ -300,6 +312,8 @@ class ClusterState:
             after.existing += counts
             after.scheduled += counts and pod.row >= 0
             self.trees.pods_changed(after)
+        if pod.uid in self.departures:
+            self._listed_with(kin, kin_of(pod), pod)
         self.groups_version += 1
         if pod.row >= 0:
             self._touch(pod.row)
@@ -728,8 +742,8 @@ class ClusterState:
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
             assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is said to be"
         assert self.departures.keys() | self.overdue <= self.pods.keys(), "somebody who is gone is said to be leaving"
-        departing = {uid for uids in self.departing.values() for uid in uids}
-        assert departing == self.departures.keys(), "who leaves is not who is known to by their makers"
+        departing = {uid: kin for kin, uids in self.departing.items() for uid in uids}
+        assert departing == {uid: kin_of(self.pods[uid]) for uid in self.departures}, "who leaves is not listed by kin"
         self.trees.check(self.groups.values())
         self.pod_affinity.check()
         self.volumes.check(self.pods.values())
