@@ -6,6 +6,8 @@ does not depend on who comes first and nothing runs that is smaller than somebod
 Invariant: kept are the sizes that pods give which are there.
 """
 
+from collections import Counter
+
 from reprieve.api import objects
 from reprieve.api.foreign_groups import ForeignGroup
 
@@ -16,6 +18,8 @@ class SizedGroups:
     def __init__(self) -> None:
         self._sizes: dict[str, dict[str, int]] = {}
         """By key, then by UID of the pod."""
+        self._given: dict[str, Counter[int]] = {}
+        """By key: how many pods give a size."""
 
     def __len__(self) -> int:
         return sum(map(len, self._sizes.values()))
@@ -23,24 +27,36 @@ class SizedGroups:
     def joined(self, key: str, uid: str, size: int) -> bool:
         """A pod that gives this size is there; whether the group is another than before."""
         before = self.size(key)
+        self._forget(key, uid)
         self._sizes.setdefault(key, {})[uid] = size
+        self._given.setdefault(key, Counter())[size] += 1
         return self.size(key) != before
 
     def left(self, key: str, uid: str) -> bool:
         """A pod is gone; whether the group is another than before."""
-        sizes = self._sizes.get(key, {})
         before = self.size(key)
-        if sizes.pop(uid, None) is not None and not sizes:
-            del self._sizes[key]
+        self._forget(key, uid)
         return self.size(key) != before
+
+    def _forget(self, key: str, uid: str) -> None:
+        sizes = self._sizes.get(key, {})
+        size = sizes.pop(uid, None)
+        if size is None:
+            return
+        given = self._given[key]
+        given[size] -= 1
+        if not given[size]:
+            del given[size]
+        if not sizes:
+            del self._sizes[key], self._given[key]
 
     def size(self, key: str) -> int | None:
         """How many pods the group has; None where no pod says so."""
-        return max(self._sizes.get(key, {}).values(), default=None)
+        return max(self._given.get(key, ()), default=None)
 
     def differing(self, key: str) -> list[int]:
         """The sizes that its pods give, the largest first."""
-        return sorted(set(self._sizes.get(key, {}).values()), reverse=True)
+        return sorted(self._given.get(key, ()), reverse=True)
 
     def group(self, key: str) -> objects.PodGroup | None:
         """The group as an object; None where no pod gives a size."""
