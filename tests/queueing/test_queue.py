@@ -241,6 +241,15 @@ def test_minimum_raised_and_lowered() -> None:
     assert len(world.settle().where) == 2
 
 
+@pytest.mark.parametrize("wakes", [False, True])
+def test_a_minimum_that_is_raised_helps_nobody_unless_more_is_new(wakes: bool) -> None:
+    """scheduling.md 1: with a priority above that of who is in the way it may preempt."""
+    world = World(*FULL, *gang("crew", 1, cpu=1), pod("m", group="crew", cpu=1)).drain()
+    assert world.place("crew") is QueueState.UNSCHEDULABLE
+    world.add(group("crew", min_count=2, priority=200 if wakes else 0))
+    assert world.place("crew") is (QueueState.BACKOFF if wakes else QueueState.UNSCHEDULABLE)
+
+
 def test_object_deleted_and_recreated() -> None:
     """scheduling.md 3.8: without its object the gang waits; the new object is what counts."""
     world = World(*FULL, *gang("crew", 2, cpu=1)).drain()

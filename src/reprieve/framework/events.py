@@ -75,7 +75,7 @@ class ClusterEvent:
     composite: str | None = None
     """`namespace/name` of the CompositePodGroup where one is concerned."""
     raised: bool = False
-    """Of a group that has changed: it wants more now than before, which helps nobody."""
+    """Of a group that has changed in nothing else: it wants more now than before, which helps nobody."""
 
 
 def tree_of(cluster: ClusterState, event: ClusterEvent) -> str | None:

@@ -3,6 +3,8 @@
 A group of any level of a tree goes the same way (composite.md 2).  `now` is in seconds.
 """
 
+from dataclasses import replace
+
 from reprieve.api import objects
 from reprieve.cluster.groups import Group, GroupSpec, GroupState, all_below, running_below
 from reprieve.cluster.pods import PodRecord
@@ -89,6 +91,8 @@ class GroupChanges:
         spec = state.spec
         assert spec is not None
         raised = old is not None and (spec.min_count or 0) > (old.min_count or 0)
+        if old is not None and replace(spec, min_count=old.min_count) != old:
+            raised = False  # what else is new may help
         kind = EventKind.GROUP_ADDED if old is None else EventKind.GROUP_CHANGED
         if isinstance(state, GroupState):
             event = ClusterEvent(kind, group=state.key, raised=raised)
