@@ -324,7 +324,8 @@ class WatchedEngine(Engine):
 class World:
     """An engine in a virtual cluster.
 
-    `plain`: the reference paths, nothing shared and every filter asked; `placement`: of a group that makes room.
+    `plain`: the reference paths, nothing shared and every filter asked; `placement`: of a group that makes room;
+    `current_reasons`: as the engine has it.
     """
 
     def __init__(
@@ -336,13 +337,16 @@ class World:
         profiles: Mapping[str, Profile] | None = None,
         seed: int | None = None,
         placement: str = MINIMIZE_VICTIMS,
+        current_reasons: bool = True,
     ) -> None:
         if profiles is None and (plain or placement != MINIMIZE_VICTIMS):
             profile = profile_with(
                 DefaultPreemption(PreemptionOptions(plain=plain, share=not plain, placement=placement))
             )
             profiles = {profile.name: profile}
-        self.engine = WatchedEngine(profiles, gates=gates, timing=timing, share=not plain, seed=seed)
+        self.engine = WatchedEngine(
+            profiles, gates=gates, timing=timing, share=not plain, seed=seed, current_reasons=current_reasons
+        )
         self.virtual = VirtualCluster(self.engine, START)
         self.objects: dict[str, objects.Pod] = {}
         self._count = 0

@@ -4,7 +4,8 @@ Months of a full cluster have thousands of pods that wait and a few dozen kinds 
 wait (`SchedulingQueue`), an event wakes the first of each kind alone; when that is placed, the next.  If the first is
 rejected, so would the others be: they have the same signature, priority and preemption policy.
 
-Invariant: whoever waits is in the heap of its kind; entries of those who do not any more are dropped when they are met.
+Invariant: whoever waits is in the heap of its kind, once for every order it ever had there; entries of those who do not
+wait any more are dropped when they are met.
 """
 
 import heapq
@@ -25,6 +26,8 @@ class AlikeEntities:
         self._by_plugin: dict[str, dict[Hashable, None]] = {}
         self._plugins: dict[Hashable, set[str]] = {}
         self._kind_of: dict[str, Hashable] = {}
+        self._entered: dict[str, tuple[Hashable, Order]] = {}
+        """Where the last entry of an entity is, as long as it is there."""
 
     def kind(self, entity: Entity) -> Hashable | None:
         """What it shares with those that are alike; None for a group, and for a pod that waits for its own claims."""
@@ -39,9 +42,12 @@ class AlikeEntities:
         """It waits now; returns whether it has a kind."""
         kind = self.kind(entity)
         if kind is None:
+            self.forget(entity.key)
             return False
         self._kind_of[entity.key] = kind
-        heapq.heappush(self._heaps.setdefault(kind, []), (order, entity.key))
+        if self._entered.get(entity.key) != (kind, order):
+            self._entered[entity.key] = (kind, order)
+            heapq.heappush(self._heaps.setdefault(kind, []), (order, entity.key))
         known = self._plugins.setdefault(kind, set())
         for plugin in entity.rejected_by - known:
             known.add(plugin)
@@ -59,7 +65,9 @@ class AlikeEntities:
             entity = waits(heap[0][1])
             if entity is not None and self._kind_of.get(entity.key) == kind:
                 return entity
-            heapq.heappop(heap)
+            order, key = heapq.heappop(heap)
+            if self._entered.get(key) == (kind, order):
+                del self._entered[key]
         if heap is not None:
             del self._heaps[kind]
             for plugin in self._plugins.pop(kind, ()):
@@ -71,5 +79,5 @@ class AlikeEntities:
         return self._kind_of.get(key)
 
     def forget(self, key: str) -> None:
-        """The entity is no more."""
+        """The entity is no more, or has no kind any more."""
         self._kind_of.pop(key, None)

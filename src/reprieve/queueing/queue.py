@@ -215,7 +215,10 @@ class SchedulingQueue:
         if self._reach is not None:
             self._reach.forget(entity.key)
         if not entity.ready and not entity.held:
+            kind = self._kind_tried(entity)
             self._drop(entity)
+            if kind is not None:
+                self._wake_first(kind, now)
         elif entity.state in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
             gate = self._gate(entity)
             if not gate.ok:
@@ -270,8 +273,15 @@ class SchedulingQueue:
         if not plugins:
             return False
         entity.rejected_by |= plugins
-        self._move(entity, QueueState.UNSCHEDULABLE, now)
+        self._wait(entity, now)
         return True
+
+    def _wait(self, entity: Entity, now: float) -> None:
+        """It waits on; for those alike for whom it was tried, if it is not what they are any more, another is."""
+        kind = self._kind_tried(entity)
+        self._move(entity, QueueState.UNSCHEDULABLE, now)
+        if kind is not None and self._alike is not None and self._alike.kind_of(entity.key) != kind:
+            self._wake_first(kind, now)
 
     def done(self, entity: Entity, placed: Iterable[PodRecord]) -> None:
         """Some members were placed; with none left the entity is gone."""
@@ -279,7 +289,7 @@ class SchedulingQueue:
         for pod in placed:
             entity.ready.pop(pod.uid, None)
             self._needs_changed(entity)
-            kind = self._alike.kind_of(entity.key) if self._alike is not None else None
+            kind = self._kind_tried(entity)
         if not entity.ready and not entity.held:
             self._drop(entity)
         if kind is not None:
@@ -294,7 +304,7 @@ class SchedulingQueue:
             self._to_gated(entity, gate, now)
             self._wake_next(entity, now)
         else:
-            self._move(entity, QueueState.UNSCHEDULABLE, now)
+            self._wait(entity, now)
             self._replay(entity, now)
 
     def requeue_now(self, entity: Entity, now: float) -> None:
@@ -407,9 +417,15 @@ class SchedulingQueue:
 
     def _wake_next(self, entity: Entity, now: float) -> None:
         """An attempt ended otherwise than with a plain rejection: those alike may fare otherwise."""
-        kind = self._alike.kind_of(entity.key) if self._alike is not None else None
+        kind = self._kind_tried(entity)
         if kind is not None:
             self._wake_first(kind, now)
+
+    def _kind_tried(self, entity: Entity) -> Hashable | None:
+        """The kind of an entity that does not wait: others of it wait for what becomes of this one."""
+        if self._alike is None or entity.state is QueueState.UNSCHEDULABLE:
+            return None
+        return self._alike.kind_of(entity.key)
 
     def _waits(self, key: str) -> Entity | None:
         return self._waiting.get(key)
