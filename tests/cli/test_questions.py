@@ -117,10 +117,72 @@ def test_capacity_tells_what_is_stranded_and_by_whom(ask: Any, tmp_path: Path) -
     assert (pools["b"]["free"], pools["b"]["stranded"], pools["b"]["by"]) == ("1", "1", ["default/replicaset/web"])
 
 
+def test_a_tree_stands_in_the_queue_with_its_groups(ask: Any) -> None:
+    """whatif.md 6.2: what the tree's attempt says is said of each of its groups."""
+    tree = (
+        "---\napiVersion: scheduling.k8s.io/v1alpha3\nkind: CompositePodGroup\nmetadata: {name: tree}\n"
+        "spec: {workloadRef: {workloadName: w, templateName: t}, schedulingPolicy: {gang: {minGroupCount: 2}}}\n"
+    )
+    groups = "".join(
+        f"---\napiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {{name: {name}}}\n"
+        f"spec: {{parentCompositePodGroupName: tree, workloadRef: {{workloadName: w, templateName: {name}}}, "
+        "schedulingPolicy: {gang: {minCount: 1}}}\n"
+        for name in ("left", "right")
+    )
+
+    def of(cpu: str) -> list[tuple[str, str]]:
+        members = [
+            pod(f"{name}-0", cpu, 0, f"schedulingGroup: {{podGroupName: {name}}}, ") for name in ("left", "right")
+        ]
+        items = ask("queue", documents=tree + groups + "".join(members))["items"]
+        return sorted((one["name"], one["why"]) for one in items)
+
+    assert of("1") == [("left", "Ready"), ("right", "Ready")]
+    assert of("50") == [("left", "Resources"), ("right", "Resources")]
+
+
+def test_capacity_says_where_it_stopped_counting(
+    ask: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 8.5: a figure that is as many as were tried is no answer to how many fit."""
+    from reprieve.simulation import capacity
+
+    monkeypatch.setattr(capacity, "MOST_COPIES", 2)
+    monkeypatch.setattr(capacity, "MOST_SINGLES", 3)
+    shape = tmp_path / "shape.yaml"
+    shape.write_text(pod("small", "1m"))
+    found = ask("capacity", "--shape", str(shape))
+    assert (found["now"], found["largestGang"]) == (2, 3)
+    assert found["atLeast"] == ["now", "withPreemption", "largestGang"]
+    assert {one["stranded"] for one in found["pools"]} == {None}
+    text = run("capacity", "-f", str(tmp_path / "cluster.yaml"), "--shape", str(shape)).out
+    assert text.startswith("2 or more of pod default/small fit now.\n")
+    assert "The largest gang of such pods: 3 or more.\n" in text
+    shape.write_text(pod("large", "2"))
+    assert ask("capacity", "--shape", str(shape))["atLeast"] == []
+
+
+def test_a_node_with_less_than_nothing_takes_no_room_from_others(ask: Any, tmp_path: Path) -> None:
+    shape = tmp_path / "shape.yaml"
+    shape.write_text(pod("one", "1"))
+    before = ask("capacity", "--shape", str(shape))["now"]
+    over = pod("over", "3", 9, "nodeName: n2, ")
+    assert ask("capacity", "--shape", str(shape), documents=over)["now"] == before - 1
+
+
 @pytest.mark.parametrize(
     ("question", "message"),
     [
         (["queue"], "error: nothing to plan"),
+        (["queue", "-f", "c.yaml", "--without", "node/n1"], "error: --without node/n1: --remove-node n1 takes"),
+        (
+            ["capacity", "-f", "c.yaml", "--shape", "pod.yaml", "--topology", "rak"],
+            'error: --topology: no node has the label "rak", did you mean "rack"?',
+        ),
+        (
+            ["capacity", "-f", "c.yaml", "--shape", "pod.yaml", "--pool", "x"],
+            'error: --pool: no node has the label "x"',
+        ),
         (["queue", "-f", "c.yaml", "-w"], "error: -w: only a live cluster changes"),
         (["drain-plan", "-f", "c.yaml"], "Missing argument"),
         (["capacity", "-f", "c.yaml"], "Missing option"),
@@ -133,6 +195,7 @@ def test_bad_questions(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.yaml").write_text(CLUSTER)
+    (tmp_path / "pod.yaml").write_text(pod("one", "1"))
     ended = run(*question)
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err

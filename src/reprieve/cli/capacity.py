@@ -66,18 +66,24 @@ def capacity_sections(found: "Capacity") -> "list[Section]":
 
     asked = ", ".join(f"{amount} {name}" for name, amount in found.requests.items())
     notes = [f"A copy is {count(found.pods_per_copy, 'pod')}" + (f", {asked} in all." if asked else ".")]
+    more = {name: " or more" if name in found.at_least else "" for name in ("now", "withPreemption", "largestGang")}
     if found.with_preemption > found.now:
-        notes.append(f"{found.with_preemption} with preemption, which would evict {count(found.victims, 'pod')}.")
-    else:
+        evicted = count(found.victims, "pod")
+        notes.append(f"{found.with_preemption}{more['withPreemption']} with preemption, which would evict {evicted}.")
+    elif not more["now"]:
         notes.append("No more of them with preemption.")
-    notes.append(f"The largest gang of such pods: {found.largest_gang}.")
+    notes.append(f"The largest gang of such pods: {found.largest_gang}{more['largestGang']}.")
+    if found.at_least:
+        notes.append("No more were tried.")
     tone = Tone.GOOD if found.now else Tone.WAITING
-    sections = [Section(f"{found.now} more of {found.shape} fit now.", notes=tuple(notes), tone=tone)]
+    now = f"{found.now}{more['now'] or ' more'} of {found.shape} {'fits' if found.now == 1 else 'fit'} now."
+    sections = [Section(now, notes=tuple(notes), tone=tone)]
     if found.domains:
         rows = tuple(Row((one.name, str(one.nodes), str(one.pods))) for one in found.domains)
         sections.append(Section(f"By {found.topology_key}", ("domain", "nodes", "largest gang"), rows))
     pools = tuple(
-        Row((one.name, str(one.nodes), str(one.pods), one.free, one.stranded, ", ".join(one.by))) for one in found.pools
+        Row((one.name, str(one.nodes), str(one.pods), one.free, one.stranded or "unknown", ", ".join(one.by)))
+        for one in found.pools
     )
     columns = ("pool", "nodes", "pods that fit", f"{found.resource} free", "stranded", "most of the rest there has")
     sections.append(Section("Nodes", columns, pools))

@@ -17,6 +17,7 @@ from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.requests import pod_requests, resource_list
+from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.resources import readable
 from reprieve.simulation.changes import HOSTNAME
 from reprieve.simulation.plan import PlanOptions, plan
@@ -24,7 +25,11 @@ from reprieve.simulation.report import Document, Plan
 from reprieve.simulation.smallest import workload_of_pod
 
 MOST_COPIES: Final = 1_000
+"""Copies of the shape that are tried."""
+MOST_SINGLES: Final = 2_000
+"""Single pods of the shape that are tried."""
 MOST_PODS: Final = 20_000
+"""Pods that all copies together may have."""
 MOST_NAMED: Final = 3
 
 Amounts = dict[str, int]
@@ -39,18 +44,25 @@ class Domain(Document, frozen=True, kw_only=True):
 
 
 class Pool(Document, frozen=True, kw_only=True):
-    """Nodes alike. `free`, `stranded`: of the resource scarcest for the shape; `by`: who has most of the rest."""
+    """Nodes alike. `free`, `stranded`: of the resource scarcest for the shape; `by`: who has most of the rest.
+
+    `stranded` is None where more pods may fit than were tried.
+    """
 
     name: str
     nodes: int
     pods: int
     free: str
-    stranded: str
+    stranded: str | None
     by: tuple[str, ...] = ()
 
 
 class Capacity(Document, frozen=True, kw_only=True):
-    """The document. `now`: copies that fit beside all that runs; `with_preemption`: if they evict `victims` pods."""
+    """The document. `now`: copies that fit beside all that runs; `with_preemption`: if they evict `victims` pods.
+
+    `at_least`: the figures (`now`, `withPreemption`, `largestGang`) that are as many as were tried: there may be room
+    for more. Where `largestGang` is one of them, what is stranded is not known, nor by whom.
+    """
 
     api_version: str = "reprieve.dev/v1alpha1"
     kind: str = "Capacity"
@@ -61,6 +73,7 @@ class Capacity(Document, frozen=True, kw_only=True):
     with_preemption: int
     victims: int
     largest_gang: int
+    at_least: tuple[str, ...] = ()
     topology_key: str | None = None
     domains: tuple[Domain, ...] = ()
     resource: str | None = None
@@ -73,11 +86,16 @@ def capacity(
     """How many more of the shape the cluster takes. Both inputs are expanded; who waits in the cluster is left out.
 
     `topology`: the node label whose values are domains; by default the shape's own constraint. `pool`: the label that
-    tells pools; by default nodes of one size are one. Raises InputError for a shape without pods.
+    tells pools; by default nodes of one size are one. Raises InputError for a shape without pods or with too many, and
+    for a label that no node has.
     """
     pods = [loaded.object for loaded in shape.pods if not loaded.object.spec.node_name]
     if not pods:
         raise InputError(Origin("--shape"), "there is no pod in it that waits for a node")
+    if len(pods) > MOST_PODS:
+        raise InputError(Origin("--shape"), f"a copy has {len(pods)} pods: at most {MOST_PODS} can be tried")
+    for option, label in (("--topology", topology), ("--pool", pool)):
+        _check_label(manifests, option, label)
     groups = [loaded.object for loaded in shape.pod_groups]
     cluster = _settled(manifests, shape)
     options = with_fields(options, first_decision=False, observer=None, tell=None)
@@ -85,10 +103,14 @@ def capacity(
     for pod in pods:
         asked.update(pod_requests(pod))
     free, whole = _amounts(cluster)
-    now = _copies(cluster, pods, groups, options, _most(free, asked), never=True)
-    room = _copies(cluster, pods, groups, options, _most(whole, asked), never=False)
+    most = min(MOST_COPIES, MOST_PODS // len(pods))
+    now = _copies(cluster, pods, groups, options, _most(free, asked, most), never=True)
+    room = _copies(cluster, pods, groups, options, _most(whole, asked, most), never=False)
     one = pod_requests(pods[0])
-    on_nodes = _singles(cluster, pods[0], options, _most(free, one))
+    on_nodes = _singles(cluster, pods[0], options, _most(free, one, MOST_SINGLES))
+    counted = {"now": (now[0], most), "withPreemption": (room[0], most)}
+    counted["largestGang"] = (sum(on_nodes.values()), MOST_SINGLES)
+    at_least = tuple(name for name, (number, tried) in counted.items() if number >= tried)
     topology = topology or next((key.key for group in groups for key in _topology(group)), "")
     scarce = max(one, key=lambda name: one[name] / max(1, whole.get(name, 0)), default="")
     return Capacity(
@@ -99,11 +121,21 @@ def capacity(
         with_preemption=room[0],
         victims=room[1],
         largest_gang=sum(on_nodes.values()),
+        at_least=at_least,
         topology_key=topology or None,
         domains=_domains(cluster, on_nodes, topology) if topology else (),
         resource=scarce or None,
-        pools=_pools(cluster, on_nodes, one, scarce, pool),
+        pools=_pools(cluster, on_nodes, one, scarce, pool, known="largestGang" not in at_least),
     )
+
+
+def _check_label(manifests: Manifests, option: str, label: str) -> None:
+    """Raise InputError for a label that no node has: it is misspelt."""
+    labels = {name for loaded in manifests.nodes for name in loaded.object.metadata.labels}
+    if label and manifests.nodes and label not in labels:
+        meant = nearest(label, sorted(labels))
+        hint = f', did you mean "{meant}"?' if meant else ""
+        raise InputError(Origin(option), f'no node has the label "{label}"{hint}')
 
 
 def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
@@ -121,20 +153,24 @@ def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
 
 def _amounts(cluster: Manifests) -> tuple[Amounts, Amounts]:
     """What is free, and what there is, of each resource in the cluster."""
+    left = {node.object.name: Counter(resource_list(node.object.status.allocatable)) for node in cluster.nodes}
     whole: Counter[str] = Counter()
-    for node in cluster.nodes:
-        whole.update(resource_list(node.object.status.allocatable))
-    free = Counter(whole)
+    for amounts in left.values():
+        whole.update(amounts)
     for loaded in cluster.pods:
-        if loaded.object.status.phase not in ("Succeeded", "Failed"):
-            free.subtract({**pod_requests(loaded.object), "pods": 1})
+        pod = loaded.object
+        if pod.spec.node_name in left and pod.status.phase not in ("Succeeded", "Failed"):
+            left[pod.spec.node_name].subtract({**pod_requests(pod), "pods": 1})
+    free: Counter[str] = Counter()
+    for amounts in left.values():  # a node that has less than nothing takes nothing from the others
+        free.update({name: max(0, amount) for name, amount in amounts.items()})
     return dict(free), dict(whole)
 
 
-def _most(free: Mapping[str, int], asked: Mapping[str, int]) -> int:
-    """How many would fit if nodes did not matter."""
+def _most(free: Mapping[str, int], asked: Mapping[str, int], most: int) -> int:
+    """How many would fit if nodes did not matter, `most` at most."""
     bounds = [max(0, free.get(name, 0)) // amount for name, amount in asked.items() if amount]
-    return min([MOST_COPIES, max(0, free.get("pods", MOST_COPIES)), *bounds])
+    return min([most, max(0, free.get("pods", most)), *bounds])
 
 
 def _copies(
@@ -147,7 +183,6 @@ def _copies(
     never: bool,
 ) -> tuple[int, int]:
     """How many of so many copies are placed whole, and how many pods go for them."""
-    number = min(number, MOST_PODS // len(pods))
     if not number:
         return 0, 0
     policy = {"preemption_policy": "Never"} if never else {}
@@ -215,8 +250,9 @@ def _domains(cluster: Manifests, on_nodes: Counter[str], topology: str) -> tuple
 
 
 def _pools(
-    cluster: Manifests, on_nodes: Counter[str], one: Mapping[str, int], scarce: str, label: str
+    cluster: Manifests, on_nodes: Counter[str], one: Mapping[str, int], scarce: str, label: str, *, known: bool
 ) -> tuple[Pool, ...]:
+    """The pools; `known`: whether all pods of the shape that fit were tried, so what is left is stranded."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     """Node -> workload -> how much of the scarce resource it has there."""
     for loaded in cluster.pods:
@@ -245,8 +281,8 @@ def _pools(
                 nodes=len(nodes),
                 pods=sum(on_nodes[node.name] for node in nodes),
                 free=readable(scarce, free),
-                stranded=readable(scarce, stranded),
-                by=tuple(most),
+                stranded=readable(scarce, stranded) if known else None,
+                by=tuple(most) if known else (),
             )
         )
     return tuple(sorted(pools, key=lambda found: (-found.pods, found.name)))

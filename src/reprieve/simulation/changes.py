@@ -405,6 +405,8 @@ class _Changer:
 
     def _without(self, value: str) -> str:
         found = self._found(value)
+        if found.kind == "Node":
+            raise self._error(f"--remove-node {found.name} takes a node away, with its pods")
         pods, groups = self._workloads.remove(found)
         gone = {id(loaded) for loaded in (*pods, *groups)}
         for kind in (objects.Pod, objects.PodGroup):

@@ -80,7 +80,7 @@ def waiting_line(manifests: Manifests, options: PlanOptions) -> Queue:
     for pod in document.pods:
         kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
         waiting.setdefault((kind, pod.namespace, name), []).append(pod)
-    since, keys = _since(manifests)
+    since, keys = _since(manifests, first.engine)
     order = {key: turn for turn, key in enumerate(first.found)}
     turned = sorted(waiting, key=lambda key: (order.get(keys.get(key, ""), len(order)), since.get(key, 0.0), key))
     strongest = max(
@@ -145,8 +145,9 @@ def _largest(manifests: Manifests) -> dict[str, int]:
     return found
 
 
-def _since(manifests: Manifests) -> tuple[dict[Key, float], dict[Key, str]]:
-    """Since when each entity waits, and what the engine calls it."""
+def _since(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, float], dict[Key, str]]:
+    """Since when each entity waits, and what the engine calls it: a group of a tree is tried with all of the tree."""
+    groups = engine.cluster.groups if engine is not None else {}
     since: dict[Key, float] = {}
     keys: dict[Key, str] = {}
     for loaded in manifests.pods:
@@ -157,7 +158,11 @@ def _since(manifests: Manifests) -> tuple[dict[Key, float], dict[Key, str]]:
         key = ("Pod", pod.namespace, pod.name) if group is None else ("PodGroup", pod.namespace, group)
         since[key] = min(since.get(key, loaded.created), loaded.created)
         uid = pod.metadata.uid or f"{pod.namespace}/{pod.name}"
-        keys[key] = f"pod/{uid}" if group is None else f"group/{pod.namespace}/{group}"
+        if group is None:
+            keys[key] = f"pod/{uid}"
+        else:
+            known = groups.get(f"{pod.namespace}/{group}")
+            keys[key] = known.home if known is not None else f"group/{pod.namespace}/{group}"
     return since, keys
 
 
