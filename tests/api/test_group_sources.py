@@ -146,6 +146,30 @@ def test_a_min_member_that_is_no_number_of_pods_is_refused_with_its_field(versio
     assert caught.value.path == "spec.minMember"
 
 
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"minTaskMember": {"a": -1, "b": 3}}, "spec.minTaskMember[a]"),
+        ({"minTaskMember": {"a": 2**31}}, "spec.minTaskMember[a]"),
+        ({"minTaskMember": {"a": "x"}}, "spec.minTaskMember[a]"),
+        ({"subGroupPolicy": 7}, "spec.subGroupPolicy"),
+        ({"subGroupPolicy": [{"subGroupSize": -1}]}, "spec.subGroupPolicy[0].subGroupSize"),
+        ({"subGroupPolicy": [{}, {"minSubGroups": 2**31}]}, "spec.subGroupPolicy[1].minSubGroups"),
+        (
+            {"subGroupPolicy": [{"labelSelector": {"matchExpressions": [{"key": "k", "operator": "Within"}]}}]},
+            "spec.subGroupPolicy[0].labelSelector.matchExpressions[0].operator",
+        ),
+    ],
+)
+def test_parts_of_a_volcano_group_that_mean_nothing_are_refused_with_their_field(
+    spec: dict[str, Any], path: str
+) -> None:
+    """api.md 5.1, workloads.md 2.2: what its definition does not refuse, so that nothing below has to."""
+    with pytest.raises(InputError) as caught:
+        group(VC, {"minMember": 2, **spec})
+    assert caught.value.path == path
+
+
 def test_queue_and_network_topology_of_volcano_are_told_to_be_left_aside() -> None:
     """workloads.md 2.2."""
     found = group(

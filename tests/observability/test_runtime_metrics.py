@@ -148,3 +148,12 @@ def test_what_pods_ask_for_by_resource() -> None:
     assert value(seen, "kube_pod_resource_request", {**where, "resource": "memory", "unit": "bytes"}) == 1 << 30
     waits = {**where, "pod": "waits", "node": "", "priority": "1", "resource": "cpu", "unit": "cores"}
     assert value(seen, "kube_pod_resource_request", waits) == 2
+
+
+def test_what_a_pod_calls_its_scheduler_cannot_write_series() -> None:
+    """`spec.schedulerName` is any text (observability.md 3.7); amounts keep all their digits."""
+    said = 'x"} 1\nkube_pod_resource_request{pod="else\\'
+    world = World(node("n1", cpu=8), pod("a", cpu="1234567m", scheduler=said))
+    (family,) = text_string_to_metric_families(rendered(*pod_resources(world.engine)).decode())
+    (sample,) = family.samples
+    assert (sample.labels["scheduler"], sample.labels["pod"], sample.value) == (said, "a", 1234.567)

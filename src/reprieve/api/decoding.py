@@ -18,6 +18,7 @@ import msgspec
 from reprieve.api import objects as o
 from reprieve.api.defaults import apply_defaults
 from reprieve.api.errors import FieldError, InputError, Origin, excerpt
+from reprieve.api.foreign_groups import FOREIGN
 from reprieve.api.group_owners import OWNER_KINDS
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.validation import validate
@@ -116,7 +117,10 @@ def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) 
         except msgspec.ValidationError as error:
             raise _type_error(str(error), cleaned) from None
     except FieldError as error:
-        raise InputError(origin, error.message, path=error.path, subject=subject_of(manifest)) from None
+        path = error.path
+        if path.startswith(FOREIGN):  # what only another API's spec knows
+            path = f"spec{path.removeprefix(FOREIGN)}"
+        raise InputError(origin, error.message, path=path, subject=subject_of(manifest)) from None
     except RecursionError:
         raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
 

@@ -108,6 +108,7 @@ def volcano_up(manifest: Mapping[str, Any]) -> Manifest:
     """PodGroup of scheduling.volcano.sh in the internal form. Raises `FieldError`."""
     spec = manifest.get("spec")
     minimum = _minimum(spec, 0)
+    _refuse_parts(spec)
     own = {key: spec[key] for key in _VOLCANO_OWN if spec.get(key)} if isinstance(spec, Mapping) else {}
     return {
         **{key: found for key, found in manifest.items() if key != "status"},
@@ -117,7 +118,8 @@ def volcano_up(manifest: Mapping[str, Any]) -> Manifest:
     }
 
 
-_VOLCANO_OWN: Final = ("minTaskMember", "subGroupPolicy", "queue", "networkTopology")
+_POLICIES: Final = "subGroupPolicy"
+_VOLCANO_OWN: Final = ("minTaskMember", _POLICIES, "queue", "networkTopology")
 
 
 def _minimum(spec: Any, least: int) -> int:
@@ -130,6 +132,36 @@ def _minimum(spec: Any, least: int) -> int:
     if not least <= found <= _LARGEST:
         raise FieldError("spec.minMember", f"Invalid value: {found}: must be from {least} to {_LARGEST}")
     return found
+
+
+def _refuse_parts(spec: Any) -> None:
+    """Numbers of tasks and subgroups that are none, and operators of selectors that there are not."""
+    tasks, policies = (spec.get(key) if isinstance(spec, Mapping) else None for key in ("minTaskMember", _POLICIES))
+    for name, least in tasks.items() if isinstance(tasks, Mapping) else ():
+        _number(least, f"spec.minTaskMember[{excerpt(str(name))}]")
+    for index, policy in enumerate(policies if isinstance(policies, list) else ()):
+        path = f"spec.{_POLICIES}[{index}]"
+        if not isinstance(policy, Mapping):
+            continue
+        for field in ("subGroupSize", "minSubGroups"):
+            _number(policy.get(field), f"{path}.{field}")
+        selector = policy.get("labelSelector")
+        expressions = selector.get("matchExpressions") if isinstance(selector, Mapping) else None
+        for place, one in enumerate(expressions if isinstance(expressions, list) else ()):
+            operator = one.get("operator") if isinstance(one, Mapping) else None
+            if operator not in _OPERATORS:
+                found = excerpt(str(operator or ""))
+                at = f"{path}.labelSelector.matchExpressions[{place}].operator"
+                raise FieldError(at, f'Invalid value: "{found}": not a valid selector operator')
+
+
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def _number(found: Any, path: str) -> None:
+    """Other types are refused where the object is read."""
+    if isinstance(found, int) and not 0 <= found <= _LARGEST:
+        raise FieldError(path, f"Invalid value: {found}: must be from 0 to {_LARGEST}")
 
 
 def _policy(minimum: int) -> Manifest:

@@ -18,6 +18,7 @@ _HEAD: Final = (
     "if any.\n# TYPE kube_pod_resource_request gauge\n"
 )
 _BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +52,16 @@ def pod_resources(engine: Engine) -> tuple[list[PodResources], list[str]]:
 
 
 def rendered(pods: list[PodResources], columns: list[str]) -> bytes:
-    """The series as text of Prometheus; names in Kubernetes need no escapes."""
+    """The series as text of Prometheus. Names of objects need no escapes; a scheduler's is any text its pod says."""
     lines = [_HEAD]
     for pod in pods:
         of_pod = f'namespace="{pod.namespace}",pod="{pod.name}",node="{pod.node}"'
-        of_pod += f',scheduler="{pod.scheduler}",priority="{pod.priority}"'
+        of_pod += f',scheduler="{pod.scheduler.translate(_ESCAPES)}",priority="{pod.priority}"'
         for column, amount in pod.requests:
             if column >= FIRST_RESOURCE and column != PODS and amount:
                 name = columns[column]
                 unit = _unit(column, name)
-                value = f"{amount / 1000:g}" if column == CPU else str(amount)
+                value = f"{amount / 1000:.15g}" if column == CPU else str(amount)
                 labels = f'{of_pod},resource="{name}",unit="{unit}"'
                 lines.append(f"kube_pod_resource_request{{{labels}}} {value}\n")
     return "".join(lines).encode()

@@ -404,6 +404,20 @@ def test_the_minimum_follows_the_job(world: World) -> None:
     assert minima() == {5}
 
 
+def test_a_group_that_is_refused_is_told_on_the_job(world: World) -> None:
+    """No pods without it; when what was wrong is put right, they come."""
+    pod_template = template(restartPolicy="Never", priorityClassName="none")
+    world.create(job(scheduling={"schedulingPolicy": {"gang": {}}}, parallelism=2, pod=pod_template))
+    world.settle()
+    assert world.pods() == []
+    [event] = world.all("v1", "Event")
+    assert (event["reason"], event["type"], event["involvedObject"]["kind"]) == ("FailedCreate", "Warning", "Job")
+    assert "no PriorityClass with name none was found" in event["message"]
+    world.create(priority_class("none", 5))
+    world.forward(120)
+    assert len(world.pods()) == 2
+
+
 def test_jobs_that_get_no_group(world: World) -> None:
     """One that asks for none, one whose template names a group, one that somebody else controls."""
     asked: Json = {"schedulingPolicy": {"gang": {}}}

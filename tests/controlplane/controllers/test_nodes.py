@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World
 
-from reprieve.controlplane.controllers.taints import tolerates
+from reprieve.controlplane.controllers.taints import tolerated_until, tolerates
 from reprieve.controlplane.controllers.views import Taint
 
 NODES = ("node-lifecycle", "taint-eviction")
@@ -155,6 +157,12 @@ def test_taint_eviction(tolerations: list[Json], gone_after: int | None) -> None
         assert world.names() == ["p"]
     world.forward(3)
     assert world.names() == []
+
+
+@pytest.mark.parametrize(("seconds", "after"), [(60, 60), (0, 0), (-5, 0), (2**63 - 1, None), (-(2**63), 0)])
+def test_every_int64_is_a_number_of_seconds(seconds: int, after: int | None) -> None:
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    assert tolerated_until(since, seconds) == (None if after is None else since + timedelta(seconds=after))
 
 
 def test_a_taint_taken_back_in_time_spares_the_pod() -> None:

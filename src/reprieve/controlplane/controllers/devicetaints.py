@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from reprieve.api.json import Json
@@ -21,7 +21,7 @@ from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.conditions import condition_of, set_condition, set_disrupted
 from reprieve.controlplane.controllers.claims import pods_with_claims_in_group
 from reprieve.controlplane.controllers.reconciling import Controller
-from reprieve.controlplane.controllers.taints import tolerates
+from reprieve.controlplane.controllers.taints import tolerated_until, tolerates
 from reprieve.controlplane.controllers.views import (
     ClaimSeen,
     GroupSeen,
@@ -162,7 +162,7 @@ class DeviceTaintEviction(Controller):
         if len(used) > len(seconds):
             return None
         since = self._since(result, taint, rule)
-        return since + timedelta(seconds=max(0, min(seconds))) if seconds else since
+        return tolerated_until(since, min(seconds)) if seconds else since
 
     def _since(self, result: ResultSeen, taint: Taint, rule: RuleSeen | None) -> datetime:
         if taint.time_added:

@@ -22,6 +22,7 @@ from reprieve.controlplane.controllers.jobgroups import group_of, never_started
 from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
 from reprieve.controlplane.controllers.views import Key, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.metadata import annotations_of, without_finalizer
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -265,7 +266,11 @@ class Jobs(PodOwner):
             for pod in surplus:
                 self._drop(look, pod)
             held = [pod for pod in held if pod not in surplus]
-        group = group_of(self.context, look.job, new=not pods and never_started(look.job))
+        try:
+            group = group_of(self.context, look.job, new=not pods and never_started(look.job))
+        except StatusError as error:
+            self.tell_refusal(look.job, error)
+            raise
         wanted = self._wanted(look, len(held))
         if wanted < len(held):
             for pod in self.first_to_go(held)[: len(held) - wanted]:

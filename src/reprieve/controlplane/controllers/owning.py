@@ -132,11 +132,15 @@ class PodOwner(Controller):
         try:
             made = self.context.create(self.pod_row, owner["metadata"]["namespace"], pod)
         except StatusError as error:
-            if error.reason != "AlreadyExists" and not _is_terminating(error):
-                self.context.event(owner, "FailedCreate", f"Error creating: {error}", "Warning", self.source)
+            self.tell_refusal(owner, error)
             raise
         self.context.event(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}", source=self.source)
         return made
+
+    def tell_refusal(self, owner: Json, error: StatusError) -> None:
+        """Say in an Event about the owner why something for it could not be made."""
+        if error.reason != "AlreadyExists" and not _is_terminating(error):
+            self.context.event(owner, "FailedCreate", f"Error creating: {error}", "Warning", self.source)
 
     def create_pods(self, owner: Json, count: int, make: Callable[[], Json]) -> str:
         """Stage up to ``CREATES_AT_ONCE`` of ``count`` pods; the key is queued again for the rest.

@@ -32,6 +32,14 @@ def tolerates(toleration: Json, taint: Taint) -> bool:
     return (toleration.get("value") or "") == taint.value if operator == "Equal" else False
 
 
+def tolerated_until(since: datetime, seconds: int) -> datetime | None:
+    """When a toleration of so many seconds ends; None: after the last day there is (any int64 is a valid number)."""
+    try:
+        return since + timedelta(seconds=max(0, seconds))
+    except OverflowError:
+        return None
+
+
 class TaintEviction(Controller):
     """Keys are those of pods."""
 
@@ -93,7 +101,9 @@ class TaintEviction(Controller):
             seconds = [one["tolerationSeconds"] for one in used if one.get("tolerationSeconds") is not None]
             if not seconds:
                 continue
-            end = self._since(pod.node, taint) + timedelta(seconds=max(0, min(seconds)))
+            end = tolerated_until(self._since(pod.node, taint), min(seconds))
+            if end is None:
+                continue
             ends = end if ends is None else min(ends, end)
         if ends is None:
             return
