@@ -23,8 +23,8 @@ from pathlib import Path
 POLICIES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD")
 AT = (50, 80, 90, 100, 110, 120, 130)
 """Percent of the cluster's GPUs that have been asked for, at which allocation is read off."""
-BY_NAME = ("FGD", "GpuClustering", "GpuPacking")
-"""Policies that take the first by name of nodes with equal scores; the others any, by seed."""
+MOST = 1.3
+"""How many times the GPUs are asked for in all."""
 POPULAR = 0.95
 """FGD's typical pods are the kinds that make up this share of the workload."""
 Row = dict[str, str]
@@ -42,14 +42,18 @@ def demand(task: Row) -> int:
 
 
 def arrivals(tasks: list[Row], capacity: int, seed: int) -> list[Row]:
-    """All tasks, more drawn at random until 1.3 times the capacity is asked for, shuffled."""
+    """All tasks, shuffled; then more drawn at random, or the last ones dropped, until they ask for MOST times the GPUs.
+
+    Dropping the last of a shuffled list is dropping any, which is what the artifact does.
+    """
     draw = random.Random(seed)
-    found = list(tasks)
+    found = draw.sample(tasks, len(tasks))
     total = sum(map(demand, found))
-    while total < 1.3 * capacity:
-        found.append(draw.choice(tasks))
-        total += demand(found[-1])
-    draw.shuffle(found)
+    while total > MOST * capacity:
+        total -= demand(found.pop())
+    while total + demand(more := draw.choice(tasks)) <= MOST * capacity:
+        found.append(more)
+        total += demand(more)
     return found
 
 
@@ -64,15 +68,20 @@ def job_list(tasks: list[Row]) -> str:
     return out.getvalue()
 
 
-def nodes(machines: list[Row]) -> str:
-    """Manifests of the nodes, with room for as many pods as GPUs can be shared by."""
+def nodes(machines: list[Row], seed: int) -> str:
+    """Manifests of the machines with GPUs, with room for more pods than come.
+
+    Names begin with a number drawn by seed, as in the artifact: of equally good nodes the first by name is taken, and
+    which that is is chance, but the same all through a run.
+    """
+    with_gpus = sorted((one for one in machines if int(one["gpu"])), key=lambda one: one["sn"])
+    numbers = random.Random(f"nodes-{seed}").sample(range(len(with_gpus)), len(with_gpus))
     items = []
-    for one in machines:
-        amounts = {"cpu": f"{one['cpu_milli']}m", "memory": f"{one['memory_mib']}Mi", "pods": "1000"}
-        if int(one["gpu"]):
-            amounts["alibabacloud.com/gpu-milli"] = str(int(one["gpu"]) * 1000)
+    for number, one in zip(numbers, with_gpus, strict=True):
+        amounts = {"cpu": f"{one['cpu_milli']}m", "memory": f"{one['memory_mib']}Mi", "pods": "1001"}
+        amounts["alibabacloud.com/gpu-milli"] = str(int(one["gpu"]) * 1000)
         labels = {"gpu-model": one["model"]} if one["model"] else {}
-        metadata = {"name": one["sn"], "labels": labels}
+        metadata = {"name": f"{number:04}-{one['sn']}", "labels": labels}
         items.append({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": amounts}})
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
@@ -98,7 +107,7 @@ def configuration(policy: str, tasks: list[Row]) -> str:
         "schedulerName": "default-scheduler",
         "plugins": {
             "multiPoint": {"enabled": [{"name": policy}]},
-            "score": {**nothing, "enabled": [{"name": policy, "weight": 1000}, {"name": "LargestShare", "weight": 1}]},
+            "score": {**nothing, "enabled": [{"name": policy}]},
             "postFilter": nothing,
             "podGroupPostFilter": nothing,
         },
@@ -109,18 +118,18 @@ def configuration(policy: str, tasks: list[Row]) -> str:
     return json.dumps({**kind, "profiles": [profile]})
 
 
-def run(desk: Path, policy: str, workload: str, tasks: list[Row], capacity: int, seed: int) -> list[float]:
-    """Percent of the GPUs that are allocated, at each of AT."""
+def run(desk: Path, policy: str, workload: str, data: tuple[list[Row], list[Row]], seed: int) -> list[float]:
+    """Percent of the GPUs that are allocated, at each of AT. `data`: tasks and machines."""
     name = f"{workload}-{policy}-{seed}"
-    came = arrivals(tasks, capacity, seed)
-    jobs, config = desk / f"{name}.csv", desk / f"{name}.yaml"
-    jobs.write_text(job_list(came))
+    tasks, machines = data
+    capacity = sum(int(one["gpu"]) for one in machines) * 1000
+    jobs, config, cluster = (desk / f"{name}{end}" for end in (".csv", ".yaml", ".json"))
+    jobs.write_text(job_list(arrivals(tasks, capacity, seed)))
     config.write_text(configuration(policy, tasks))
-    command = [sys.executable, "-m", "reprieve", "replay", str(jobs), "--cluster", str(desk / "nodes.json")]
-    for plugin in (policy, "LargestShare"):
-        command += ["--plugin", f"shared_gpus:{plugin}"]
-    command += ["--policy", f"{policy}={config}", "-o", "csv"]
-    if policy not in BY_NAME:
+    cluster.write_text(nodes(machines, seed))
+    command = [sys.executable, "-m", "reprieve", "replay", str(jobs), "--cluster", str(cluster)]
+    command += ["--plugin", f"shared_gpus:{policy}", "--policy", f"{policy}={config}", "-o", "csv"]
+    if policy == "Random":  # All its scores are equal: the seed draws the node.
         command += ["--seed", str(seed)]
     paths = [str(Path(__file__).parent / "policies"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -128,6 +137,7 @@ def run(desk: Path, policy: str, workload: str, tasks: list[Row], capacity: int,
     if ended.returncode:
         raise SystemExit(f"{name}: {ended.stderr}")
     jobs.unlink()
+    cluster.unlink()
     return read_off(list(csv.DictReader(io.StringIO(ended.stdout))), capacity / 1000)
 
 
@@ -155,18 +165,16 @@ def main() -> None:
     published = {(row["workload"], row["policy"]): row for row in rows_of(typed.data / "fgd_allocation.csv")}
     workloads = typed.workload or list(dict.fromkeys(workload for workload, _ in published))
     machines = rows_of(typed.data / "openb_node_list_all_node.csv")
-    capacity = sum(int(one["gpu"]) for one in machines) * 1000
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(typed.processes) as pool:
         desk = Path(name)
-        (desk / "nodes.json").write_text(nodes(machines))
         print(f"{'workload':12} {'policy':14}" + "".join(f" {at:>15}%" for at in AT))
         for workload in workloads:
             tasks = rows_of(typed.data / f"openb_pod_list_{workload}.csv")
             for policy in typed.policy or POLICIES:
                 runs = pool.map(
                     lambda seed, policy=policy, workload=workload, tasks=tasks: run(
-                        desk, policy, workload, tasks, capacity, seed
+                        desk, policy, workload, (tasks, machines), seed
                     ),
                     range(42, 42 + typed.seeds),
                 )

@@ -178,35 +178,6 @@ def free_cpu(cluster: reprieve.ClusterState, rows: Ints) -> Ints:
     return left
 
 
-class LargestShare(reprieve.ScorePlugin):
-    """Settles ties, as the simulator of the paper does: the node of which the pod is the largest share.
-
-    Of any resource, against what the empty node would have left.  Small nodes come first: pods without GPUs find the
-    nodes without GPUs.
-    """
-
-    name: ClassVar[str] = "LargestShare"
-    scope: ClassVar[reprieve.Scope] = reprieve.Scope.NODE
-    normalizes: ClassVar[bool] = True
-
-    def score(self, state: reprieve.CycleState, rows: reprieve.Rows) -> reprieve.Scores:
-        """Percent of each row, before `normalize`."""
-        nodes, resources = state.cluster.nodes, state.cluster.resources
-        nodes.fit_columns()
-        largest = np.zeros(reprieve.row_count(state.cluster, rows))
-        for name, asked in state.signature.amounts.items():
-            left = (nodes.allocatable[resources.column(name), : len(nodes)][rows] - asked).astype(np.float64)
-            share = np.where(left == 0, 1.0, asked / np.where(left == 0, 1.0, left))
-            largest = np.maximum(largest, share)
-        scores: reprieve.Scores = np.clip(np.rint(100 * largest), 0, 100_000).astype(np.int64)
-        return scores
-
-    def normalize(self, state: reprieve.CycleState, scores: reprieve.Scores) -> reprieve.Scores:
-        """From 0 for the lowest to 100 for the highest."""
-        low, span = int(scores.min()), int(scores.max() - scores.min())
-        return (scores - low) * 100 // span if span else np.zeros_like(scores)
-
-
 class Random(SharedGpus):
     """Any node that fits, and any GPU of it: all scores are equal, so the seed of the run decides."""
 

@@ -179,6 +179,38 @@ def test_from_until_load_and_sample(run: Run, desk: Path) -> None:
     assert picked != rows("--sample", "7", "--seed", "6")
 
 
+def test_listed_failures_are_at_times_of_the_trace_wherever_the_replay_begins(run: Run, desk: Path) -> None:
+    """Down from before the replay until 10 s after it began; and again later (replay.md 3.7)."""
+    (desk / "two.csv").write_text("job,submit,duration,gpu\nold,1000,1,1\nnew,5000,100,8\n")
+    (desk / "down.csv").write_text("node,down,up\nn1,4000,5010\nn1,5060,5070\n")
+    one = (desk / "four.yaml").read_text().split("---\n")[1]
+    (desk / "one.yaml").write_text(one)
+    ended = run("replay", "two.csv", "--cluster", "one.yaml", "--from", "4000s", "--failures", "down.csv", "-o", "csv")
+    assert ended.code == 0, ended.err
+    (row,) = csv.DictReader(io.StringIO(ended.out))
+    assert (row["job"], row["submit"], row["start"], row["end"], row["runs"]) == ("new", "0", "10", "170", "2")
+
+
+def test_ctrl_c_at_any_moment_of_the_start_is_no_traceback(desk: Path) -> None:
+    """Of more policies than run at a time, when the first processes have been begun and nothing is loaded in them."""
+    names = [f"p{number}" for number in range(6)]
+    policies = [part for name in names for part in ("--policy", name)]
+    command = [sys.executable, "-m", "reprieve", "replay", "jobs.csv", *FOUR, *policies]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            assert time.monotonic() < deadline
+            os.sched_yield()
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "not begun: " in err
+    assert "p0" in out
+
+
 def test_parquet_reads_like_csv(run: Run, desk: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     pytest.importorskip("pyarrow.parquet")

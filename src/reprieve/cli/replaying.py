@@ -4,6 +4,7 @@ A policy's process reads the same files again and sends back what it came to; no
 on to all of them: each stops where it is and reports that.
 """
 
+import os
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from reprieve.cli.options import read_options, read_seconds
-from reprieve.cli.outcome import CommandError, note, reason_of, refuse
+from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -152,11 +153,10 @@ def _settings(task: Task, found: "JobList", picked: "Chosen") -> "WorldSettings"
     checkpoint = _long("--checkpoint", task.checkpoint) if task.checkpoint else None
     if checkpoint == 0:
         refuse("--checkpoint: want more than 0")
-    begin = found.begin if picked.origin is None else picked.origin
     return WorldSettings(
         checkpoint=checkpoint,
         restart=_long("--restart", task.restart),
-        failures=_failures(task.failures, begin, dated=found.dated),
+        failures=_failures(task.failures, picked.begin, dated=found.dated),
         seed=task.seed,
         tracks=task.tracks,
     )
@@ -363,7 +363,7 @@ def _run_here(given: _Given, name: str, policy: "Policy", interrupt: _Interrupt)
 
 
 def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
-    """All policies at the same time, each in a fresh interpreter."""
+    """Each policy in a fresh interpreter, as many at a time as there are cores: more would only take more memory."""
     from multiprocessing import get_context
     from multiprocessing.connection import wait
 
@@ -378,20 +378,28 @@ def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
     outcomes: dict[int, Any] = {}
     died: dict[int, str] = {}
     line = _Line(len(task.policies), len(given.chosen.jobs))
-    for number, (name, config) in enumerate(task.policies):
+    waiting = list(enumerate(task.policies))
+    most = max(2, len(os.sched_getaffinity(0)))
+
+    def start_next() -> None:
+        number, (name, config) = waiting.pop(0)
         ours, theirs = context.Pipe(duplex=False)
         started = context.Process(target=_apart, args=(task, name, config, theirs), name=name)
-        started.start()
+        with _no_interrupts():  # until the process can make something of them
+            started.start()
+            running[ours] = (number, started)
         theirs.close()
-        running[ours] = (number, started)
+
     interrupt.then(hand_on)
-    while running:
+    while running or (waiting and not interrupt.wanted):
+        while waiting and len(running) < most and not interrupt.wanted:
+            start_next()
         for ready in wait(list(running)):
             number, process = running[ready]
             pipe: Any = ready
             try:
                 kind, content = pipe.recv()
-            except EOFError:
+            except (EOFError, OSError):  # it ended, or was ended while it told
                 del running[ready]
                 process.join()
                 if number not in outcomes and number not in died:
@@ -404,16 +412,30 @@ def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
             else:
                 died[number] = f"policy {process.name}: {content}"
     line.clear()
+    if waiting:
+        note(f"not begun: {', '.join(name for _, (name, _) in waiting)}")
     told = [outcomes[number] for number in sorted(outcomes)]
     words = tuple(died[number] for number in sorted(died))
     if not told:
-        raise CommandError("; ".join(words))
+        raise CommandError("; ".join(words) or "interrupted before anything was simulated", *_code(interrupt))
     return Answer(told, _setting(given), interrupt.wanted, words)
 
 
-def _hand_on(pid: int) -> None:
-    import os
+def _code(interrupt: _Interrupt) -> tuple[Exit, ...]:
+    return (Exit.INTERRUPTED,) if interrupt.wanted else ()
 
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C waits, here and in a process that is started, until it is wanted again."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _hand_on(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGINT)
     except ProcessLookupError:
@@ -433,6 +455,7 @@ def _apart(task: Task, name: str, config: str | None, pipe: "Connection") -> Non
 
         stop = Stop()
         interrupt.then(stop.now)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         try:
             given = _read(task)
             tell = _paced(lambda done, now: pipe.send(("progress", (done, now))))

@@ -13,6 +13,7 @@ from tests.building import node
 from tests.simulation.replay.building import HOUR, gpu_hours, gpu_nodes, job, of, replay, started, times
 
 GRACE = 30
+FAILS = Failures(listed={"n0": [(10_000, 50_000)]})
 
 
 def test_jobs_start_at_submit_where_there_is_room_and_end_when_their_work_is_done() -> None:
@@ -23,6 +24,15 @@ def test_jobs_start_at_submit_where_there_is_room_and_end_when_their_work_is_don
 def test_who_finds_no_room_waits_for_it_in_the_order_of_submit() -> None:
     run = replay([job(name, at, 100, gpu=8) for at, name in enumerate("abc")], gpu_nodes(1))
     assert times(run) == {"a": (0, 100), "b": (100, 200), "c": (200, 300)}
+
+
+def test_jobs_of_the_same_submit_come_in_the_order_of_the_list() -> None:
+    """However many they are, and whatever their names (replay.md 2.5)."""
+    jobs = [job(f"{599 - at:03}", 5, 1, workers=2, gpu=4) for at in range(600)]
+    run = replay([job("before", 0, 1), *jobs], gpu_nodes(1))
+    starts = [of(run, one.name).first_start or 0 for one in jobs]
+    assert starts == sorted(starts)
+    assert starts[-1] == 5000 + 599 * 1000
 
 
 def test_a_gang_starts_as_a_whole() -> None:
@@ -111,6 +121,17 @@ def test_failures_of_a_list_take_pods_at_once_and_the_gang_with_them() -> None:
     assert gang.evictions == alone.evictions == 0
     assert all(account.end is not None for account in run.accounts)
     assert run.capacity_time == 24_000 * run.now - 8000 * 40_000
+
+
+def test_tracks_tell_who_was_lost_with_a_node_from_who_was_preempted() -> None:
+    """Both workers of a gang, one of which had a node that failed; who was on the way out already stays preempted."""
+    gang = replay([job("gang", 0, 100, workers=2, gpu=8)], gpu_nodes(2), tracks=True, failures=FAILS)
+    assert gang.tracks is not None
+    assert sorted(gang.tracks.how) == ["done", "done", "lost", "lost"]
+    jobs = [job("low", 0, 100, gpu=8), job("high", 9, 100, gpu=8, priority=5)]
+    evicted = replay(jobs, gpu_nodes(1), tracks=True, failures=FAILS)
+    assert evicted.tracks is not None
+    assert evicted.tracks.how.count("preempted") == evicted.counts.pods == 1
 
 
 def test_drawn_failures_are_the_same_for_all_policies_and_another_seed_draws_others() -> None:

@@ -19,6 +19,7 @@ class Account:
     __slots__ = (
         "allocated",
         "at",
+        "beside",
         "counted",
         "done",
         "end",
@@ -56,6 +57,8 @@ class Account:
         """UIDs of those on nodes and not on their way out."""
         self.group = ""
         """`namespace/name` of its PodGroup now."""
+        self.beside = 0
+        """How many jobs before it in the list have the same submit."""
         self.round = 0
         """How often it has been queued anew as a whole."""
         self.serial = 0
@@ -199,7 +202,7 @@ class Tracks:
         self.end: list[int] = []
         """-1 while it is there."""
         self.how: list[str] = []
-        """`done`, `preempted`, `lost` (with its node), `unfinished`."""
+        """`done`, `preempted`, `lost` (with its node, or that of another of its gang), `unfinished`."""
         self.preemptions: list[tuple[int, int, tuple[int, ...]]] = []
         """(when, the preemptor's job, -1 for a pod of the cluster file; stays of the victims)."""
         self._open: dict[str, int] = {}
@@ -221,12 +224,17 @@ class Tracks:
             self.how[stay] = "preempted"
         self.preemptions.append((now, preemptor, stays))
 
-    def gone(self, uid: str, now: int, how: str | None = None) -> None:
+    def lost(self, uid: str) -> None:
+        """A pod goes because a node failed; of one that was preempted before, that is what is kept."""
+        stay = self._open.get(uid)
+        if stay is not None and self.how[stay] == "done":
+            self.how[stay] = "lost"
+
+    def gone(self, uid: str, now: int) -> None:
         """A pod left its node."""
         stay = self._open.pop(uid, None)
         if stay is not None:
             self.end[stay] = now
-            self.how[stay] = how or self.how[stay]
 
     def close(self, now: int) -> None:
         """The run is looked at: what is there is unfinished."""

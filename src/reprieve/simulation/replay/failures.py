@@ -68,8 +68,11 @@ def read_failures(path: Path, *, begin: int, dated: bool) -> Failures:
         before = found[node][-1:]
         if before and (before[0][1] is None or before[0][1] > down):
             raise JobListError(file, line, "down", f"{shown(node)} is down already then: want them in order of time")
-        if down >= 0:
-            found[node].append((down, up))
+        found[node].append((down, up))
     if header is None:
         raise JobListError(file, 1, "", "empty: want the columns node,down,up")
-    return Failures(listed=dict(found))
+    # What was over before the replay begins is no more; what lasts until then begins with it.
+    still = {
+        node: [(max(down, 0), up) for down, up in outages if up is None or up > 0] for node, outages in found.items()
+    }
+    return Failures(listed=still)

@@ -47,6 +47,8 @@ class Chosen:
     until: int | None
     origin: int | None
     """Milliseconds since 1970 of the replay's beginning, if the list has dates."""
+    begin: int = 0
+    """When the replay begins, as the list's submits are counted."""
 
 
 def time_of(text: str, found: JobList) -> int:
@@ -70,4 +72,4 @@ def chosen(found: JobList, selection: Selection) -> Chosen:
     faster = selection.load
     moved = [Job(job.name, round((job.submit - begin) / faster), job.work, job.shape) for job in jobs]
     until = None if last is None else round(max(0, last - begin) / faster)
-    return Chosen(moved, until, begin if found.dated else None)
+    return Chosen(moved, until, begin if found.dated else None, begin)

@@ -29,6 +29,8 @@ from reprieve.simulation.virtual import Preempted, VirtualCluster
 NEVER = float("inf")
 _TICK = 1e-6
 """Seconds between the creations of jobs with the same submit: the queue takes them in the order of the list."""
+_MOST_TICKS = 900
+"""All within the millisecond."""
 SERIES = ("allocated", "capacity", "waiting", "lost")
 
 
@@ -114,6 +116,11 @@ class Replay:
         self._world.watcher = self
         self._world.keep = lambda _: None
         self.accounts = [Account(index, job) for index, job in enumerate(jobs)]
+        first = 0
+        for account in self.accounts:
+            if account.job.submit != jobs[first].submit:
+                first = account.index
+            account.beside = min(account.index - first, _MOST_TICKS)
         self._of: dict[str, Account] = {}
         """By UID of the pods there are, but for those of the cluster file."""
         self._by_group: dict[str, Account] = {}
@@ -254,7 +261,7 @@ class Replay:
         account.pods[uid] = (record, worker)
 
     def _created(self, account: Account) -> float:
-        return self._seconds(account.job.submit) + account.index % 500 * _TICK
+        return self._seconds(account.job.submit) + account.beside * _TICK
 
     # -- what the virtual cluster tells (Watcher) --------------------------------------------------------------------
 
@@ -405,6 +412,8 @@ class Replay:
             elif uid in account.counted:
                 self._leaves(account, uid)
                 self._world.evict(pod)
+                if self.tracks is not None and not by_eviction:
+                    self.tracks.lost(uid)
         if account.group:
             self._drop_group(account)
         self._submit(account)
@@ -431,7 +440,8 @@ class Replay:
         pods = list(self.engine.cluster.nodes.pods[row].values()) if row is not None else []
         if self.tracks is not None:
             for pod in pods:
-                self.tracks.gone(pod.uid, now, "lost")
+                self.tracks.lost(pod.uid)
+                self.tracks.gone(pod.uid, now)
         staying = [pod.uid for pod in pods if pod.uid in self._of and pod.uid in self._of[pod.uid].counted]
         self._taken(staying, now, by_eviction=False)
         self._world.lose_node(node)
