@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import permutations
+from random import Random
 
 import pytest
 
 from reprieve.api import objects
-from reprieve.cluster.groups import GroupState
+from reprieve.cluster.groups import GroupState, is_ready
 from reprieve.cluster.state import ClusterState
-from tests.building import composite, group
+from tests.building import World, composite, group, pod
 
 
 def state_of(*items: objects.KubernetesObject) -> ClusterState:
@@ -158,3 +159,34 @@ def test_objects_cannot_change_inside_a_trial() -> None:
             state.set_composite(composite("root"))
         with pytest.raises(RuntimeError, match="inside a trial"):
             state.remove_composite("default/root")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_is_ready_is_counted_as_groups_and_pods_come_and_go(seed: int) -> None:
+    """composite.md 2.4: kept up for a leaf or a pod, counted anew for a composite; `check` compares them."""
+    draw = Random(seed)
+    world = World()
+    state = world.engine.cluster
+    for name in ("root", "left", "right"):
+        parent = "" if name == "root" else "root"
+        world.add(composite(name, min_groups=draw.randint(1, 2), parent=parent))
+    seen = set()
+    for turn in range(120):
+        name = f"leaf-{draw.randrange(4)}"
+        match draw.randrange(6):
+            case 0 | 1:
+                world.add(pod(f"p{turn}", group=name))
+            case 2 | 3:
+                above = draw.choice(["root", "left", "right", "nobody", ""])
+                world.add(group(name, min_count=draw.randint(1, 3), parent=above))
+            case 4:
+                world.engine.remove_group(f"default/{name}", world.now)
+            case 5:
+                waiting = [each.name for each in state.pods.values()]
+                if waiting:
+                    world.gone(draw.choice(waiting))
+        root = state.trees.composites["default/root"]
+        assert state.trees.is_ready(root) == is_ready(root, lambda leaf: leaf.existing)
+        seen.add(root.ready)
+        state.check()
+    assert seen == {False, True}

@@ -196,6 +196,20 @@ def replicas(count: int) -> list[Pod]:
     return [pod(f"r{n}-{m}", role="infer", replica=str(n)) for n in range(count) for m in range(2)]
 
 
+def test_the_priority_of_a_tree_is_the_highest_of_the_pods_that_are_left() -> None:
+    """workloads.md 2.6, and 2.7 for a tree."""
+    world = World(1).add(group(3, minTaskMember=TASKS), PODS[0], pod("w0", "worker"), pod("w1", "worker", priority=9))
+
+    def priorities() -> set[int]:
+        return {each.spec.priority for each in world.engine.cluster.groups.values() if each.spec is not None}
+
+    assert priorities() == {9}
+    world.gone("w0")
+    assert priorities() == {9}
+    world.gone("w1")
+    assert priorities() == {0}
+
+
 def test_as_many_subgroups_as_are_asked_for_run_whole() -> None:
     """workloads.md 2.8: three replicas of two, two of them needed; room for five pods is room for two replicas."""
     whole = group(4, subGroupPolicy=SUBGROUPS)

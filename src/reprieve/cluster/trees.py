@@ -58,6 +58,10 @@ class GroupTrees:
         parent = group.spec.parent if group.spec is not None else None
         before = self._parent_of.get(group.ref)
         old = group.root
+        if isinstance(group, GroupState):
+            if group.ready and before is not None and isinstance(old, CompositeState) and old.counted:
+                self._tell(before, old, ready=False)
+            group.ready = False
         if before is not None and before != parent:
             siblings = self._children[before]
             del siblings[group.ref]
@@ -76,6 +80,9 @@ class GroupTrees:
                 self.composites[group.key] = group
                 self._reorder(group.key)
         moved = self._refresh(group)
+        if isinstance(group, GroupState):
+            self.pods_changed(group)
+            return moved
         for root in (old, group.root):
             if isinstance(root, CompositeState):
                 root.counted = False
@@ -107,14 +114,21 @@ class GroupTrees:
         if ready == group.ready:
             return
         group.ready = ready
-        one: Group = group
-        while one is not root and one.spec is not None and one.spec.parent is not None:
-            above = self.composites[one.spec.parent]
+        assert group.spec is not None
+        assert group.spec.parent is not None
+        self._tell(group.spec.parent, root, ready=ready)
+
+    def _tell(self, parent: str, root: CompositeState, *, ready: bool) -> None:
+        """One child more, or one fewer, of the composite of that key is ready: it, and those above it, note that."""
+        while True:
+            above = self.composites[parent]
             before = above.ready
             above.ready_children += 1 if ready else -1
-            if above.ready == before:
+            if above is root or above.ready == before:
                 return
-            one = above
+            assert above.spec is not None
+            assert above.spec.parent is not None
+            parent = above.spec.parent
 
     def _refresh(self, group: Group) -> list[GroupState]:
         """Tell the group and all below it where they stand."""
@@ -178,7 +192,8 @@ class GroupTrees:
         for key, composite in self.composites.items():
             assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=turn_of)), composite
             if composite.counted and composite.root is composite:
-                assert composite.ready == is_ready(composite, lambda leaf: leaf.existing), f"{composite} is miscounted"
+                for one in composite.below():
+                    assert one.ready == is_ready(one, lambda leaf: leaf.existing), f"{one} is miscounted"
 
 
 def _count(group: Group) -> bool:

@@ -156,13 +156,22 @@ class GroupObjects:
             if not self._tasks[named]:
                 del self._tasks[named]
             held = self._counts.get(named)
-            if held is not None and held.tree is not None:
+            if held is not None and held.tree is not None and self._changed_without(pod, named, held):
                 return self._there(named, held.group, held.created)
             return []
         if key is None or not self._sized.left(key, pod.uid) or key in self._objects:
             return []
         made = self._sized.group(key)
         return self._gone(key) if made is None else self._there(key, made, self._oldest(key))
+
+    def _changed_without(self, pod: PodRecord, key: str, held: _Counts) -> bool:
+        """Whether the tree is another without the pod: the last of its leaf, or alone of the highest priority."""
+        leaf = self._cluster.groups.get(pod.group) if pod.group is not None else None
+        if pod.group is not None and (leaf is None or not leaf.members):
+            return True
+        if held.group.spec.priority is not None or held.given is None or pod.priority < held.given:
+            return False
+        return not any(other.priority >= pod.priority for other, _ in self._tasks.get(key, {}).values())
 
     # -- controllers -------------------------------------------------------------------------------
 
