@@ -107,7 +107,7 @@ class _Search:
         self.bundles = [Bundles(self.state, kind) for kind in range(len(numbers.kinds))]
         self.best: Found | None = None
         self.returns = self.repeats = 0
-        self.in_vain: set[tuple[frozenset[int], int, Change]] = set()
+        self.in_vain: dict[frozenset[int], set[tuple[int, Change]]] = {}
         self.bound = 0
         self.by_limit = numbers.pricing is None or numbers.pricing.by_limit
 
@@ -353,8 +353,8 @@ class _Search:
         """Make a change and what follows from it; what it costs then, if less than that."""
         state = self.state
         barred, back, go = change
-        tried = (frozenset(state.gone), len(state.barred), change)
-        if tried in self.in_vain:
+        in_vain, tried = self.in_vain.setdefault(frozenset(state.gone), set()), (len(state.barred), change)
+        if tried in in_vain:
             self.repeats += 1
             return None
         mark = state.mark()
@@ -373,7 +373,7 @@ class _Search:
                         state.unbar(unit)
                     return found
             state.rollback(mark)
-        self.in_vain.add(tried)
+        in_vain.add(tried)
         return None
 
     def _changes(self, depth: int) -> Iterator[Change]:
@@ -395,8 +395,9 @@ class _Search:
         for turn, unit in enumerate(gone):
             for other in gone[turn + 1 :]:
                 yield (unit, other), (unit, other), ()
+        everybody = tuple(gone)
         for unit in gone:
-            yield (unit,), tuple(gone), ()
+            yield (unit,), everybody, ()
         on = {node: None for unit in gone for node, _ in self.numbers.takes[unit]}
         for node in on:
             those = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
