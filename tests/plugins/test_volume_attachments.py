@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reprieve.api.storage import CSINode, CSINodeSpec
 from reprieve.cluster.attachments import attached_by, by_driver, limits_of, migrated_plugins
+from reprieve.cluster.volumes import VolumeObjects
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.node_volume_limits import TOO_MANY, NodeVolumeLimits
@@ -229,3 +230,14 @@ def test_a_node_that_lists_no_driver_limits_nothing() -> None:
     world = World(node("n1"), CSINode(metadata=csi_node("n1", {}).metadata, spec=CSINodeSpec()), *disks("p"))
     world.add(pod("p", "p"), attachment("vp", "n1"))
     assert verdicts(world, NodeVolumeLimits()) == {"n1": FITS}
+
+
+def test_nodes_of_which_much_is_told_and_nothing_asked_are_not_remembered_one_by_one() -> None:
+    """Nodes come and go for months; as long as no pod has volumes nobody asks what is attached where."""
+    store = VolumeObjects()
+    store.stale.clear()
+    for turn in range(20_000):
+        store.set(csi_node(f"n{turn}", {}))
+        store.remove("CSINode", "", f"n{turn}")
+    assert store.stale.everything
+    assert len(store.stale.nodes) < 1 << 14

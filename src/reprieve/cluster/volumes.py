@@ -59,6 +59,8 @@ WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 ONCE_POD = "ReadWriteOncePod"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode: in-tree plugins whose volumes its drivers serve."""
+_MOST_STALE = 1 << 14
+"""Nodes that are named one by one as to be looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,12 @@ class StaleAttachments:
     nodes: set[str] = field(default_factory=set)
     """By name: what is said of a node may come before the node."""
     everything: bool = True
+
+    def settle(self) -> None:
+        """Of so many nodes that none is worth naming all are looked at: while nobody asks this must not grow."""
+        if len(self.nodes) > _MOST_STALE:
+            self.everything = True
+            self.nodes.clear()
 
     def clear(self) -> None:
         """Everything was looked at."""
@@ -418,6 +426,7 @@ class VolumeObjects:
             stale.nodes.update(self._nodes_of.get(key, {}).values())
             for claim in self._named_by.get(key, ()):
                 stale.rows.update(self._rows_of.get(claim, ()))
+        stale.settle()
 
     def _unlist(self, volume: PersistentVolume) -> None:
         name = volume_class(volume)
