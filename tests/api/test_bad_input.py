@@ -39,9 +39,15 @@ MERGES = "m0: &m0 {a: 1, b: 2}\n" + "".join(
     f"m{j}: &m{j} {{<<: [{','.join([f'*m{j - 1}'] * 50)}]}}\n" for j in range(1, 40)
 )
 
+TEMPLATES = (
+    '{"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": "w"}, "spec": '
+    + '{"compositePodGroupTemplates": [' * 450 + "{}" + "]}" * 450 + "}"
+)  # fmt: skip
+
 CASES = {
     "deep.json": (HEAD + "[" * 10_000 + "]" * 10_000 + "}", "nested deeper than 100 levels"),
     "deep-ignored.json": (HEAD + '{"x":' * 10_000 + "1" + "}" * 10_001, "nested deeper than 100 levels"),
+    "deep-templates.json": (TEMPLATES, "nested deeper than 100 levels"),
     "open.json": ("[" * 5_000_000, "nested deeper than 100 levels"),
     "deep.yaml": ("a: " + "[" * 10_000 + "]" * 10_000, "nested deeper than 100 levels"),
     "deep-block.yaml": ("".join(" " * i + "a:\n" for i in range(10_000)), "nested deeper than 100 levels"),

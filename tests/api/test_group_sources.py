@@ -84,6 +84,19 @@ def test_a_pod_that_names_several_groups_is_told_which_counts() -> None:
     assert group_problems(same, DEFAULT_SOURCES) == []
 
 
+@pytest.mark.parametrize("name", ["v:x:9", "v:", "job:j", 'a"b', "a/b", "two\nlines", "Big", "n" * 254])
+def test_an_annotation_that_is_no_name_is_told_and_is_in_no_group_that_is_made(name: str) -> None:
+    """workloads.md 1.6."""
+    wrong = pod(annotations={"scheduling.k8s.io/group-name": name})
+    membership = DEFAULT_SOURCES.membership(wrong)
+    assert membership is not None
+    assert membership.name.startswith('"'), "no object, and no group that is made, is called like this"
+    [problem] = group_problems(wrong, DEFAULT_SOURCES)
+    assert problem.startswith("metadata.annotations: names the group ")
+    assert "\n" not in problem
+    assert len(problem) < 200
+
+
 @pytest.mark.parametrize("count", [None, "", "three", "0", "-1", "2.5", "2147483648", "1" * 5000, "０", "1_0"])
 def test_a_count_that_is_no_number_of_pods_makes_no_group(count: str | None) -> None:
     """workloads.md 2.4."""

@@ -161,8 +161,14 @@ _BYTES_PER_COMMA: Final = 8
 
 
 def finish(found: ObjectT, origin: Origin, *, stored: bool = False, stored_groups: bool = False) -> ObjectT:
-    """The object defaulted and, unless `stored`, validated (`stored_groups`: see `validation.validate`)."""
-    found = apply_defaults(found)
+    """The object defaulted and, unless `stored`, validated (`stored_groups`: see `validation.validate`).
+
+    Raises `InputError`, also for templates in templates that go deeper than anybody can follow.
+    """
+    try:
+        found = apply_defaults(found)
+    except RecursionError:
+        raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels", subject=name_of(found)) from None
     if not stored:
         try:
             validate(found, stored_groups=stored_groups)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from reprieve.api.errors import one_line
 from reprieve.api.foreign_groups import COSCHEDULING_GROUP, VOLCANO_GROUP
 from reprieve.api.group_owners import owner_of
 from reprieve.api.meta import KubernetesObject
@@ -40,6 +41,7 @@ GROUP_ANNOTATIONS: Final = VOLCANO_ANNOTATIONS
 
 _LARGEST: Final = 2**31 - 1
 _DIGITS: Final = re.compile(r"\+?[0-9]{1,10}")
+_NAME: Final = re.compile(r"[-a-z0-9.]{1,253}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,16 @@ def _volcano(pod: Pod) -> str:
         for key in VOLCANO_ANNOTATIONS:
             name = meta.annotations.get(key)
             if name:
-                return name
+                return name if _NAME.fullmatch(name) else _impossible(name)
     return meta.labels.get(VOLCANO_LABEL, "") if meta.labels else ""
+
+
+def _impossible(name: str) -> str:
+    """What stands for a name that no PodGroup can have: its pods wait, and are in no group that is made here.
+
+    An annotation is any text, and names of made groups have colons (`foreign_groups.below`, `OwnerOf.group`).
+    """
+    return f'"{one_line(name, 64)}"'
 
 
 def _owner(pod: Pod) -> str:
@@ -176,6 +186,8 @@ class GroupSources:
         size = size_problem(first, pod)
         if size:
             found.append(size)
+        if name.startswith('"'):
+            found.append(f"metadata.annotations: names the group {name} ({first.name}): no PodGroup can have that name")
         for other, its in others:
             if its != name and other.name != OWNERS:  # what made the pod is no second opinion
                 found.append(f'names the group "{name}" ({first.name}) and "{its}" ({other.name}): the first counts')
