@@ -80,6 +80,8 @@ def test_two_configurations_are_compared_with_each_other(run: Run) -> None:
     ("arguments", "code", "message"),
     [
         (["--diff"], 2, "error: --diff: there is nothing to compare"),
+        (["--compare", "never.yaml", "--compare", "never.yaml", "--compatible"], 2, "error: --compatible: with more"),
+        (["--compare", "never.yaml", "--compare", "never.yaml", "--config", "never.yaml"], 2, "error: --config: with"),
         (["--compare", "nowhere.yaml"], 2, "error: nowhere.yaml"),
         (["--compare-to", "nowhere.yaml"], 2, "error: nowhere.yaml"),
         (["--compare", "never.yaml", "--fail-on-preemption"], 1, ""),
@@ -90,3 +92,36 @@ def test_exit_codes(run: Run, arguments: list[str], code: int, message: str) -> 
     ended = run("plan", "-f", "cluster.yaml", *arguments)
     assert ended.code == code
     assert ended.err.startswith(message)
+
+
+@pytest.mark.usefixtures("files")
+def test_changes_stand_above_plans_side_by_side(run: Run) -> None:
+    ended = run("plan", "-f", "cluster.yaml", "--compare", "never.yaml", "--cordon", "n1")
+    assert ended.out.startswith("Changes\n  --cordon n1  1 node: no new pods go there\n\nSide by side\n")
+    document = json.loads(
+        run("plan", "-f", "cluster.yaml", "--compare", "never.yaml", "--cordon", "n1", "-o", "json").out
+    )
+    assert [one["change"] for one in document["changes"]] == ["--cordon n1"]
+
+
+@pytest.mark.usefixtures("files")
+def test_plugins_hold_for_every_configuration(run: Run) -> None:
+    """whatif.md 10.1: only the configuration is another one. The plugin wants n3."""
+    nodes = "\n---\n".join(MORE.replace("n2", f"n{number}") for number in (2, 3, 4))
+    Path("nodes.yaml").write_text(nodes)
+    plugin = "tests.scheduling.third_party_plugins:Wants"
+    asked = ("plan", "-f", "cluster.yaml", "-f", "nodes.yaml", "--compare", "never.yaml", "-o", "json")
+    rows = {row["name"]: row["outcomes"] for row in json.loads(run(*asked, "--plugin", plugin).out)["rows"]}
+    assert rows["high"] == ["Scheduled n3", "Scheduled n3"]
+    rows = {row["name"]: row["outcomes"] for row in json.loads(run(*asked).out)["rows"]}
+    assert rows["high"] == ["Scheduled n2", "Scheduled n2"]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("beside", [("--compare", "never.yaml"), ("--compare-to", "more.yaml")])
+def test_standard_input_is_the_cluster_of_every_plan(run: Run, beside: tuple[str, str]) -> None:
+    piped = run("plan", "-f", "-", *beside, "-o", "json", stdin=CLUSTER)
+    assert (piped.code, piped.err) == (0, "")
+    assert piped.out == run("plan", "-f", "cluster.yaml", *beside, "-o", "json").out
+    twice = run("plan", "-f", "-", "--compare-to", "-", stdin=CLUSTER)
+    assert (twice.code, twice.out, twice.err) == (2, "", "error: -: standard input can be read only once\n")

@@ -170,6 +170,21 @@ def test_a_node_with_less_than_nothing_takes_no_room_from_others(ask: Any, tmp_p
     assert ask("capacity", "--shape", str(shape), documents=over)["now"] == before - 1
 
 
+@pytest.mark.parametrize("question", ["queue", "drain-plan n1", "capacity --shape pod.yaml"])
+def test_changes_and_what_is_left_aside_are_told_with_every_answer(
+    ask: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    """whatif.md 4.2: each change is repeated on top of the answer, in the document as `changes`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pod.yaml").write_text(pod("one", "1"))
+    secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
+    found = ask(question, "--cordon", "n2", documents=secret)
+    assert [one["change"] for one in found["changes"]] == ["--cordon n2"]
+    ended = run(*question.split(), "-f", "cluster.yaml", "--cordon", "n2")
+    assert ended.out.startswith("Changes\n  --cordon n2  1 node: no new pods go there\n\n")
+    assert ended.err == "warning: 1 × v1/Secret: not read\n"
+
+
 @pytest.mark.parametrize(
     ("question", "message"),
     [

@@ -20,6 +20,7 @@ from reprieve.cli.snapshot import read_live
 
 if TYPE_CHECKING:
     from reprieve.api.loading import Manifests
+    from reprieve.cli.sections import Section
     from reprieve.simulation.changes import Change, Changed
     from reprieve.simulation.workloads.rows import Rows
 
@@ -83,6 +84,8 @@ class Source:
     rows: "Rows | None" = None
     changes: "Sequence[Change]" = ()
     """Made before its workloads are expanded."""
+    stdin: bytes | None = None
+    """What `-` stands for, where it was read before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def gather(source: Source, now: float | None = None) -> Gathered:
         if source.kubeconfig is not None:
             cluster, now = _live(source, now)
         else:
-            cluster = read_files(source.files, source.max_bytes, source.heed)
+            cluster = read_files(source.files, source.max_bytes, source.heed, stdin=source.stdin)
             now = not_before(now, cluster.all()) if now is not None else None
         rows = source.rows or TABLE
 
@@ -151,6 +154,23 @@ def gather(source: Source, now: float | None = None) -> Gathered:
         refuse(reason_of(error))
 
 
+def warn_of(gathered: Gathered) -> None:
+    """Say on stderr what of the input is left aside."""
+    from reprieve.simulation.plan import input_remarks
+
+    for remark in input_remarks(gathered.manifests):
+        note(f"warning: {remark}")
+
+
+def show_with_changes(gathered: Gathered, sections: "Sequence[Section]") -> None:
+    """The answer in words, below what was changed before it was asked (whatif.md 4.2)."""
+    from reprieve.cli.render import changes_section
+    from reprieve.cli.terminal import show_sections
+
+    changes = changes_section(gathered.changed.made)
+    show_sections([*([changes] if changes is not None else []), *sections])
+
+
 def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     """A live cluster as it is now, with what the manifests add to it. What could not be read is on stderr."""
     from reprieve.client.reading import add_new, known_classes, manifests_of
@@ -163,7 +183,8 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     now = time.time() if now is None else not_before(now, cluster.all())
     if source.files:
         classes = known_classes(cluster)
-        more = read_files(source.files, source.max_bytes, source.heed, complete=False, classes=classes)
+        heed, most = source.heed, source.max_bytes
+        more = read_files(source.files, most, heed, complete=False, classes=classes, stdin=source.stdin)
         add_new(cluster, more, now)
     # The clock of the cluster may be ahead of this one, and new objects are made one after the other.
     return cluster, max(now, starts_at(cluster.all()))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import Source, gather, taking_source
+from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
 from reprieve.cli.outcome import reason_of, refuse, show
 from reprieve.cli.plan import Format, document
 
@@ -40,6 +40,8 @@ def command(
     from reprieve.client.reading import known_classes
     from reprieve.simulation.capacity import capacity
 
+    if [*source.files, *shape].count("-") > 1:
+        refuse("-: standard input can be read only once")
     gathered = gather(source)
     try:
         classes = known_classes(gathered.manifests)
@@ -51,12 +53,13 @@ def command(
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
+    warn_of(gathered)
     if output is not Format.TEXT:
-        show(document(found, output))
-        return
-    from reprieve.cli.terminal import show_sections
+        from msgspec.structs import replace
 
-    show_sections(capacity_sections(found))
+        show(document(replace(found, changes=tuple(gathered.changed.made)), output))
+        return
+    show_with_changes(gathered, capacity_sections(found))
 
 
 def capacity_sections(found: "Capacity") -> "list[Section]":

@@ -1,11 +1,12 @@
 """`plan --compare`: the same question under several configurations, or with and without more manifests."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reprieve.cli.asking import Source, gather
-from reprieve.cli.outcome import refuse
+from reprieve.cli.asking import Gathered, Source, gather
+from reprieve.cli.outcome import note, refuse
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
@@ -23,10 +24,12 @@ def compare_plans(
     additions: Sequence[str],
     settings: Mapping[str, Any],
     only_different: bool,
+    own: str = "",
 ) -> "PlanComparison":
     """Plan every variant: each configuration, or what was asked and the same with each of the additions.
 
-    `settings`: further options of `read_options`, for the configurations.
+    `settings`: further options of `read_options`, for the configurations; `own`: the option that gives `options` a
+    configuration of their own.
     """
     from reprieve.api.errors import InputError
     from reprieve.cli.options import read_options
@@ -36,6 +39,12 @@ def compare_plans(
 
     if len(configurations) + len(additions) > MOST_VARIANTS:
         refuse(f"at most {MOST_VARIANTS} plans can be compared")
+    if len(configurations) > 1 and own:
+        refuse(f"{own}: with more than one --compare only these are compared; give it as one of them")
+    if [*source.files, *additions].count("-") > 1:
+        refuse("-: standard input can be read only once")
+    if "-" in source.files and additions:  # each of them is read with all the rest
+        source = replace(source, stdin=sys.stdin.buffer.read(source.max_bytes + 1))
     variants: list[tuple[str, Source, PlanOptions]] = []
     if len(configurations) < 2:
         variants.append((AS_IT_IS, source, options))
@@ -44,18 +53,26 @@ def compare_plans(
     ]
     variants += [(file, replace(source, files=[*source.files, file]), options) for file in additions]
     plans = []
+    warned: set[str] = set()
+    known: dict[tuple[str, ...], Gathered] = {}
     for name, asked, chosen in variants:
-        gathered = gather(asked, chosen.now)
+        gathered = known.get(tuple(asked.files)) or gather(asked, chosen.now)
+        known[tuple(asked.files)] = gathered
         try:
             answer = plan(gathered.manifests, replace(chosen, now=gathered.now))
         except InputError as error:
             refuse(str(error))
+        for warning in answer.account.warnings:
+            if warning not in warned:
+                warned.add(warning)
+                note(f"warning: {warning}")
         plans.append((name, with_changes(answer, gathered.changed).plan))
     return compared(plans, only_different=only_different)
 
 
 def comparison_sections(found: "PlanComparison", *, only_different: bool) -> "list[Section]":
     """The table of who, and the numbers below."""
+    from reprieve.cli.render import changes_section
     from reprieve.cli.sections import Row, Section, Tone
 
     names = tuple(variant.name for variant in found.variants)
@@ -76,7 +93,9 @@ def comparison_sections(found: "PlanComparison", *, only_different: bool) -> "li
         ("CPU-hours lost", [f"{one.lost_cpu_hours:g}" for one in found.variants]),
         ("against budgets", [str(one.pdb_violations) for one in found.variants]),
     )
+    changes = changes_section(found.changes)
     return [
+        *([changes] if changes is not None else []),
         Section(title, ("", *names), rows, notes),
         Section("In numbers", ("", *names), tuple(Row((name, *values)) for name, values in numbers)),
     ]

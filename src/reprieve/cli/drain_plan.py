@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import Source, gather, taking_source
+from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
 from reprieve.cli.outcome import Exit, refuse, show
 from reprieve.cli.plan import Format, document
 
@@ -40,12 +40,13 @@ def command(
         found = drain_plan(base, named, options, rows=source.rows or TABLE, run=source.run)
     except InputError as error:
         refuse(str(error))
+    warn_of(gathered)
     if output is Format.TEXT:
-        from reprieve.cli.terminal import show_sections
-
-        show_sections(drain_sections(found))
+        show_with_changes(gathered, drain_sections(found))
     else:
-        show(document(found, output))
+        from msgspec.structs import replace as with_fields
+
+        show(document(with_fields(found, changes=tuple(gathered.changed.made)), output))
     raise typer.Exit(Exit.NOT_SO if fail_on_pending and not found.clean else Exit.DONE)
 
 

@@ -113,6 +113,8 @@ class Evidence:
     """About the object, and about the group of a pod; newest first."""
     source: str = ""
     """Where the records are from; empty if there are none."""
+    from_manifests: bool = False
+    """Whether the objects were read from manifests, not from an API server."""
     computed: Answered | None = None
     """What a scheduler with the default configuration would decide now, where that was worked out."""
     warnings: list[str] = field(default_factory=list)

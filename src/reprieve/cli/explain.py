@@ -164,6 +164,8 @@ def _explain_all(files: list[str] | None, kubeconfig: str | None, context: str |
         answer, records = all_waiting(gathered, read_options())
     except InputError as error:
         refuse(str(error))
+    for warning in answer.account.warnings:
+        note(f"warning: {warning}")
     if output is Format.JSON:
         import msgspec
 

@@ -68,7 +68,7 @@ def resolved(manifests: Manifests, kind: str, name: str, namespace: str) -> Aske
 def evidence_of(gathered: Gathered, asked: Asked) -> Evidence:
     """Everything that manifests tell of an object, and what would be decided about it."""
     manifests = gathered.manifests
-    evidence = Evidence(asked)
+    evidence = Evidence(asked, from_manifests=True)
     found = manifests.all()
     evidence.pod = next(
         (one.object for one in manifests.pods if asked.kind == "Pod" and _is(one.object, asked.namespace, asked.name)),

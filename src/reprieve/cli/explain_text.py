@@ -567,6 +567,8 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
         return Section(f"From the scheduler's record ({evidence.source}).", tone=Tone.QUIET)
     if evidence.source:
         return Section(f"The scheduler ({evidence.source}) has no record of an attempt that failed.", tone=Tone.QUIET)
+    if evidence.from_manifests:
+        return Section("From the manifests alone: they hold no decision record of a scheduler.", tone=Tone.QUIET)
     return Section("From the API server alone: no decision record of a scheduler could be read.", tone=Tone.QUIET)
 
 

@@ -190,9 +190,17 @@ def command(
         from reprieve.cli.comparing import compare_plans
 
         at = read_time("--now", now) if now is not None else None
-        settings = {"first_decision": first_decision, "feature_gates": feature_gates, "seed": seed}
+        settings = {
+            "first_decision": first_decision,
+            "feature_gates": feature_gates,
+            "seed": seed,
+            "plugins": plugin or (),
+            "plugin_timeout": plugin_timeout,
+            "call_extenders": call_extenders,
+        }
+        own = "--config" if config is not None else "--compatible" if compatible else ""
         found = compare_plans(
-            source, replace(options, now=at), compare or [], compare_to or [], settings, only_different
+            source, replace(options, now=at), compare or [], compare_to or [], settings, only_different, own
         )
         if output is Format.TEXT:
             from reprieve.cli.comparing import comparison_sections

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import Source, gather, taking_source
+from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
 from reprieve.cli.outcome import refuse, show
 from reprieve.cli.plan import Format, document
 
@@ -32,14 +32,16 @@ def command(
     """
     if watch and source.kubeconfig is None:
         refuse("-w: only a live cluster changes: --kubeconfig FILE")
-    while True:
-        _look(source, output)
-        if not watch:
-            return
+    if watch and "-" in source.files:
+        refuse("-w: standard input can be read only once: a file for -f")
+    _look(source, output, first=True)
+    while watch:
         time.sleep(PAUSE)
+        _look(source, output, first=False)
 
 
-def _look(source: Source, output: Format) -> None:
+def _look(source: Source, output: Format, *, first: bool) -> None:
+    """One look; what is wrong with the input is said at the first."""
     from dataclasses import replace
 
     from reprieve.api.errors import InputError
@@ -51,12 +53,14 @@ def _look(source: Source, output: Format) -> None:
         queue = waiting_line(gathered.manifests, replace(read_options(), now=gathered.now))
     except InputError as error:
         refuse(str(error))
+    if first:
+        warn_of(gathered)
     if output is not Format.TEXT:
-        show(document(queue, output))
-        return
-    from reprieve.cli.terminal import show_sections
+        from msgspec.structs import replace as with_fields
 
-    show_sections([queue_section(queue)])
+        show(document(with_fields(queue, changes=tuple(gathered.changed.made)), output))
+        return
+    show_with_changes(gathered, [queue_section(queue)])
 
 
 def queue_section(queue: "Queue") -> "Section":

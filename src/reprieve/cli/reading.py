@@ -42,14 +42,23 @@ def read_files(
     *,
     complete: bool = True,
     classes: "Sequence[PriorityClass]" = (),
+    stdin: bytes | None = None,
 ) -> "Manifests":
-    """Load manifests (`api.loading.load`) and say which fields nobody understands. Raises InputError."""
+    """Load manifests (`api.loading.load`) and say which fields nobody understands. Raises InputError.
+
+    `stdin`: what was read from it before; it can be read only once.
+    """
+    from io import BytesIO
+
     from reprieve.api.errors import InputError
     from reprieve.api.loading import load
     from reprieve.controlplane.unknown_fields import PackedSchemas
 
     try:
-        found = load(files, max_bytes=max_bytes, complete=complete, classes=classes, schemas=PackedSchemas())
+        given = BytesIO(stdin) if stdin is not None else None
+        found = load(
+            files, max_bytes=max_bytes, stdin=given, complete=complete, classes=classes, schemas=PackedSchemas()
+        )
     except InputError as error:
         if heed.unknown_fields:
             _say(getattr(error, "__notes__", ()))

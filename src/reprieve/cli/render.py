@@ -16,6 +16,7 @@ from reprieve.preemption.outcome import CLUSTER_DOMAIN, WaitsFor
 from reprieve.simulation.report import (
     Account,
     Answer,
+    ChangeMade,
     DisplacedPod,
     Help,
     LostPod,
@@ -55,7 +56,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     members = _members(plan.pods)
     sections = [
-        _changes(plan),
+        changes_section(plan.changes),
         _verdict(plan, account),
         _displaced(plan),
         _broken_gangs(plan),
@@ -141,9 +142,9 @@ def _verdict(plan: Plan, account: Account) -> Section:
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def _changes(plan: Plan) -> Section | None:
+def changes_section(changes: Sequence[ChangeMade]) -> Section | None:
     """What was changed before anything was decided, in order."""
-    rows = tuple(Row((made.change, made.sentence)) for made in plan.changes)
+    rows = tuple(Row((made.change, made.sentence)) for made in changes)
     return Section("Changes", ("", ""), rows) if rows else None
 
 

@@ -21,7 +21,7 @@ from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.resources import readable
 from reprieve.simulation.changes import HOSTNAME
 from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.report import Document, Plan
+from reprieve.simulation.report import ChangeMade, Document, Plan
 from reprieve.simulation.smallest import workload_of_pod
 
 MOST_COPIES: Final = 1_000
@@ -66,6 +66,7 @@ class Capacity(Document, frozen=True, kw_only=True):
 
     api_version: str = "reprieve.dev/v1alpha1"
     kind: str = "Capacity"
+    changes: tuple[ChangeMade, ...] = ()
     shape: str
     pods_per_copy: int
     requests: dict[str, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from reprieve.simulation.report import Document, Plan, PodOutcome
+from reprieve.simulation.report import ChangeMade, Document, Plan, PodOutcome
 
 RUNS = "Runs"
 EVICTED = "Evicted"
@@ -42,6 +42,7 @@ class PlanComparison(Document, frozen=True, kw_only=True):
 
     api_version: str = "reprieve.dev/v1alpha1"
     kind: str = "PlanComparison"
+    changes: tuple[ChangeMade, ...] = ()
     variants: tuple[Variant, ...] = ()
     rows: tuple[Compared, ...] = ()
 
@@ -56,7 +57,8 @@ def compared(plans: Sequence[tuple[str, Plan]], *, only_different: bool = False)
         found = tuple(outcomes.get(key, RUNS if ran else "") for outcomes in told)
         rows.append(Compared(kind=key[0], namespace=key[1], name=key[2], outcomes=found))
     kept = tuple(row for row in rows if row.differs or not only_different)
-    return PlanComparison(variants=tuple(_variant(*each) for each in plans), rows=kept)
+    changes = plans[0][1].changes if plans else ()
+    return PlanComparison(changes=changes, variants=tuple(_variant(*each) for each in plans), rows=kept)
 
 
 def _variant(name: str, document: Plan) -> Variant:

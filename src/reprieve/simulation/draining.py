@@ -10,7 +10,7 @@ from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Manifests
 from reprieve.simulation.changes import Change, changed, with_changes
 from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.report import BrokenGang, DisplacedPod, Document, Plan
+from reprieve.simulation.report import BrokenGang, ChangeMade, DisplacedPod, Document, Plan
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
@@ -37,6 +37,7 @@ class DrainPlan(Document, frozen=True, kw_only=True):
 
     api_version: str = "reprieve.dev/v1alpha1"
     kind: str = "DrainPlan"
+    changes: tuple[ChangeMade, ...] = ()
     nodes: tuple[DrainedNode, ...] = ()
 
     @property

@@ -149,8 +149,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             _play(scenario, world, asked)
     else:
         world.settle()
-    groups = group_remarks(everything, engine.sources)
-    warnings = [*left_aside(manifests), *_remarks(everything), *groups, *options.warnings, *_troubles(engine)]
+    warnings = [*input_remarks(manifests, engine.sources), *options.warnings, *_troubles(engine)]
     return _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
 
 
@@ -273,6 +272,12 @@ def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
     found = misread_annotations(loaded)
     more = len(found) - _MOST_REMARKS
     return [*found[:_MOST_REMARKS], *([f"and {more} more annotations that cannot be read"] if more > 0 else [])]
+
+
+def input_remarks(manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES) -> list[str]:
+    """What of an input is left aside, for whoever asks about it."""
+    everything = manifests.all()
+    return [*left_aside(manifests), *_remarks(everything), *group_remarks(everything, sources)]
 
 
 def left_aside(manifests: Manifests) -> list[str]:

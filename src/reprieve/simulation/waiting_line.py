@@ -16,7 +16,7 @@ from reprieve.api.requests import pod_requests, resource_list
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.report import Document, Plan, PodOutcome
+from reprieve.simulation.report import ChangeMade, Document, Plan, PodOutcome
 
 READY: Final = "Ready"
 PREEMPTING: Final = "Preempting"
@@ -53,6 +53,7 @@ class Queue(Document, frozen=True, kw_only=True):
 
     api_version: str = "reprieve.dev/v1alpha1"
     kind: str = "Queue"
+    changes: tuple[ChangeMade, ...] = ()
     items: tuple[QueueItem, ...] = ()
 
 
