@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from reprieve.api.decoding import decode_object
 from reprieve.api.group_sources import DEFAULT_SOURCES
 from reprieve.api.meta import KubernetesObject
 from reprieve.live.remarks import AnnotationRemarks
@@ -100,6 +102,31 @@ def test_preempted_tells_the_lost_work_of_those_alone_of_whom_somebody_says_some
         note,
         f"{note}; 2 CPU-hours of its work are lost",
     ]
+
+
+def test_a_tree_that_a_podgroup_of_volcano_stands_for_is_that_podgroup_in_events() -> None:
+    """observability.md 2.6: an event about an object that is not there would be refused, its name has a colon."""
+    spec = {"minMember": 2, "minTaskMember": {"a": 1, "b": 1}}
+    meta = {"name": "g", "namespace": "default", "uid": "uid-g"}
+    made: Any = decode_object(
+        {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": spec}
+    )
+    tasks = [
+        replace(one, metadata=replace(one.metadata, annotations={**OF_G, "volcano.sh/task-spec": task}))
+        for task in ("a", "b")
+        for one in [pod(f"g-{task}", cpu=2, priority=9)]
+    ]
+    seen = Observed(node("n1", cpu=4), *gang("old", 2, cpu=2, node="n1", whole=True), made, *tasks).settle()
+    preempted = [body for body in seen.sent if body["reason"] == "Preempted"]
+    assert {body["regarding"]["name"] for body in preempted} == {"old-0", "old-1", "old"}
+    expected = ("scheduling.volcano.sh/v1beta1", "PodGroup", "g", "uid-g")
+    for body in preempted:
+        related = body["related"]
+        assert (related["apiVersion"], related["kind"], related["name"], related["uid"]) == expected
+    assert ("Normal", "old", "Preempted by podgroup default/g") in seen.events("Preempted")
+
+
+OF_G = {"scheduling.k8s.io/group-name": "g"}
 
 
 def test_preempted_by_a_group_names_every_pod_of_a_unit() -> None:

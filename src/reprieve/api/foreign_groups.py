@@ -54,6 +54,11 @@ def made_for(name: str) -> str | None:
     return own if colon and not rest else None
 
 
+def named_by(name: str) -> str:
+    """The PodGroup that a group of this name, in such a tree or not, was made for."""
+    return name.partition(":")[0]
+
+
 class SubGroupPolicy(Struct, frozen=True, kw_only=True):
     """spec.subGroupPolicy[] of Volcano: pods of one group that form groups of their own, by the values of labels."""
 

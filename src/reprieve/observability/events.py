@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from reprieve.api.foreign_groups import named_by
 from reprieve.api.json import Json
+from reprieve.api.objects import PodGroup
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 
@@ -67,9 +69,14 @@ def pod_reference(pod: PodRecord) -> Reference:
 
 
 def group_reference(group: Group, api_version: str) -> Reference:
-    """A group as the object of an event; `api_version` is the one that native groups of its kind are served under."""
+    """A group as the object of an event; `api_version` is the one that native groups of its kind are served under.
+
+    What the PodGroup of another scheduler was made into is that PodGroup (observability.md 2.6, workloads.md 2.9).
+    """
     own = group.spec.foreign if group.spec is not None else None
-    return Reference(own or api_version, group.kind, group.namespace, group.name, group.uid)
+    if own:
+        return Reference(own, PodGroup.KIND, group.namespace, named_by(group.name), group.uid)
+    return Reference(api_version, group.kind, group.namespace, group.name, group.uid)
 
 
 @dataclass(slots=True)

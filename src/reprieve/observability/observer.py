@@ -10,7 +10,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from reprieve.api.foreign_groups import made_for
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import CompositePodGroup, PodGroup
 from reprieve.cluster.pods import PodRecord
@@ -198,7 +197,7 @@ class Observer:
     def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
         """A victim's API calls were made."""
         by = self._preemptor(preemption)
-        note = f"Preempted by {preemption.kind} {by.uid} on node {preemption.domain}"
+        note = f"Preempted by {by.kind.lower()} {by.uid} on node {preemption.domain}"
         kind = preemption.kind
         self.metrics.evicted_pods.labels(kind).inc()
         cluster = self._engine.cluster if self._engine is not None else None
@@ -242,7 +241,7 @@ class Observer:
                         kind=NORMAL,
                         reason="Preempted",
                         action="Preempting",
-                        note=f"Preempted by {by.kind.lower()} {preemption.key.partition('/')[2]}",
+                        note=f"Preempted by {by.kind.lower()} {by.namespace}/{by.name}",
                         now=now,
                         controller=self._profile(first.scheduler_name) if first is not None else self._controller,
                     )
@@ -388,9 +387,8 @@ class Observer:
         group = self._engine.cluster.trees.find(condition.ref) if self._engine is not None else None
         if group is None or group.spec is None or not group.spec.foreign:
             return
-        own = made_for(group.name) or group.name
         self._events.record(
-            Reference(group.spec.foreign, PodGroup.KIND, group.namespace, own, group.uid),
+            group_reference(group, group.spec.foreign),
             None,
             kind=NORMAL if condition.scheduled else WARNING,
             reason="Scheduled" if condition.scheduled else "FailedScheduling",
