@@ -34,8 +34,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_a_cluster_built_in_python_plans() -> None:
-    """The example in `reprieve.simulation.building`."""
-    cluster = reprieve.Cluster()
+    """The example in `reprieve.library.building`."""
+    cluster = reprieve.ClusterBuilder()
     cluster.add_node("n1", {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": 8})
     cluster.add_pod("low", node="n1", priority=10, requests={"nvidia.com/gpu": 8})
     cluster.add_group("train", min_count=1, priority=100)
@@ -46,6 +46,6 @@ def test_a_cluster_built_in_python_plans() -> None:
 
 
 def test_bad_objects_are_named() -> None:
-    cluster = reprieve.Cluster().add({"apiVersion": "v1", "kind": "Node", "metadata": {}})
+    cluster = reprieve.ClusterBuilder().add({"apiVersion": "v1", "kind": "Node", "metadata": {}})
     with pytest.raises(reprieve.InputError, match=r"<object 1>.*metadata\.name"):
         cluster.plan()

@@ -28,6 +28,7 @@ PACKAGE = "reprieve"
 
 COLUMNS: Final[Mapping[str, tuple[float, float]]] = {
     "cli": (0, 4),
+    "library": (0, 4),
     "live": (0, 4),
     "client": (0, 1),
     "observability": (1, 2),

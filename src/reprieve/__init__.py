@@ -6,8 +6,9 @@ it is first used, so that importing the package costs nothing.
 
     import reprieve
 
-    cluster = reprieve.Cluster().add(open("cluster.yaml").read())
-    answer = cluster.plan()
+    cluster = reprieve.load("cluster.yaml", "gang.yaml")
+    result = reprieve.plan(cluster.with_nodes(2, like="n1"))
+    result.placements, result.preemptions, result.cluster
 """
 
 from importlib import import_module
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reprieve.api.errors import InputError as InputError
     from reprieve.api.loading import Manifests as Manifests
-    from reprieve.api.loading import load as load
     from reprieve.cluster.groups import CompositeState as CompositeState
     from reprieve.cluster.groups import Group as Group
     from reprieve.cluster.groups import GroupState as GroupState
@@ -77,14 +77,20 @@ if TYPE_CHECKING:
     from reprieve.framework.status import Code as Code
     from reprieve.framework.status import PlacementError as PlacementError
     from reprieve.framework.status import Status as Status
+    from reprieve.library.building import ClusterBuilder as ClusterBuilder
+    from reprieve.library.cluster import Cluster as Cluster
+    from reprieve.library.cluster import load as load
+    from reprieve.library.planning import PlanResult as PlanResult
+    from reprieve.library.planning import plan as plan
     from reprieve.scheduling.engine import Engine as Engine
     from reprieve.scheduling.profiles import default_profile as default_profile
-    from reprieve.simulation.building import Cluster as Cluster
     from reprieve.simulation.plan import PlanOptions as PlanOptions
-    from reprieve.simulation.plan import plan as plan
     from reprieve.simulation.report import Account as Account
     from reprieve.simulation.report import Answer as Answer
+    from reprieve.simulation.report import Help as Help
     from reprieve.simulation.report import Plan as Plan
+    from reprieve.simulation.report import PreemptionOutcome as PreemptionOutcome
+    from reprieve.simulation.report import Victim as Victim
 
 _HOME = {
     "Account": "simulation.report",
@@ -92,7 +98,8 @@ _HOME = {
     "Assigned": "framework.plugin",
     "AwaitObject": "framework.instructions",
     "BindPlugin": "framework.plugin",
-    "Cluster": "simulation.building",
+    "Cluster": "library.cluster",
+    "ClusterBuilder": "library.building",
     "ClusterEvent": "framework.events",
     "ClusterState": "cluster.state",
     "Code": "framework.status",
@@ -110,6 +117,7 @@ _HOME = {
     "CompositeState": "cluster.groups",
     "Group": "cluster.groups",
     "GroupState": "cluster.groups",
+    "Help": "simulation.report",
     "Hints": "framework.events",
     "InputError": "api.errors",
     "Instruction": "framework.instructions",
@@ -127,6 +135,7 @@ _HOME = {
     "PlacementScorePlugin": "framework.plugin",
     "Plan": "simulation.report",
     "PlanOptions": "simulation.plan",
+    "PlanResult": "library.planning",
     "Plugin": "framework.plugin",
     "PluginIncident": "framework.plugin_guard",
     "PodGroupAssignment": "framework.plugin",
@@ -139,6 +148,7 @@ _HOME = {
     "PreBindPlugin": "framework.plugin",
     "PreEnqueuePlugin": "framework.plugin",
     "PreemptionCost": "framework.preemption_cost",
+    "PreemptionOutcome": "simulation.report",
     "Profile": "framework.profile",
     "QueueSortPlugin": "framework.plugin",
     "ReservePlugin": "framework.plugin",
@@ -151,11 +161,12 @@ _HOME = {
     "Status": "framework.status",
     "UNRESOLVABLE": "framework.status",
     "UNSCHEDULABLE": "framework.status",
+    "Victim": "simulation.report",
     "always": "framework.events",
     "default_normalize": "framework.plugin",
     "default_profile": "scheduling.profiles",
-    "load": "api.loading",
-    "plan": "simulation.plan",
+    "load": "library.cluster",
+    "plan": "library.planning",
     "row_count": "framework.plugin",
     "row_numbers": "framework.plugin",
 }

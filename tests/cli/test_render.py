@@ -6,7 +6,7 @@ import pytest
 
 from reprieve.cli.render import MOST_ROWS, _spread, plan_sections
 from reprieve.cli.sections import plain
-from reprieve.cli.wording import seconds_text
+from reprieve.library.wording import seconds_text
 from reprieve.simulation.report import Account, Answer, Plan, PodOutcome, PreemptionAccount, Stats, UnitAccount
 
 

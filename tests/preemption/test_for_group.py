@@ -10,11 +10,11 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import PodGroupAttempt, PodGroupPostFilterPlugin, PostFilterResult
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, Status
+from reprieve.library.building import ClusterBuilder
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
-from reprieve.simulation.building import Cluster
 from tests.building import World, gang, group, history, node, pdb, pod, profile_with
 
 
@@ -243,7 +243,7 @@ def test_43_no_more_go_than_the_group_needs_where_amounts_do_not_tell(
     running: dict[str, list[tuple[str, int, int, str]]], members: list[tuple[int, str | None]], victims: list[str]
 ) -> None:
     """Members keep away from others by a label: the group's own algorithm says whether fewer evictions do."""
-    cluster = Cluster().add_group("g", min_count=2, priority=100)
+    cluster = ClusterBuilder().add_group("g", min_count=2, priority=100)
     for name, there in running.items():
         cluster.add_node(name, {"cpu": "4"}, labels={"kubernetes.io/hostname": name})
         for one, priority, cpu, app in there:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reprieve.cluster.state import ClusterState
-from reprieve.simulation.building import Cluster
+from reprieve.library.building import ClusterBuilder
 from tests.building import node
 
 HOST = "kubernetes.io/hostname"
@@ -16,15 +16,15 @@ DEADLINE = 60.0
 """CPU seconds; each of these takes a tenth of that, and took minutes, or did not end, while work grew with squares."""
 
 
-def within_deadline(cluster: Cluster) -> Any:
+def within_deadline(cluster: ClusterBuilder) -> Any:
     before = time.process_time()
     answer = cluster.plan()
     assert time.process_time() - before < DEADLINE
     return answer.plan
 
 
-def with_terms(kind: str, terms: list[dict[str, Any]]) -> Cluster:
-    cluster = Cluster().add_node("n1", {"cpu": "64"}, labels={HOST: "n1"})
+def with_terms(kind: str, terms: list[dict[str, Any]]) -> ClusterBuilder:
+    cluster = ClusterBuilder().add_node("n1", {"cpu": "64"}, labels={HOST: "n1"})
     for number in range(20):
         affinity = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
         cluster.add_pod(f"p{number}", labels={"app": "x"}, spec={"affinity": affinity})
@@ -50,7 +50,7 @@ def test_anti_affinity_terms_that_all_match_end() -> None:
 
 
 def test_a_thousand_budgets_cost_little_beside_the_preemptors() -> None:
-    cluster = Cluster()
+    cluster = ClusterBuilder()
     for number in range(20):
         cluster.add_node(f"n{number}", {"cpu": "8"})
     for number in range(160):
@@ -102,7 +102,7 @@ def test_what_nobody_asks_for_has_no_column() -> None:
 
 
 def test_what_nodes_have_is_there_when_the_first_pod_asks() -> None:
-    cluster = Cluster()
+    cluster = ClusterBuilder()
     for number in range(3):
         cluster.add_node(f"n{number}", {"cpu": "4", f"example.com/own-{number}": 1})
     cluster.add_pod("first", requests={"example.com/own-2": 1})

@@ -11,7 +11,7 @@ import pytest
 
 from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
-from reprieve.simulation.building import Cluster
+from reprieve.library.building import ClusterBuilder
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.report import Answer, PodGroupOutcome
 from tests.cli.conftest import run as run  # a fixture
@@ -27,9 +27,9 @@ def gone(kind: str, name: str) -> dict[str, Any]:
     return {"delete": [{"kind": kind, "namespace": "default", "name": name}]}
 
 
-def gang_on_two_nodes(minimum: int = 2) -> Cluster:
+def gang_on_two_nodes(minimum: int = 2) -> ClusterBuilder:
     """A gang of two on n1 and n2, and a pod of nobody on n2."""
-    cluster = Cluster()
+    cluster = ClusterBuilder()
     cluster.add_node("n1", {"cpu": "4"})
     cluster.add_node("n2", {"cpu": "4"})
     cluster.add_group("g", min_count=minimum, priority=5)
@@ -84,7 +84,7 @@ def test_a_pod_deleted_by_name_is_not_lost_but_its_gang_is_broken() -> None:
 
 
 def test_a_pod_that_was_asked_about_and_placed_can_be_lost() -> None:
-    cluster = Cluster().add_node("n1", {"cpu": "4"}).add_pod("p", requests=CPU)
+    cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("p", requests=CPU)
     answer = cluster.add(scenario({"wait": "settled"}, gone("Node", "n1"))).plan()
     (pod,) = answer.plan.pods
     assert (pod.outcome, pod.reason, pod.node_name) == ("Unschedulable", "Lost", None)
@@ -99,7 +99,7 @@ def test_what_is_lost_is_told_though_the_plan_stops_before_it_is_collected() -> 
 
 
 def test_a_victim_on_its_way_out_is_evicted_and_not_lost() -> None:
-    cluster = Cluster().add_node("n1", {"cpu": "4"}).add_pod("low", node="n1", requests=CPU)
+    cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("low", node="n1", requests=CPU)
     cluster.add_pod("high", priority=10, requests=CPU)
     answer = cluster.add(scenario({"wait": {"seconds": 1}}, gone("Node", "n1"))).plan()
     assert len(answer.plan.preemptions) == 1
@@ -108,7 +108,7 @@ def test_a_victim_on_its_way_out_is_evicted_and_not_lost() -> None:
 
 def a_gang_that_loses_a_member_to_a_preemptor() -> Answer:
     """All pending pods of the gang are placed, then one of its running members has to go."""
-    cluster = Cluster().add_node("n1", {"cpu": "4"}).add_node("n2", {"cpu": "4"})
+    cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_node("n2", {"cpu": "4"})
     cluster.add_group("g", min_count=2, priority=5)
     cluster.add_pod("g0", group="g", node="n1", priority=5, requests=CPU)
     cluster.add_pod("g1", group="g", priority=5, requests=CPU)
@@ -135,7 +135,7 @@ def test_a_gang_whose_pending_pods_are_placed_is_not_gated_for_a_member_that_was
 
 
 def test_a_running_gang_that_is_evicted_whole_has_nothing_left() -> None:
-    cluster = Cluster().add_node("n1", {"cpu": "4"})
+    cluster = ClusterBuilder().add_node("n1", {"cpu": "4"})
     cluster.add_group("g", min_count=1, priority=5, disrupt_all=True)
     cluster.add_pod("g0", group="g", node="n1", priority=5, requests=CPU)
     cluster.add_pod("high", priority=10, requests=CPU)
@@ -147,7 +147,7 @@ def test_a_running_gang_that_is_evicted_whole_has_nothing_left() -> None:
 
 
 def test_a_gang_that_never_had_its_minimum_did_not_fall_below_it() -> None:
-    cluster = Cluster().add_node("n1", {"cpu": "4"}).add_group("g", min_count=3)
+    cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_group("g", min_count=3)
     cluster.add_pod("g0", group="g", node="n1")
     answer = cluster.add(scenario(gone("Node", "n1"))).plan()
     assert not group(answer).below_minimum

@@ -5,15 +5,15 @@ import gc
 import pytest
 
 from reprieve.cli.render import plan_sections
+from reprieve.library.building import ClusterBuilder
 from reprieve.preemption.outcome import Preemption
 from reprieve.simulation import plan as planning
-from reprieve.simulation.building import Cluster
 from reprieve.simulation.report import Answer
 from reprieve.simulation.virtual import Preempted
 
 
 def planned(nodes: int = 12, preemptors: int = 4) -> Answer:
-    cluster = Cluster()
+    cluster = ClusterBuilder()
     for i in range(nodes):
         cluster.add_node(f"n{i:02d}", {"cpu": 1})
         cluster.add_pod(f"low-{i:02d}", node=f"n{i:02d}", priority=1, requests={"cpu": 1})

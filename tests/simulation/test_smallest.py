@@ -12,7 +12,7 @@ import yaml
 from msgspec.structs import replace
 
 from reprieve.api.loading import Manifests, load
-from reprieve.cli.waiting import WaitingRecords
+from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.changes import Change, changed
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Help, Plan

@@ -55,6 +55,9 @@ _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MAX_NESTED_LISTS: Final = 8
 _MOST_MEANINGS: Final = 200
 
+Document = tuple[str, str | bytes | Mapping[str, Any]]
+"""(name, YAML or JSON text, or one object as plain data): the name stands for a file in errors."""
+
 ObjectT_co = TypeVar("ObjectT_co", bound=KubernetesObject, covariant=True)
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
@@ -158,7 +161,7 @@ class Manifests:
 
 
 def load(
-    sources: Sequence[str | Path],
+    sources: Sequence[str | Path | Document],
     *,
     max_bytes: int = MAX_INPUT_BYTES,
     stdin: BinaryIO | None = None,
@@ -169,7 +172,8 @@ def load(
     """Read, convert, default and validate everything in the sources, and resolve priorities.
 
     A directory stands for its `*.yaml`, `*.yml` and `*.json` files (sorted, not its subdirectories, as
-    kubectl without `-R`); `-` is standard input. `complete` False leaves out what needs the whole cluster:
+    kubectl without `-R`); `-` is standard input; what is in memory comes with a name (`Document`). `complete` False
+    leaves out what needs the whole cluster:
     that pods are bound to nodes of the input. `classes` are priority classes known from elsewhere. With
     `schemas` unknown fields are noted. Raises `InputError`.
     """
@@ -177,6 +181,9 @@ def load(
     remaining = max_bytes
     with _noting(collector.manifests):
         for name, data in _read_sources(sources, max_bytes, stdin):
+            if isinstance(data, Mapping):
+                collector.take(data, Origin(name))
+                continue
             remaining -= len(data)
             if remaining < 0:
                 raise _too_large(name, max_bytes)
@@ -185,7 +192,7 @@ def load(
 
 
 def read(
-    documents: Sequence[tuple[str, str | bytes | Mapping[str, Any]]],
+    documents: Sequence[Document],
     *,
     complete: bool = True,
     schemas: Schemas | None = None,
@@ -251,8 +258,14 @@ def _resolve_priorities(manifests: Manifests, admission: PriorityAdmission) -> N
 # --- sources ------------------------------------------------------------------------------------------------
 
 
-def _read_sources(sources: Sequence[str | Path], max_bytes: int, stdin: BinaryIO | None) -> Iterator[tuple[str, bytes]]:
+def _read_sources(
+    sources: Sequence[str | Path | Document], max_bytes: int, stdin: BinaryIO | None
+) -> Iterator[tuple[str, bytes | Mapping[str, Any]]]:
     for source in sources:
+        if isinstance(source, tuple):
+            name, content = source
+            yield name, content.encode() if isinstance(content, str) else content
+            continue
         if str(source) == "-":
             yield _STDIN, _read(stdin if stdin is not None else sys.stdin.buffer, _STDIN, max_bytes)
             continue

@@ -119,7 +119,7 @@ def read_runs(run: Sequence[str] | None) -> list[str]:
 def gather(source: Source, now: float | None = None) -> Gathered:
     """Read the cluster and expand its workloads. `now`: the time that is asked about, if somebody said one."""
     from reprieve.api.errors import InputError
-    from reprieve.simulation.changes import changed
+    from reprieve.simulation.changes import changed_and_expanded
     from reprieve.simulation.plan import not_before, starts_at
     from reprieve.simulation.workloads.table import TABLE
 
@@ -134,17 +134,7 @@ def gather(source: Source, now: float | None = None) -> Gathered:
         def expand(manifests: "Manifests") -> "Manifests":
             return expanded(manifests, source.heed, rows=source.rows, run=source.run, now=now)
 
-        try:
-            made = changed(cluster, source.changes, rows=rows)
-        except InputError as error:  # it may name what is made when the workloads are expanded: the gang of a Job
-            whole = expand(cluster)
-            try:
-                made = changed(whole, source.changes, rows=rows)
-            except InputError:
-                raise error from None
-            whole = made.manifests
-        else:
-            whole = expand(made.manifests)
+        whole, made = changed_and_expanded(cluster, source.changes, expand, rows=rows)
         if now is not None:  # what comes back was made last of all
             now = max(now, starts_at(whole.all()))
         return Gathered(whole, now, made)

@@ -105,7 +105,7 @@ async def _perform(
 ) -> tuple[list[Section], list[str]]:
     """Let the gang of an act arrive, wait for what must come, and tell what came; also what was not expected."""
     from reprieve.cli.render import decision_sections
-    from reprieve.cli.wording import count
+    from reprieve.library.wording import count
     from reprieve.simulation.demo import differences, objects
 
     before = {pod.metadata.uid for pod in scene.running()}

@@ -16,8 +16,8 @@ from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Manifests
 from reprieve.cli.evidence import Asked, Evidence
 from reprieve.cli.outcome import refuse
-from reprieve.cli.waiting import WaitingRecords
 from reprieve.cli.whatif import ask
+from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan, starts_at
 from reprieve.simulation.report import Answer, Help
 from reprieve.simulation.smallest import Trials, helped

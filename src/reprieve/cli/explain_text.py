@@ -15,11 +15,11 @@ import msgspec
 from reprieve.api import objects
 from reprieve.api.group_sources import pod_group_name
 from reprieve.cli.evidence import Evidence, Occurrence
-from reprieve.cli.helping import helps_of
 from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
-from reprieve.cli.wording import count, seconds_text
 from reprieve.cluster.pods import was_preempted
+from reprieve.library.helping import helps_of
+from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit, Waits
 from reprieve.preemption.cost import BY_NAME
 from reprieve.preemption.outcome import WaitsFor

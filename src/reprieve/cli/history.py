@@ -105,7 +105,7 @@ def _records(
 def history_sections(told: "History", since: str) -> "list[Section]":
     """The story as a table, newest first."""
     from reprieve.cli.sections import Row, Section, Tone
-    from reprieve.cli.wording import count, seconds_text
+    from reprieve.library.wording import count, seconds_text
 
     if not told.items:
         return [Section(f"Nobody was evicted since {since}.", tone=Tone.GOOD)]

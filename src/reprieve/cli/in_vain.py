@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.cli.wording import count
+from reprieve.library.wording import count
 from reprieve.observability.records import InVain, Order
 from reprieve.plugins.gang_scheduling import RETRY
 from reprieve.preemption.outcome import NoRoom

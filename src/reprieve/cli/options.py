@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.outcome import note, reason_of, refuse
+from reprieve.cli.outcome import note, refuse
 
 if TYPE_CHECKING:
     from reprieve.framework.configuration import SchedulerConfiguration
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from reprieve.live.extenders import ExtenderCalls
     from reprieve.simulation.plan import PlanOptions
 
-MAX_CONFIGURATION_BYTES = 1024 * 1024
 DEFAULT_PLUGIN_TIMEOUT = "10s"
 PluginOption = Annotated[
     list[str] | None,
@@ -54,37 +53,32 @@ def read_options(
 
     `compatible`: `placement: Compatible` in every profile, whatever the configuration says.
     """
-    from reprieve.queueing.queue import Timing
     from reprieve.simulation.plan import PlanOptions
 
     gates = read_gates(feature_gates)
     if config is None and not plugins and not compatible:
         return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
-    from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration
-    from reprieve.scheduling.profile_remarks import remarks_on
+    from reprieve.api.errors import InputError
+    from reprieve.library.configuring import plan_options
+    from reprieve.scheduling.loading import PluginLoadError
 
+    limit = read_seconds("--plugin-timeout", plugin_timeout)
     try:
-        chosen = SchedulerConfiguration() if config is None else read_configuration(config)
-    except ConfigurationError as error:
-        refuse(f"{config}: {error}")
-    asked = call_extenders and bool(chosen.extenders)
-    profiles, extenders = read_profiles(
-        chosen, gates, config, plugins, plugin_timeout, call_extenders=asked, compatible=compatible
-    )
-    timing = Timing(float(chosen.pod_initial_backoff_seconds), float(chosen.pod_max_backoff_seconds))
-    remarks = (remark.text for profile in profiles for remark in remarks_on(profile, gates))
-    warnings = (*remarks, *(() if asked or not chosen.extenders else (NOT_ASKED.format(config),)))
-    return PlanOptions(
-        first_decision=first_decision,
-        gates=gates,
-        profiles=profiles,
-        timing=timing,
-        seed=seed,
-        sources=chosen.sources,
-        any_scheduler=config is None,
-        tell=extenders.bodies.seen if extenders is not None else None,
-        warnings=warnings,
-    )
+        return plan_options(
+            config,
+            first_decision=first_decision,
+            gates=gates,
+            seed=seed,
+            plugins=plugins,
+            plugin_timeout=limit,
+            call_extenders=call_extenders,
+            compatible=compatible,
+            not_asked=NOT_ASKED,
+        )
+    except PluginLoadError as error:
+        refuse(f"--plugin {error}")
+    except InputError as error:
+        refuse(str(error))
 
 
 def read_profiles(
@@ -103,23 +97,14 @@ def read_profiles(
     `read_options`.
     """
     from reprieve.framework.configuration import ConfigurationError
-    from reprieve.live.extenders import Bodies, ExtenderCalls
-    from reprieve.live.watchdog import Watchdog
-    from reprieve.scheduling.loading import PluginLoadError, third_party
-    from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
+    from reprieve.library.configuring import profiles_for
+    from reprieve.scheduling.loading import PluginLoadError
 
     limit = read_seconds("--plugin-timeout", plugin_timeout)
     try:
-        found = third_party(plugins, in_tree=IN_TREE_NAMES)
+        return profiles_for(configuration, gates, plugins, limit, call_extenders=call_extenders, compatible=compatible)
     except PluginLoadError as error:
         refuse(f"--plugin {error}")
-    watch = Watchdog(limit)
-    try:
-        extenders = None
-        if call_extenders and configuration.extenders:
-            extenders = ExtenderCalls(configuration.extenders, Bodies(), watch.report)
-        plugin = extenders.plugin if extenders is not None else None
-        return profiles_of(configuration, gates, found.watched(watch), plugin, compatible=compatible), extenders
     except ConfigurationError as error:
         refuse(f"{file}: {error}" if file is not None else f"--plugin: {error.message}")
 
@@ -152,25 +137,13 @@ def read_gates(text: str) -> "FeatureGates":
 
 def read_configuration(file: str) -> "SchedulerConfiguration":
     """A KubeSchedulerConfiguration in YAML or JSON. Raises ConfigurationError for what the form does not allow."""
-    from reprieve.api.yamltext import YamlError, read_documents
-    from reprieve.framework.configuration import configuration_of
+    from reprieve.api.errors import InputError
+    from reprieve.library import configuring
 
     try:
-        with open(file, "rb") as stream:
-            data = stream.read(MAX_CONFIGURATION_BYTES + 1)
-    except OSError as error:
-        refuse(reason_of(error))
-    if len(data) > MAX_CONFIGURATION_BYTES:
-        refuse(f"{file}: larger than {MAX_CONFIGURATION_BYTES} bytes: that is no configuration")
-    try:
-        documents = list(read_documents(data.decode("utf-8-sig")))
-    except UnicodeDecodeError:
-        refuse(f"{file}: not UTF-8 text")
-    except YamlError as error:
-        refuse(f"{file}: " + (f"line {error.line}: " if error.line is not None else "") + str(error))
-    if len(documents) != 1:
-        refuse(f"{file}: want one document, found {len(documents)}")
-    return configuration_of(documents[0].data)
+        return configuring.read_configuration(file)
+    except InputError as error:
+        refuse(str(error))
 
 
 def read_size(option: str, text: str) -> int:

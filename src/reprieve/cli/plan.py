@@ -51,7 +51,7 @@ from reprieve.cli.reading import Heed, read_workload_kinds
 if TYPE_CHECKING:
     import msgspec
 
-    from reprieve.cli.waiting import WaitingRecords
+    from reprieve.library.waiting import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
 
@@ -214,7 +214,7 @@ def command(
         raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
     if only_different:
         refuse("--diff: there is nothing to compare: --compare CONFIGURATION or --compare-to MANIFESTS")
-    from reprieve.cli.waiting import WaitingRecords
+    from reprieve.library.waiting import WaitingRecords
 
     records = WaitingRecords()
     options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
@@ -237,17 +237,13 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords"
     from dataclasses import replace
 
     from reprieve.api.errors import InputError
-    from reprieve.simulation.changes import with_changes
-    from reprieve.simulation.plan import plan
-    from reprieve.simulation.smallest import Trials, helped
+    from reprieve.library.planning import answered
     from reprieve.simulation.workloads.table import TABLE
 
     gathered = gather(source, options.now)
     try:
         options = replace(options, now=gathered.now)
-        answer = plan(gathered.manifests, options)
-        trials = Trials(gathered.manifests, options, gathered.changed.manifests, source.rows or TABLE, source.run)
-        return helped(with_changes(answer, gathered.changed), trials, records.hints)
+        return answered(gathered.manifests, gathered.changed, options, records, source.rows or TABLE, source.run)
     except InputError as error:
         refuse(str(error))
 

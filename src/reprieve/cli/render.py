@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from reprieve.cli.in_vain import in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
-from reprieve.cli.wording import count, seconds_text
 from reprieve.cluster.resources import insufficient
+from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import DecisionRecord
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, WaitsFor
 from reprieve.simulation.report import (

@@ -51,9 +51,12 @@ NO_THIRD_PARTY = ThirdParty()
 
 
 def third_party(
-    references: Iterable[str] = (), *, in_tree: Iterable[str] = (), found: "Sequence[EntryPoint] | None" = None
+    references: "Iterable[str | type[Plugin]]" = (),
+    *,
+    in_tree: Iterable[str] = (),
+    found: "Sequence[EntryPoint] | None" = None,
 ) -> ThirdParty:
-    """The plugins of installed packages and those named as `module:Class`.
+    """The plugins of installed packages and those named as `module:Class`, or given as classes.
 
     `in_tree` are names that are taken; `found` are the entry points, by default those of this Python: without
     references they are looked for when a configuration names a plugin that is not in the tree.  Raises PluginLoadError
@@ -66,8 +69,12 @@ def third_party(
     offered = _by_name(_installed() if found is None else found)
     factories = _factories(offered, taken)
     named: list[str] = []
-    for reference in references:
-        kind = _class_of(reference)
+    for given in references:
+        if isinstance(given, str):
+            reference, kind = given, _class_of(given)
+        else:
+            reference = f"{getattr(given, '__module__', '?')}:{getattr(given, '__qualname__', given)}"
+            kind = _checked(reference, given)
         if kind.name in taken:
             raise PluginLoadError(f"{reference}: the name {kind.name!r} is taken by a plugin that comes with reprieve")
         if kind.name in named:
@@ -168,6 +175,11 @@ def _class_of(reference: str) -> type[Plugin]:
         found = getattr(found, part, None)
         if found is None:
             raise PluginLoadError(f"{reference}: module {module!r} has no {name!r}")
+    return _checked(reference, found)
+
+
+def _checked(reference: str, found: object) -> type[Plugin]:
+    """What was found, if it is a plugin. Raises PluginLoadError."""
     if not isinstance(found, type) or not issubclass(found, Plugin):
         raise PluginLoadError(f"{reference}: not a plugin: it does not derive from reprieve.Plugin")
     if not isinstance(found.name, str) or not found.name:

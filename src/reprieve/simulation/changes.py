@@ -77,6 +77,30 @@ def changed(manifests: Manifests, changes: Sequence[Change], *, rows: Rows = TAB
     return changer.finished()
 
 
+def changed_and_expanded(
+    manifests: Manifests,
+    changes: Sequence[Change],
+    expand: Callable[[Manifests], Manifests],
+    *,
+    rows: Rows = TABLE,
+) -> tuple[Manifests, Changed]:
+    """The input after its changes with the pods that its workloads then call for, and what the changes did.
+
+    A change may name what is made only when the workloads are expanded: the gang of a Job.  Raises InputError as
+    `changed` and `expand` do.
+    """
+    try:
+        made = changed(manifests, changes, rows=rows)
+    except InputError as error:
+        whole = expand(manifests)
+        try:
+            made = changed(whole, changes, rows=rows)
+        except InputError:
+            raise error from None
+        return made.manifests, made
+    return expand(made.manifests), made
+
+
 class _Changer:
     """Changes a copy of an input, change by change."""
 

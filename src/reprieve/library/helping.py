@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from reprieve.cli.wording import count
+from reprieve.library.wording import count
 from reprieve.observability.records import DecisionRecord, Shortage
 from reprieve.preemption.outcome import NEVER
 from reprieve.simulation.report import Help

@@ -1,12 +1,12 @@
-"""A cluster built in Python: the library's front door.
+"""A cluster built in Python, object by object.
 
-    cluster = reprieve.Cluster()
+    cluster = reprieve.ClusterBuilder()
     cluster.add_node("n1", {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": 8})
     cluster.add_pod("low", node="n1", priority=10, requests={"nvidia.com/gpu": 8})
     cluster.add_group("train", min_count=1, priority=100)
     cluster.add_pod("train-0", group="train", priority=100, requests={"nvidia.com/gpu": 8})
     answer = cluster.plan()
-    answer.plan.preemptions[0].victims
+    answer.preemptions[0].victims
 
 Everything becomes manifests and goes through the same reading, defaulting and validation as files do.
 """
@@ -15,22 +15,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reprieve.api.loading import read
-from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.report import Answer
+from reprieve.library.cluster import Cluster
+from reprieve.library.planning import PlanResult, plan
+from reprieve.simulation.plan import PlanOptions
 
 _GROUP_VERSION = "scheduling.k8s.io/v1beta1"
 _CORE = "v1"
 Amount = str | int | float
 
 
-class Cluster:
-    """Manifests in the order they were added; `plan` runs them. Nothing is checked before that."""
+class ClusterBuilder:
+    """Manifests in the order they were added; `build` and `plan` read them. Nothing is checked before that."""
 
     def __init__(self) -> None:
         self._documents: list[tuple[str, str | bytes | Mapping[str, Any]]] = []
 
-    def add(self, *documents: str | bytes | Mapping[str, Any]) -> "Cluster":
-        """Add YAML or JSON text, or objects as plain data (apiVersion, kind, ...). Returns the cluster."""
+    def add(self, *documents: str | bytes | Mapping[str, Any]) -> "ClusterBuilder":
+        """Add YAML or JSON text, or objects as plain data (apiVersion, kind, ...). Returns the builder."""
         for document in documents:
             self._documents.append((f"<object {len(self._documents) + 1}>", document))
         return self
@@ -43,7 +44,7 @@ class Cluster:
         labels: Mapping[str, str] | None = None,
         taints: Sequence[Mapping[str, str]] = (),
         unschedulable: bool = False,
-    ) -> "Cluster":
+    ) -> "ClusterBuilder":
         """Add a node; `allocatable` as Kubernetes quantities, with room for 110 pods unless `pods` says otherwise."""
         return self.add(
             {
@@ -66,7 +67,7 @@ class Cluster:
         node: str | None = None,
         labels: Mapping[str, str] | None = None,
         spec: Mapping[str, Any] | None = None,
-    ) -> "Cluster":
+    ) -> "ClusterBuilder":
         """Add a pod with one container. With `node` it runs there; `spec` adds or overrides fields of the spec."""
         fields: dict[str, Any] = {
             "containers": [{"name": "main", "image": "image", "resources": {"requests": dict(requests or {})}}]
@@ -95,7 +96,7 @@ class Cluster:
         min_count: int | None = None,
         priority: int | None = None,
         disrupt_all: bool = False,
-    ) -> "Cluster":
+    ) -> "ClusterBuilder":
         """Add a PodGroup: a gang with `min_count`, else basic; `disrupt_all`: it goes whole or not at all."""
         policy: dict[str, Any] = {"gang": {"minCount": min_count}} if min_count is not None else {"basic": {}}
         spec: dict[str, Any] = {"schedulingPolicy": policy}
@@ -112,6 +113,10 @@ class Cluster:
             }
         )
 
-    def plan(self, options: PlanOptions | None = None) -> Answer:
-        """What would happen. Raises `reprieve.InputError` for a manifest that cannot be used."""
-        return plan(read(self._documents), options)
+    def build(self) -> Cluster:
+        """The cluster. Raises `reprieve.InputError` for a manifest that cannot be used."""
+        return Cluster(read(self._documents))
+
+    def plan(self, options: PlanOptions | None = None, **how: Any) -> PlanResult:
+        """What would happen: `reprieve.plan` of the cluster. Raises as `build` does."""
+        return plan(self.build(), options, **how)

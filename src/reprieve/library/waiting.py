@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from reprieve.cli.helping import helps_of
+from reprieve.library.helping import helps_of
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
 from reprieve.scheduling.decision import Decision, Result

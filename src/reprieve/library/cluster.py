@@ -1,0 +1,351 @@
+"""A cluster as a value: loaded, and changed by methods that give a new one.
+
+    cluster = reprieve.load("cluster.yaml", "gang.yaml")
+    cluster.drain("n1").with_nodes(2, like="n2").plan()
+
+The changes are those of `reprieve plan` (whatif.md 4), made by the same code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.loading import MAX_INPUT_BYTES, Document, Manifests
+from reprieve.api.loading import load as load_sources
+from reprieve.library.tables import Table, data_frame, html
+from reprieve.library.wording import count
+from reprieve.simulation.changes import Change, Changed, changed_and_expanded
+from reprieve.simulation.plan import misread_annotations
+from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.rows import MOST_BYTES, Rows, read_rows
+from reprieve.simulation.workloads.table import TABLE
+
+if TYPE_CHECKING:
+    import pandas
+
+    from reprieve.library.planning import PlanResult
+
+Source = str | bytes | Path | Mapping[str, Any]
+"""A path; text of several lines or bytes: YAML or JSON; or one object as plain data."""
+
+
+def load(
+    *sources: Source | Manifests | Iterable[Source],
+    max_bytes: int = MAX_INPUT_BYTES,
+    strict: bool = False,
+    lenient: bool = False,
+    run: Sequence[str] = (),
+    workload_kinds: str | Path | None = None,
+) -> Cluster:
+    """A cluster from manifests: files, directories, `-` for standard input, YAML or JSON text, or plain data.
+
+    A string of one line is a path; sequences are taken apart.  At most `max_bytes` are read in all.  Pods with a
+    nodeName run, pods without one are what a plan is about; Jobs, Deployments and the like become the pods that their
+    controllers would make, with `workload_kinds` a file of further kinds, and `run` CronJobs to run
+    (`NAMESPACE/NAME`).
+
+    What is not understood stands in `Cluster.warnings`; with `strict` it is an error, and with `lenient` a workload
+    that cannot be expanded is none.  Raises InputError.
+    """
+    if strict and lenient:
+        raise ValueError("strict and lenient exclude each other")
+    rows = TABLE if workload_kinds is None else TABLE.with_more(_kinds_in(Path(workload_kinds)))
+    ready = sources[0] if len(sources) == 1 and isinstance(sources[0], Manifests) else None
+    manifests = ready if ready is not None else _read(sources, max_bytes=max_bytes)
+    return Cluster(manifests, rows=rows, run=tuple(run), strict=strict, lenient=lenient)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a cluster is made of. `given`: before the changes of this stage; `earlier`: what stages before did."""
+
+    given: Manifests
+    changes: tuple[Change, ...] = ()
+    earlier: Changed | None = None
+    rows: Rows = TABLE
+    run: tuple[str, ...] = ()
+    strict: bool = False
+    lenient: bool = False
+
+
+class Cluster:
+    """What is there and what waits: an immutable value. `reprieve.load` makes one, `reprieve.ClusterBuilder` too.
+
+    The methods that change something give a new cluster.  Each is a flag of `reprieve plan` and is told as that flag:
+    nodes are given as a name or a label selector (`pool=gpu`), workloads as `KIND/NAME` or `KIND/NAMESPACE/NAME`.  A
+    change that meets nothing raises InputError.
+    """
+
+    __slots__ = ("_changed", "_kept", "_warnings", "_whole")
+    _kept: _Kept
+    _whole: Manifests
+    """Changed and expanded."""
+    _changed: Changed
+    _warnings: tuple[str, ...]
+
+    def __init__(
+        self,
+        manifests: Manifests | None = None,
+        *,
+        rows: Rows = TABLE,
+        run: tuple[str, ...] = (),
+        strict: bool = False,
+        lenient: bool = False,
+    ) -> None:
+        kept = _Kept(manifests or Manifests(), rows=rows, run=run, strict=strict, lenient=lenient)
+        self._settle(kept)
+
+    def _settle(self, kept: _Kept) -> None:
+        warnings: list[str] = [str(each) for each in kept.given.unknown_fields]
+
+        def expanded(manifests: Manifests) -> Manifests:
+            made = expand(manifests, rows=kept.rows, run=kept.run)
+            warnings.extend(str(each) for each in made.unknown_fields)
+            for problem in made.problems:
+                if kept.strict or (problem.certain and not kept.lenient):
+                    raise InputError(problem.origin, problem.reason, subject=problem.subject)
+                warnings.append(str(problem))
+            return made.manifests
+
+        whole, changed = changed_and_expanded(kept.given, kept.changes, expanded, rows=kept.rows)
+        if kept.strict:
+            warnings += misread_annotations(whole.all())
+            if warnings:
+                raise InputError(Origin("strict"), warnings[0])
+        if kept.earlier is not None:
+            changed = _both(kept.earlier, changed)
+        for name, value in (("_kept", kept), ("_whole", whole), ("_changed", changed)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_warnings", tuple(dict.fromkeys(warnings)))
+
+    @classmethod
+    def _of(cls, kept: _Kept) -> Cluster:
+        made = cls.__new__(cls)
+        made._settle(kept)
+        return made
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Cluster does not change: {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Cluster does not change: {name!r} cannot be deleted")
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    @property
+    def manifests(self) -> Manifests:
+        """The objects, changed, with the pods that workloads call for. Not to be changed."""
+        return self._whole
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes, sorted."""
+        return tuple(sorted(loaded.object.name for loaded in self._whole.nodes))
+
+    @property
+    def pods(self) -> dict[str, str | None]:
+        """`namespace/name` of the pods that have not ended, sorted, with their node; None: it waits."""
+        found = (loaded.object for loaded in self._whole.pods)
+        active = [pod for pod in found if pod.status.phase not in ("Succeeded", "Failed")]
+        return {pod.key: pod.spec.node_name or None for pod in sorted(active, key=lambda pod: pod.key)}
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What was changed, in order: the flag of `reprieve plan`, and what it did."""
+        return tuple(f"{made.change}: {made.sentence}" for made in self._changed.made)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the input was not understood: fields nobody knows, workloads that are not planned."""
+        return self._warnings
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def with_manifests(self, *sources: Source | Iterable[Source], max_bytes: int = MAX_INPUT_BYTES) -> Cluster:
+        """With more objects, given as to `load`; they are made after everything that is there, unless they say when.
+
+        Raises InputError for what exists already, and for a pod on a node that is nowhere.
+        """
+        from reprieve.client.reading import add_new, known_classes
+
+        kept = self._kept
+        base = _copied(self._changed.manifests)
+        more = _read(sources, max_bytes=max_bytes, complete=False, classes=known_classes(base))
+        add_new(base, more)
+        base.unknown_fields = [*base.unknown_fields, *more.unknown_fields]
+        return Cluster._of(replace(kept, given=base, changes=(), earlier=self._changed))
+
+    def with_nodes(self, number: int, *, like: str) -> Cluster:
+        """With so many more nodes like one that is there: its capacity, labels, taints, devices and daemons."""
+        return self._with([Change("add-nodes", str(number), like)])
+
+    def without(self, *workloads: str) -> Cluster:
+        """As if these (`KIND/NAME`), and what they own, had never been there."""
+        return self._with(Change("without", name) for name in workloads)
+
+    def without_nodes(self, *nodes: str) -> Cluster:
+        """Without these nodes and their pods; what has a controller comes back and waits."""
+        return self._with(Change("remove-node", name) for name in nodes)
+
+    def cordon(self, *nodes: str) -> Cluster:
+        """No new pods on these nodes."""
+        return self._with(Change("cordon", name) for name in nodes)
+
+    def uncordon(self, *nodes: str) -> Cluster:
+        """Pods may go to these nodes again."""
+        return self._with(Change("uncordon", name) for name in nodes)
+
+    def drain(self, *nodes: str) -> Cluster:
+        """Cordon and evict, as `kubectl drain` does."""
+        return self._with(Change("drain", name) for name in nodes)
+
+    def fail(self, *nodes: str) -> Cluster:
+        """These nodes fail: their pods are lost to them."""
+        return self._with(Change("fail", name) for name in nodes)
+
+    def taint(self, nodes: str, taint: str) -> Cluster:
+        """Another taint, `KEY[=VALUE]:EFFECT`; `KEY[:EFFECT]-` takes it off."""
+        return self._with([Change("taint", f"{nodes} {taint}")])
+
+    def label(self, nodes: str, label: str) -> Cluster:
+        """Another label, `KEY=VALUE`; `KEY-` takes it off."""
+        return self._with([Change("label", f"{nodes} {label}")])
+
+    def scale(self, workload: str, number: int) -> Cluster:
+        """Another count of pods; of a podgroup its minCount."""
+        return self._with([Change("scale", f"{workload}={number}")])
+
+    def set_priority(self, workload: str, priority: int | str) -> Cluster:
+        """Another priority for everything of a workload: a number, or the name of a PriorityClass."""
+        return self._with([Change("set-priority", f"{workload}={priority}")])
+
+    def _with(self, changes: Iterable[Change]) -> Cluster:
+        return Cluster._of(replace(self._kept, changes=(*self._kept.changes, *changes)))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def plan(self, **how: Any) -> PlanResult:
+        """What would happen: `reprieve.plan` of this cluster."""
+        from reprieve.library.planning import plan
+
+        return plan(self, **how)
+
+    def table(self, what: Literal["pods", "nodes"] = "pods") -> Table:
+        """All pods (with their node and phase) or nodes, sorted."""
+        if what == "nodes":
+            on = Counter(node for node in self.pods.values() if node is not None)
+            nodes = sorted((loaded.object for loaded in self._whole.nodes), key=lambda node: node.name)
+            names = sorted({name for node in nodes for name in node.status.allocatable})
+            rows = [
+                (
+                    node.name,
+                    on[node.name],
+                    node.spec.unschedulable,
+                    *(_cell(node.status.allocatable.get(name)) for name in names),
+                )
+                for node in nodes
+            ]
+            return Table(("node", "running_pods", "unschedulable", *names), rows)
+        if what != "pods":
+            raise ValueError(f'"{what}": want pods or nodes')
+        pods = sorted((loaded.object for loaded in self._whole.pods), key=lambda pod: pod.key)
+        return Table(
+            ("namespace", "name", "node", "priority", "phase"),
+            [
+                (pod.namespace, pod.name, pod.spec.node_name or None, pod.spec.priority or 0, pod.status.phase)
+                for pod in pods
+            ],
+        )
+
+    def to_dataframe(self, what: Literal["pods", "nodes"] = "pods") -> pandas.DataFrame:
+        """`table` as a data frame: one row per pod or node. Needs pandas; raises ImportError without it."""
+        return data_frame(self.table(what))
+
+    def __repr__(self) -> str:
+        pods = self.pods
+        waiting = sum(node is None for node in pods.values())
+        parts = [count(len(self._whole.nodes), "node"), f"{count(len(pods) - waiting, 'pod')} running"]
+        parts.append(f"{waiting} waiting")
+        parts += [count(len(self._whole.pod_groups), "pod group")] if self._whole.pod_groups else []
+        parts += [count(len(self._changed.made), "change")] if self._changed.made else []
+        return f"<Cluster: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        waiting = [row for row in self.table().rows if row[2] is None and row[4] not in ("Succeeded", "Failed")]
+        changes = "".join(f"<li>{escape(text)}</li>" for text in self.changes)
+        return (
+            f"<p>{escape(repr(self))}</p>"
+            + (f"<ul>{changes}</ul>" if changes else "")
+            + html("Nodes", self.table("nodes"))
+            + html("Waiting pods", Table(self.table().columns, waiting))
+        )
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _read(sources: Iterable[Any], **how: Any) -> Manifests:
+    from reprieve.controlplane.unknown_fields import PackedSchemas
+
+    found: list[str | Path | Document] = []
+    for source in sources:
+        _take(source, found)
+    return load_sources(found, schemas=PackedSchemas(), **how)
+
+
+def _take(source: Any, found: list[str | Path | Document]) -> None:
+    if isinstance(source, Manifests):
+        raise TypeError("Manifests that were read already are a cluster of their own: give them alone")
+    if isinstance(source, Mapping | bytes) or (isinstance(source, str) and "\n" in source):
+        found.append((f"<object {len(found) + 1}>", source))
+    elif isinstance(source, str | Path):
+        found.append(source)
+    elif isinstance(source, Iterable):
+        for each in source:
+            _take(each, found)
+    else:
+        raise TypeError(f"want a path, YAML or JSON text, or an object as plain data, found {type(source).__name__}")
+
+
+def _kinds_in(file: Path) -> Sequence[Any]:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(Origin(str(file)), error.strerror or str(error)) from None
+    if len(data) > MOST_BYTES:
+        raise InputError(Origin(str(file)), f"larger than {MOST_BYTES} bytes")
+    try:
+        return read_rows(str(file), data.decode())
+    except UnicodeDecodeError:
+        raise InputError(Origin(str(file)), "not UTF-8 text") from None
+
+
+def _copied(manifests: Manifests) -> Manifests:
+    return replace(
+        manifests,
+        objects={kind: list(found) for kind, found in manifests.objects.items()},
+        scenarios=list(manifests.scenarios),
+        unknown=list(manifests.unknown),
+        pod_makers=list(manifests.pod_makers),
+    )
+
+
+def _both(first: Changed, then: Changed) -> Changed:
+    """What two stages did, one after the other."""
+    return Changed(
+        then.manifests,
+        [*first.made, *then.made],
+        [*first.displaced, *then.displaced],
+        [*first.broken, *then.broken],
+    )
+
+
+def _cell(amount: object) -> str | None:
+    return None if amount is None else str(amount)

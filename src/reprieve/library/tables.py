@@ -1,0 +1,47 @@
+"""Answers as tables: data frames of pandas, where it is installed, and HTML for notebooks.
+
+Everything that comes from objects is escaped in HTML: names, labels and messages are others' text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_ROWS: Final = 50
+"""Rows of a table in HTML; a data frame has all of them."""
+Cell = str | int | float | bool | None
+
+
+class Table(NamedTuple):
+    """Columns with names, and rows of as many values."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+
+
+def data_frame(table: Table) -> pandas.DataFrame:
+    """The table as a pandas.DataFrame. Raises ImportError that says what to install where there is no pandas."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("to_dataframe() needs pandas: pip install 'reprieve[pandas]'") from error
+    return pandas.DataFrame(list(table.rows), columns=list(table.columns))
+
+
+def html(title: str, table: Table) -> str:
+    """The table with its title as HTML, at most MOST_ROWS rows of it; empty for a table without rows."""
+    if not table.rows:
+        return ""
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape('' if cell is None else str(cell))}</td>" for cell in row) + "</tr>"
+        for row in table.rows[:MOST_ROWS]
+    )
+    more = len(table.rows) - MOST_ROWS
+    rest = f"<p>... and {more} more</p>" if more > 0 else ""
+    return f"<h4>{escape(title)}</h4><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
