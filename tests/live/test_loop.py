@@ -24,7 +24,7 @@ from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 
-from ..building import node, pod, profile_with
+from ..building import group, node, pod, profile_with
 from ..client.clock import FakeClock, until
 from ..waiting import DEADLINE
 
@@ -281,6 +281,36 @@ def test_nominations_that_end_outside_of_decisions_are_passed_on() -> None:
         assert stage.acts.decisions[0].result is Result.WAITING
         stage.change(lambda now: stage.engine.remove_node("n1", now))
         await until(lambda: [record.name for record in stage.acts.void] == ["p"])
+
+    play(act)
+
+
+@pytest.mark.parametrize("meanwhile", ["", "nominated again", "bound", "gone"])
+def test_nominations_that_end_while_standing_by_are_passed_on_by_the_next_leader(meanwhile: str) -> None:
+    """preemption.md 4.5: a killed leader left it in the API; who stands by hears that the gang lost a member."""
+
+    async def act(stage: Stage) -> None:
+        stage.may = False
+        waits = pod("a", cpu=1, group="g", nominated="n1")
+        stage.change(lambda now: stage.engine.set_group(group("g", min_count=2), now))
+        stage.add(node("n1"), node("n2"), waits, pod("b", cpu=1, group="g"))
+        await until(lambda: "uid-b" in stage.engine.cluster.pods)
+        assert stage.engine.cluster.pods["uid-a"].nominated >= 0
+        stage.change(lambda now: stage.engine.pod_gone("uid-b", now))
+        await until(lambda: stage.engine.cluster.pods["uid-a"].nominated < 0)
+        if meanwhile == "gone":
+            stage.change(lambda now: stage.engine.pod_gone("uid-a", now))
+        elif meanwhile == "bound":
+            stage.add(pod("a", cpu=1, group="g", node="n2"))
+        elif meanwhile:
+            stage.add(pod("c", cpu=1, group="g"), pod("a", cpu=1, group="g", nominated="n2"))
+        stage.add(pod("last", cpu=99))
+        await until(lambda: "uid-last" in stage.engine.cluster.pods)
+        assert stage.acts.void == []
+        stage.may = True
+        stage.loop.wake()
+        await until(lambda: stage.acts.decisions)
+        assert [record.name for record in stage.acts.void] == ([] if meanwhile else ["a"])
 
     play(act)
 

@@ -116,6 +116,8 @@ class SchedulingLoop:
         self._threaded = blocks(engine) if threaded is None else threaded
         self._inbox: deque[Told] = deque()
         self._due = asyncio.Event()
+        self._unsaid: list[PodRecord] = []
+        """Pods whose nomination has ended, of which nothing could be written yet."""
         self._begun = False
         self.cycles = 0
         self.in_thread = False
@@ -208,10 +210,16 @@ class SchedulingLoop:
     def _tell_ended(self) -> None:
         """Hand on which nominations have ended without a decision, and whose room was given back unused."""
         void, released = self.engine.take_unnominated(), self.engine.take_released()
+        if void or self._unsaid:
+            # Who stands by may be the only one who knows, when he leads: the one before may have been killed.
+            known = self.engine.cluster.pods
+            found = [known.get(pod.uid) for pod in (*self._unsaid, *void)]
+            self._unsaid = [pod for pod in found if pod is not None and not pod.scheduled and pod.nominated < 0]
         if not self._allowed():
             return
-        if void:
-            self._listener.unnominated(void)
+        if self._unsaid:
+            self._listener.unnominated(self._unsaid)
+            self._unsaid = []
         for room in released:
             self._listener.room_released(room)
 
