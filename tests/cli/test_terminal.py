@@ -63,3 +63,30 @@ def test_pipes_and_dumb_terminals_get_plain_text(out: io.StringIO, term: str, mo
     monkeypatch.setenv("TERM", term)
     show_sections(SECTIONS, out)
     assert written == [plain(SECTIONS)]
+
+
+WIDE = Section(
+    "Queue",
+    ("#", "who", "pods", "priority", "since", "why", "would evict"),
+    tuple(
+        Row((str(i), f"podgroup default/pretrain-{i}", "24", "100", "2026-01-01T00:10:23Z", "Preempting", evicts))
+        for i, evicts in enumerate(("", "default/train-0-x9k2d, default/train-1-b7c3f"))
+    ),
+)
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+def test_a_table_of_many_columns_loses_no_character(width: int) -> None:
+    shown = CONTROL.sub("", drawn([WIDE], width=width))
+    assert max(map(len, shown.splitlines())) <= width
+    wanted = "".join(cell for row in WIDE.rows for cell in row.cells)
+    assert sorted(re.sub(r"[\s─]", "", shown)) == sorted(re.sub(r"\s", "", "Queue" + "".join(WIDE.columns) + wanted))
+
+
+def test_a_name_is_broken_only_where_there_is_no_room_for_it() -> None:
+    """At 80 columns the two widest give way; where all words fit, none is broken."""
+    narrow = Section("Queue", WIDE.columns[:-1], tuple(Row(row.cells[:-1]) for row in WIDE.rows))
+    for section, width in ((narrow, 80), (WIDE, 100)):
+        shown = CONTROL.sub("", drawn([section], width=width)).split()
+        words = {word for row in section.rows for cell in row.cells for word in cell.split()}
+        assert words <= set(shown)

@@ -84,5 +84,8 @@ def queue_section(queue: "Queue") -> "Section":
         )
         for item in queue.items
     )
-    columns = ("#", "who", "pods", "priority", "since", "why", "would evict")
-    return Section(f"{len(rows)} {'waits' if len(rows) == 1 else 'wait'}, in the order they are tried", columns, rows)
+    columns: tuple[str, ...] = ("#", "who", "pods", "priority", "since", "why", "would evict")
+    if not any(item.evicts for item in queue.items):
+        columns, rows = columns[:-1], tuple(Row(row.cells[:-1], tone=row.tone) for row in rows)
+    title = "1 waits" if len(rows) == 1 else f"{len(rows)} wait, in the order they are tried"
+    return Section(title, columns, rows)

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from reprieve.cli.outcome import show
 from reprieve.cli.sections import Row, Section, Tone, plain
@@ -11,6 +11,10 @@ from reprieve.cli.sections import Row, Section, Tone, plain
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
+
+
+_NARROW: Final = 10
+"""Characters that a column keeps at least, or its longest word where that is shorter."""
 
 
 def show_sections(sections: Sequence[Section], out: TextIO | None = None) -> None:
@@ -38,24 +42,48 @@ def drawn(sections: Iterable[Section], *, colour: bool = True, width: int | None
                     for line in _listed(section, row):
                         console.print(line)
             elif section.rows:
-                console.print(_table(section))
+                console.print(_table(section, console.width))
             for text in section.notes:
                 console.print(_indented(Text(text), 2))
     return capture.get()
 
 
-def _table(section: Section) -> "RenderableType":
+def _table(section: Section, width: int) -> "RenderableType":
+    """The rows, indented like everything else; a name is broken only where the names of all columns have no room."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     heading = any(section.columns)
-    table = Table(box=box.SIMPLE_HEAD if heading else None, show_header=heading, padding=(0, 1))
-    for column in section.columns:
-        table.add_column(column, overflow="fold")
+    space = (0, 0, 0, 1 if heading else 2)  # a box has a blank at its left and between columns
+    table = Table(box=box.SIMPLE_HEAD if heading else None, show_header=heading, padding=space)
+    for column, chosen in zip(section.columns, _widths(section, width), strict=True):
+        table.add_column(column, overflow="fold", width=chosen)
     for row in section.rows:
         table.add_row(*(Text(cell) for cell in row.cells), style=str(row.tone))
     return table
+
+
+def _widths(section: Section, width: int) -> list[int | None]:
+    """How wide each column is: its longest word at least, of the widest columns less, where there is no room for all.
+
+    None where that is left to the library: so many columns that none keeps its words.
+    """
+    cells = [(column, *(row.cells[turn] for row in section.rows)) for turn, column in enumerate(section.columns)]
+    whole = [max(map(len, column)) for column in cells]
+    least = [max((len(word) for cell in column for word in cell.split()), default=0) for column in cells]
+    room = width - 2 * len(cells) - 2
+    for turn in sorted(range(len(cells)), key=lambda turn: -least[turn]):
+        over = sum(least) - room
+        if over > 0:
+            least[turn] = min(least[turn], max(_NARROW, least[turn] - over))
+    spare = room - sum(least)
+    if spare < 0:
+        return [None] * len(cells)
+    for turn in sorted(range(len(cells)), key=lambda turn: whole[turn] - least[turn]):
+        more = min(spare, whole[turn] - least[turn])
+        least[turn], spare = least[turn] + more, spare - more
+    return list(least)
 
 
 def _listed(section: Section, row: Row) -> Iterable["RenderableType"]:
