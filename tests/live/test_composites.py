@@ -144,6 +144,19 @@ def test_a_composite_without_a_priority_has_the_highest_of_what_is_in_it() -> No
                 await stage.create(pods, name, spec=spec, metadata={"labels": {f"{CRD}/pod-group": "low"}})
                 wanted = dict.fromkeys(("default/top", "default/mid"), 50 if more else 0)
                 await stage.until(partial(lambda wanted: priorities(stage) == wanted, wanted))
+            given = {"parentCompositePodGroupName": "top", "priority": 70}
+            await stage.create(
+                f"{OURS}/compositepodgroups", "dearer", kind="CompositePodGroup", spec=composite(**given), **version
+            )
+            await stage.until(lambda: priorities(stage)["default/top"] == 70)
+            await stage.client.request("DELETE", f"{OURS}/compositepodgroups/dearer")
+            await stage.until(lambda: priorities(stage) == {"default/top": 50, "default/mid": 50})
+            await stage.create(
+                f"{OURS}/podgroups", "dearest", kind="PodGroup", spec=leaf("mid", priority=90), **version
+            )
+            await stage.until(lambda: priorities(stage) == {"default/top": 90, "default/mid": 90})
+            await stage.client.request("DELETE", f"{OURS}/podgroups/dearest")
+            await stage.until(lambda: priorities(stage) == {"default/top": 50, "default/mid": 50})
         assert stage.troubles == []
 
     play(act, features=Features(generic_workload=False))

@@ -53,7 +53,9 @@ class Composites:
         if best is None:
             del self._there[item.key]
             self._open.pop(item.key, None)
+            parent = self._parent(item.key)
             self._engine.remove_composite(item.key, now)
+            self.settled(parent, now)
             self._listener(change, resource)
             return
         if counted is not None and best[0] is counted[0]:
@@ -67,7 +69,7 @@ class Composites:
         self._listener(Change(ChangeKind.ADDED if old is None else ChangeKind.UPDATED, best[0], old), best[1])
 
     def settled(self, parent: str | None, now: float) -> None:
-        """What is in a composite (`namespace/name`) has another priority than before, or is new."""
+        """What is in a composite (`namespace/name`) has another priority than before, is new or gone."""
         if not self._open:
             return
         seen: set[str] = set()
@@ -88,9 +90,11 @@ class Composites:
         self._engine.set_composite(composite, now, created=_created(composite))
         if key in self._open and self._highest(key) is not None:
             self._give(key, now)
+        self.settled(self._parent(key), now)
+
+    def _parent(self, key: str) -> str | None:
         known = self._engine.cluster.trees.composites.get(key)
-        if known is not None and known.spec is not None:
-            self.settled(known.spec.parent, now)
+        return known.spec.parent if known is not None and known.spec is not None else None
 
     def _give(self, key: str, now: float) -> None:
         """A composite without a priority gets the highest of what is in it."""

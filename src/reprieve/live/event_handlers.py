@@ -58,6 +58,8 @@ KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
 NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is told as deleted."""
 _REFUSED: Final = (401, 403)
+_MOST_SAID: Final = 1_000
+"""Warnings that are kept so as not to be said again."""
 _STRONGER_FIRST: Final = tuple(row.api_group for row in SOURCES if row.api_group is not None)
 """API groups that have PodGroups."""
 _ALWAYS: Final = _STRONGER_FIRST[:2]
@@ -329,6 +331,8 @@ class ClusterFeed:
 
     def _warn_once(self, text: str) -> None:
         if text not in self._said:
+            if len(self._said) >= _MOST_SAID:
+                self._said.clear()
             self._said.add(text)
             self._trouble(WATCH, text)
 
@@ -477,7 +481,9 @@ class ClusterFeed:
             self._open.pop(item.key, None)
             self._victims.forget(item.key)
             self._remarks.forget(item)
+            parent = self._parent(item.key)
             self._engine.remove_group(item.key, now)
+            self._composites.settled(parent, now)
             self._listener(change, resource)
         elif best[0] is not counted:
             if counted is not None and counted.metadata.uid != best[0].metadata.uid:

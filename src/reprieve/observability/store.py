@@ -136,8 +136,8 @@ class MemoryStore:
     async def evictions(self, since: float) -> list[DecisionRecord]:
         """Records of preemptions from then on (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
         ids = sorted((*self._last, *self._superseded), reverse=True)
-        bodies = ((self._last.get(each) or self._superseded[each]).body for each in ids)
-        return _evictions(bodies, since)
+        bodies = [(self._last.get(each) or self._superseded[each]).body for each in ids]
+        return await asyncio.to_thread(_evictions, bodies, since)  # they may be as many bytes as there is room for
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
         """See `RecordStore`."""
