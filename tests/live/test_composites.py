@@ -144,10 +144,8 @@ def test_a_composite_without_a_priority_has_the_highest_of_what_is_in_it() -> No
                 await stage.create(pods, name, spec=spec, metadata={"labels": {f"{CRD}/pod-group": "low"}})
                 wanted = dict.fromkeys(("default/top", "default/mid"), 50 if more else 0)
                 await stage.until(partial(lambda wanted: priorities(stage) == wanted, wanted))
-            given = {"parentCompositePodGroupName": "top", "priority": 70}
-            await stage.create(
-                f"{OURS}/compositepodgroups", "dearer", kind="CompositePodGroup", spec=composite(**given), **version
-            )
+            given = composite(parentCompositePodGroupName="top", priority=70)
+            await stage.create(f"{OURS}/compositepodgroups", "dearer", kind="CompositePodGroup", spec=given, **version)
             await stage.until(lambda: priorities(stage)["default/top"] == 70)
             await stage.client.request("DELETE", f"{OURS}/compositepodgroups/dearer")
             await stage.until(lambda: priorities(stage) == {"default/top": 50, "default/mid": 50})
