@@ -662,10 +662,26 @@ def test_devices_are_left_out_of_an_anonymised_snapshot_and_said() -> None:
     kept, notes = snapshot(typed(claim))
     assert kept[0]["spec"]["devices"] == {"requests": [{"name": "r"}]}, "drivers' own configuration may hold anything"
     assert notes == []
-    assert snapshot(typed(claim), anonymize=True) == (
+    meta = {"name": "r", "namespace": ""}
+    rule = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": meta}
+    spec = {"deviceSelector": {"pool": "acme-node"}, "taint": {"key": "acme.com/x", "effect": "NoExecute"}}
+    assert snapshot(typed(claim, {**rule, "spec": spec}), anonymize=True) == (
         [],
-        ["left out of an anonymised snapshot: 1 objects of resource.k8s.io"],
+        ["left out of an anonymised snapshot: 2 objects of resource.k8s.io"],
     )
+
+
+def test_a_device_class_that_is_asked_for_as_a_resource_is_renamed() -> None:
+    """devices.md 4.1: its name is part of the resource's."""
+    own, prefix = "nvidia.com/gpu", "deviceclass.resource.kubernetes.io/"
+    asked = {own: "1", f"{prefix}acme-gpu": "1"}
+    container = {"name": "c", "image": "i", "resources": {"requests": asked, "limits": asked}}
+    one = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    for anonymize in (False, True):
+        [[found], _] = snapshot(typed(one), anonymize=anonymize)
+        resources = found["spec"]["containers"][0]["resources"]
+        named = "deviceclass-1" if anonymize else "acme-gpu"
+        assert resources["requests"] == resources["limits"] == {own: "1", f"{prefix}{named}": "1"}
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ Invariants: see `reprieve.api.objects`, which re-exports the kinds.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from reprieve.api.meta import EMPTY_META, KubernetesObject, NodeSelector, ObjectMeta, Struct, map_field
+
+IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the extended resource that every device class serves (devices.md 4.1)."""
 
 
 class ResourceClaimSpec(Struct, frozen=True, kw_only=True):

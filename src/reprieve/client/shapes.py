@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from reprieve.api import objects as o
 from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from reprieve.api.devices import IMPLICIT
 from reprieve.api.foreign_groups import FOREIGN
 from reprieve.api.group_sources import GROUP_ANNOTATIONS, KUEUE_TOTAL, TASK_ANNOTATION
 from reprieve.api.json import Json
@@ -34,6 +35,7 @@ PRIORITY: Final = "priorityclass"
 CONTAINER: Final = "container"
 COMPOSITE: Final = "compositepodgroup"
 DEVICE_CLAIM: Final = "deviceclaim"
+DEVICE_CLASS: Final = "deviceclass"
 TASK: Final = "task"
 SYSTEM: Final = "system-"
 
@@ -226,7 +228,17 @@ def _selector_map(value: Mapping[str, str], names: Names) -> Json:
 _SELECTOR: Final = {"matchLabels": _labels, "matchExpressions": _requirements}
 _TERM: Final = {"matchExpressions": _requirements, "matchFields": _field_requirements}
 _NODE_SELECTOR: Final = {"nodeSelectorTerms": _each(_TERM)}
-_RESOURCES: Final = {"requests": _keep, "limits": _keep, "claims": _each({"name": named(DEVICE_CLAIM)})}
+
+
+def _amounts(value: Mapping[str, Any], names: Names) -> Json:
+    """Resources by name, which may be that of a device class."""
+    return {
+        IMPLICIT + names.name(DEVICE_CLASS, name.removeprefix(IMPLICIT)) if name.startswith(IMPLICIT) else name: amount
+        for name, amount in value.items()
+    }
+
+
+_RESOURCES: Final = {"requests": _amounts, "limits": _amounts, "claims": _each({"name": named(DEVICE_CLAIM)})}
 _CONTAINER: Final = {
     "name": named(CONTAINER),
     "image": _image,
@@ -281,7 +293,7 @@ _VOLUMES: Final = _one_of(
     rbd={"monitors": _each(named(DISK)), "pool": named(DISK), "image": named(DISK), "readOnly": _keep},
     csi={"driver": _keep, "readOnly": _keep},
 )
-_STATUSES: Final = _each({"name": named(CONTAINER), "resources": _RESOURCES, "allocatedResources": _keep})
+_STATUSES: Final = _each({"name": named(CONTAINER), "resources": _RESOURCES, "allocatedResources": _amounts})
 _POD_CONDITIONS: Final = _conditions(
     "PodScheduled",
     "Ready",
@@ -368,7 +380,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "containerStatuses": _STATUSES,
             "initContainerStatuses": _STATUSES,
             "resources": _RESOURCES,
-            "allocatedResources": _keep,
+            "allocatedResources": _amounts,
             "resourceClaimStatuses": _each({"name": named(DEVICE_CLAIM), "resourceClaimName": named(DEVICE_CLAIM)}),
         },
     },

@@ -32,7 +32,7 @@ from reprieve.client.shapes import (
     with_tag,
 )
 
-_OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass)
+_OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass, o.DeviceTaintRule)
 """Left out when names are replaced: names in their attributes and CEL expressions cannot be followed."""
 
 

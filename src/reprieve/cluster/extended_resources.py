@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from reprieve.api import objects
+from reprieve.api.devices import IMPLICIT
 from reprieve.api.quantity import value_of
 from reprieve.api.requests import is_extended_resource
 
-IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the resource that every device class serves."""
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 """Marks the claim that was made for a pod's extended resources."""
 _LONGEST_NAME: Final = 63

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from reprieve.api.devices import IMPLICIT
 from reprieve.api.json import Json
 from reprieve.api.requests import is_extended_resource
 from reprieve.controlplane.admission.amounts import (
@@ -52,10 +53,6 @@ def usage_of(kind: Kind, obj: Json, now: datetime) -> Amounts:
     return out
 
 
-_OF_CLASS = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the extended resource that every device class serves (KEP-5004)."""
-
-
 def is_over(pod: Json, now: datetime) -> bool:
     """Whether a pod no longer uses compute resources."""
     if (pod.get("status") or {}).get("phase") in _TERMINAL:
@@ -71,7 +68,7 @@ def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Am
     for name, one in requests.items():
         if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
             out[name] = out[f"requests.{name}"] = one
-        elif is_extended_resource(name) or name.startswith(_OF_CLASS):
+        elif is_extended_resource(name) or name.startswith(IMPLICIT):
             out[f"requests.{name}"] = one
     for name, one in limits.items():
         if name in ("cpu", "memory", "ephemeral-storage"):
