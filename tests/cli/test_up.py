@@ -15,7 +15,7 @@ import pytest
 
 from reprieve.cli.apiserver import default_data_dir
 from reprieve.live.local import kept_port
-from tests.e2e.cluster import COMMAND, PODS, Up, ended, environment, eventually, pod, up
+from tests.e2e.cluster import COMMAND, PODS, Up, ended, environment, eventually, is_running, pod, up
 from tests.waiting import DEADLINE
 
 DEFAULT = PODS.format(namespace="default")
@@ -150,10 +150,67 @@ def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:
         (["--config", str(config)], "scheduler.yaml: profiles"),
         (["--feature-gates", "Nonsense=true"], "unknown feature gate 'Nonsense'"),
         (["-f", "missing.yaml"], "missing.yaml: No such file or directory"),
+        (["--nodes-file", "missing.yaml"], "missing.yaml: No such file or directory"),
+        (["-f", str(config), "--max-input-bytes=10"], "larger than 10 bytes"),
     ):
         assert told in refused("--data-dir", str(data), "--port", "0", *arguments)
         assert not data.exists()
     assert "unknown controller nonsense" in refused("--data-dir", str(data), "--port", "0", "--controllers", "nonsense")
+
+
+CLUSTER = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: web, namespace: shop, uid: elsewhere}
+  spec:
+    replicas: 2
+    selector: {matchLabels: {app: web}}
+    template: &template
+      metadata: {labels: {app: web}}
+      spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: web-abc-there
+    namespace: shop
+    labels: {app: web, pod-template-hash: abc}
+    creationTimestamp: "2026-01-02T03:04:05Z"
+    ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-abc, uid: x, controller: true}]
+  spec: {nodeName: n1, containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}
+  status: {phase: Running, startTime: "2026-01-02T03:04:06Z"}
+"""
+
+
+def test_a_cluster_of_files_is_there_before_anything_is_decided(tmp_path: Path) -> None:
+    """Its pods stay where they run, its Deployment makes the one that lacks, a snapshot of it is loaded alike."""
+    file, snapshot = tmp_path / "cluster.yaml", tmp_path / "snapshot.yaml"
+    file.write_text(CLUSTER)
+    with up(tmp_path, "-f", str(file)) as first:
+        assert "loaded 5 objects, with what the input lacks: ReplicaSet" in first.log.read_text()
+        eventually(lambda: sum(map(is_running, first.api.pods("shop").values())) == 2)
+        before = first.api.pods("shop")
+        assert before["web-abc-there"]["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
+        arguments = ["--kubeconfig", str(first.kubeconfig), "-o", str(snapshot)]
+        subprocess.run([*COMMAND[:-1], "snapshot", *arguments], check=True, timeout=DEADLINE)
+    (tmp_path / "again").mkdir()
+    with up(tmp_path / "again", "-f", str(snapshot)) as second:
+        assert second.api.runs(*before, namespace="shop")
+        assert set(second.api.pods("shop")) == set(before)
+
+
+def test_a_bad_object_is_named_and_nothing_is_half_loaded(tmp_path: Path) -> None:
+    file, data = tmp_path / "cluster.yaml", tmp_path / "data"
+    file.write_text(f"{CLUSTER}---\n{{apiVersion: v1, kind: Pod, metadata: {{name: bad}}, spec: {{}}}}\n")
+    told = refused("--data-dir", str(data), "--port", "0", "-f", str(file))
+    assert "cluster.yaml: document 2" in told
+    assert 'Pod "default/bad": spec.containers: Required value' in told
+    with up(tmp_path, data_dir=str(data)) as cluster:
+        assert not cluster.api.items("/api/v1/nodes")
+        assert not cluster.api.items("/apis/apps/v1/deployments")
 
 
 def test_profiles_of_a_configuration_are_scheduled_for(tmp_path: Path) -> None:
@@ -197,5 +254,11 @@ def test_state_goes_where_the_freedesktop_rules_say(
 def test_every_option_is_told() -> None:
     page = Path(__file__).parents[2] / "docs" / "up.md"
     done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True, timeout=DEADLINE)
-    options = set(re.findall(r"--[a-z][a-z-]+", done.stdout)) - {"--help", "--nodes-file", "--kubelets", "--verbose"}
+    options = set(re.findall(r"--[a-z][a-z-]+", done.stdout)) - {
+        "--help",
+        "--nodes-file",
+        "--filename",
+        "--kubelets",
+        "--verbose",
+    }
     assert {option for option in options if f"`{option}" not in page.read_text()} == set()

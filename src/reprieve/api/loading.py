@@ -113,6 +113,13 @@ class PodMaker(NamedTuple):
     """Seconds since 1970, as `Loaded.created`."""
 
 
+class PlainObject(NamedTuple):
+    """An object of the input as it stands there, of whatever kind."""
+
+    manifest: dict[str, Any]
+    origin: Origin
+
+
 @dataclass(slots=True)
 class Manifests:
     """Everything one input holds, in document order."""
@@ -178,17 +185,21 @@ def load(
     `schemas` unknown fields are noted. Raises `InputError`.
     """
     collector = _Collector(schemas)
-    remaining = max_bytes
     with _noting(collector.manifests):
-        for name, data in _read_sources(sources, max_bytes, stdin):
-            if isinstance(data, Mapping):
-                collector.take(data, Origin(name))
-                continue
-            remaining -= len(data)
-            if remaining < 0:
-                raise _too_large(name, max_bytes)
-            collector.read(name, data)
+        collector.read_all(sources, max_bytes, stdin)
         return _finished(collector.manifests, complete, classes)
+
+
+def read_plain(
+    sources: Sequence[str | Path], *, max_bytes: int = MAX_INPUT_BYTES, stdin: BinaryIO | None = None
+) -> list[PlainObject]:
+    """The objects of the sources (as in `load`) as plain data in their order, for who checks them himself.
+
+    Lists are opened up; each object says its kind and version. Raises `InputError`.
+    """
+    collector = _PlainCollector()
+    collector.read_all(sources, max_bytes, stdin)
+    return collector.found
 
 
 def read(
@@ -328,6 +339,18 @@ class _Collector:
         self._order = 0
         self._budget = NodeBudget()
 
+    def read_all(self, sources: Sequence[str | Path | Document], max_bytes: int, stdin: BinaryIO | None) -> None:
+        """Add everything in the sources, of no more than so many bytes in all."""
+        remaining = max_bytes
+        for name, data in _read_sources(sources, max_bytes, stdin):
+            if isinstance(data, Mapping):
+                self.take(data, Origin(name))
+                continue
+            remaining -= len(data)
+            if remaining < 0:
+                raise _too_large(name, max_bytes)
+            self.read(name, data)
+
     def read(self, name: str, data: bytes) -> None:
         """Add everything in one file."""
         if _is_json(name, data):
@@ -371,7 +394,12 @@ class _Collector:
                 if of and isinstance(item, Mapping) and "kind" not in item:
                     item = {"apiVersion": version, **item, "kind": of}
                 self._data(item, origin._replace(item=index), (*at, "items", index))
-        elif kind == "Scenario" and version == SCENARIO_VERSION:
+        else:
+            self._object(kind, version, data, origin, at)
+
+    def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
+        """Add one object that is no list."""
+        if kind == "Scenario" and version == SCENARIO_VERSION:
             self._scenario(data, origin, at)
         elif (found := self._kind(kind, version, origin, data)) is not None:
             self._check(version, kind, data, origin, at)
@@ -540,6 +568,24 @@ class _Collector:
             raise InputError(origin, "Invalid value: must be a list", path="items") from None
         for index, item in enumerate(items or ()):
             self._json(item, origin._replace(item=index), head, (*at, "items", index))
+
+
+class _PlainCollector(_Collector):
+    """Keeps the objects as they stand there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[PlainObject] = []
+
+    def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
+        del at
+        if _depth(data) > MAX_DEPTH:
+            raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
+        self.found.append(PlainObject({**data, "apiVersion": version, "kind": kind}, origin))
+
+    def _json(self, text: memoryview | msgspec.Raw, origin: Origin, list_head: Head | None, at: FieldPath = ()) -> None:
+        del list_head  # as plain data a list says itself what its items are
+        self._data(plain_json(text, origin), origin, at)
 
 
 def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[Misnamed]:

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
 from reprieve.cli.outcome import note, reason_of, refuse, show
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
+    from reprieve.api.loading import PlainObject
     from reprieve.controlplane.kubelet import KubeletOptions
+    from reprieve.controlplane.loading import Loaded
     from reprieve.controlplane.server.serving import ServeOptions, Serving
 
 _MEMORY = ":memory:"
@@ -35,8 +39,15 @@ ReadOnlyKubeconfig = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Also write a kubeconfig that may read but not write.")
 ]
 Nodes = Annotated[int, typer.Option(min=0, max=100_000, help="How many simulated nodes to make.")]
-NodesFile = Annotated[
-    list[str] | None, typer.Option("-f", "--nodes-file", metavar="FILE", help="Manifests of nodes to make.")
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-f",
+        "--filename",
+        "--nodes-file",
+        metavar="FILE|DIR|-",
+        help="Manifests of what is to be there from the start, a whole snapshot too. Repeatable.",
+    ),
 ]
 Kubelets = Annotated[bool, typer.Option(help="Simulate kubelets: bound pods start, run, end and stop.")]
 Controllers = Annotated[
@@ -60,7 +71,8 @@ def command(
     kubeconfig: Kubeconfig = None,
     read_only_kubeconfig: ReadOnlyKubeconfig = None,
     nodes: Nodes = 0,
-    nodes_file: NodesFile = None,
+    files: Files = None,
+    max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
     kubelets: Kubelets = True,
     controllers: Controllers = "*",
     anonymous: Anonymous = False,
@@ -73,6 +85,7 @@ def command(
     """
     from reprieve.controlplane.server.serving import ServeOptions
 
+    objects = read_objects(files or (), max_input_bytes)
     options = ServeOptions(
         data_dir=data_dir if data_dir is not None else default_data_dir(),
         host=host,
@@ -81,7 +94,8 @@ def command(
         anonymous=anonymous,
         accept_loss=accept_loss,
         controllers=controllers,
-        kubelets=fleet(nodes, nodes_file or []) if kubelets or nodes or nodes_file else None,
+        kubelets=fleet(nodes) if kubelets or nodes or has_nodes(objects) else None,
+        objects=objects,
     )
     log_to_stderr(verbose)
     run_serving(_serve(options, read_only_kubeconfig))
@@ -128,6 +142,7 @@ async def _serve(options: "ServeOptions", read_only_kubeconfig: Path | None) -> 
 
     stop = interrupted()
     async with serving(options) as running:
+        tell_loaded(running.control_plane.loaded)
         announce(running, read_only_kubeconfig)
         await stop.wait()
         note("stopping")
@@ -159,37 +174,67 @@ def announce(running: "Serving", read_only_kubeconfig: Path | None) -> None:
     show(f"export KUBECONFIG={running.kubeconfig.resolve()}\n")
 
 
-def fleet(nodes: int, files: list[str]) -> "KubeletOptions":
-    """The simulated nodes: as many as asked for, and those of the manifests."""
-    from reprieve.controlplane.kubelet import KubeletOptions
-
-    return KubeletOptions(nodes=nodes, manifests=tuple(_node_manifests(files)))
-
-
-def _node_manifests(files: list[str]) -> list[dict[str, object]]:
-    """The Node manifests in the files, as plain data. Anything else in them is refused."""
+def read_objects(files: "Sequence[str]", max_bytes: str) -> "list[PlainObject]":
+    """The objects of the manifests as they stand there. What cannot be read ends the command."""
     if not files:
         return []
-    import msgspec
-
     from reprieve.api.errors import InputError
-    from reprieve.api.loading import load
+    from reprieve.api.loading import read_plain
+    from reprieve.cli.options import read_size
 
+    most = read_size("--max-input-bytes", max_bytes)
     try:
-        found = load(files, complete=False)
+        found = read_plain(files, max_bytes=most)
     except InputError as error:
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
-    others = [loaded for loaded in found.all() if loaded.object.KIND != "Node"]
-    if others:
-        refuse(f"{others[0].origin}: {others[0].object.KIND} {others[0].object.name}: only nodes can be made here")
-    if not found.nodes:
-        refuse(f"{files[0]}: no nodes in it")
-    return [
-        {"apiVersion": "v1", "kind": "Node", **msgspec.to_builtins(loaded.object, str_keys=True)}
-        for loaded in found.nodes
-    ]
+    if not found:
+        refuse(f"{files[0]}: no objects in it")
+    return found
+
+
+def has_nodes(objects: "Sequence[PlainObject]") -> bool:
+    """Whether there are nodes among the objects: they need kubelets."""
+    return any(one.manifest["kind"] == "Node" for one in objects)
+
+
+def fleet(nodes: int) -> "KubeletOptions":
+    """The simulated nodes: as many as asked for; kubelets work on those of manifests too."""
+    from reprieve.controlplane.kubelet import KubeletOptions
+
+    return KubeletOptions(nodes=nodes)
+
+
+_MOST_NAMED = 3
+
+
+def tell_loaded(loaded: "Loaded") -> None:
+    """Say what became of the manifests."""
+    from reprieve.cli.reading import MOST_LINES
+
+    for lines in (loaded.warnings, [f"{text}; left out" for text in loaded.left_out]):
+        for line in lines[:MOST_LINES]:
+            note(f"warning: {line}")
+        if len(lines) > MOST_LINES:
+            note(f"warning: ... and {len(lines) - MOST_LINES} more of this sort")
+    if loaded.orphaned:
+        note(f"warning: the owners of {_objects(loaded.orphaned)} are not in the input; loaded without them")
+    if loaded.made:
+        note(f"loaded {_objects(loaded.made)}" + _naming(", with what the input lacks: ", loaded.added))
+    if loaded.kept:
+        note(f"{_objects(len(loaded.kept))} of the input there already, kept as found" + _naming(": ", loaded.kept))
+
+
+def _objects(number: int) -> str:
+    return f"{number} object{'' if number == 1 else 's'}"
+
+
+def _naming(lead: str, subjects: "Sequence[str]") -> str:
+    if not subjects:
+        return ""
+    rest = f" and {len(subjects) - _MOST_NAMED} more" if len(subjects) > _MOST_NAMED else ""
+    return lead + ", ".join(subjects[:_MOST_NAMED]) + rest
 
 
 def log_to_stderr(verbose: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli import apiserver, down
+from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
 from reprieve.cli.options import CompatibleOption
 from reprieve.cli.outcome import CommandError, Exit, note
 
@@ -28,7 +29,8 @@ def command(
     kubeconfig: apiserver.Kubeconfig = None,
     read_only_kubeconfig: apiserver.ReadOnlyKubeconfig = None,
     nodes: apiserver.Nodes = 0,
-    nodes_file: apiserver.NodesFile = None,
+    files: apiserver.Files = None,
+    max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
     kubelets: apiserver.Kubelets = True,
     controllers: apiserver.Controllers = "*",
     anonymous: apiserver.Anonymous = False,
@@ -69,6 +71,7 @@ def command(
     if config is None or not read_configuration(config).profiles:
         arguments.append("--scheduler-name=default-scheduler")
         arguments += [f"--also-known-as={name}" for name in _NAMES_OF_OTHERS]
+    objects = apiserver.read_objects(files or (), max_input_bytes)
     directory = data_dir if data_dir is not None else apiserver.default_data_dir("up")
     if reset:
         down.clear_state(Path(directory), everything=False)
@@ -80,7 +83,8 @@ def command(
         anonymous=anonymous,
         accept_loss=accept_loss,
         controllers=controllers,
-        kubelets=apiserver.fleet(nodes, nodes_file or []) if kubelets or nodes or nodes_file else None,
+        kubelets=apiserver.fleet(nodes) if kubelets or nodes or apiserver.has_nodes(objects) else None,
+        objects=objects,
         features=features_of(gates),
     )
     apiserver.log_to_stderr(verbose)
@@ -130,6 +134,7 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
             found = _found(cluster.server.control_plane.found)
             if found:
                 note(f"goes on with what was there: {found}; --reset starts empty")
+            apiserver.tell_loaded(cluster.server.control_plane.loaded)
             apiserver.announce(cluster.server, read_only_kubeconfig)
             note(f"the scheduler answers on {cluster.scheduler_url}")
             await cluster.failed

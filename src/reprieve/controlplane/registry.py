@@ -122,7 +122,7 @@ class Registry:
         metadata = obj["metadata"]
         version = metadata.pop("resourceVersion", "")
         stamp = self.clock.stamp()
-        self._new_identity(metadata, stamp)
+        self._new_identity(metadata, stamp, options)
         before_create(kind, obj, stamp)
         generated = self._generate_name(metadata)
         name = metadata.get("name", "")
@@ -446,11 +446,11 @@ class Registry:
         if version != before["resourceVersion"]:
             raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
 
-    def _new_identity(self, metadata: Json, stamp: str) -> None:
+    def _new_identity(self, metadata: Json, stamp: str, options: WriteOptions) -> None:
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(key, None)
-        metadata["uid"] = self.clock.uid()
-        metadata["creationTimestamp"] = stamp
+        metadata["uid"] = options.uid or self.clock.uid()
+        metadata["creationTimestamp"] = options.created or stamp
 
     def _generate_name(self, metadata: Json) -> str:
         """Fill the name from generateName if it is absent; returns the prefix it was made from, or ""."""

@@ -29,6 +29,9 @@ class WriteOptions:
     warnings: list[str] = field(default_factory=list)
     aside: Aside = INLINE
     """Where steps that take long are done."""
+    uid: str = ""
+    created: str = ""
+    """The identity of a new object, where somebody who takes it over from elsewhere has settled it; else made anew."""
 
 
 @dataclass(frozen=True)

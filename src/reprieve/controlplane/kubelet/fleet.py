@@ -57,6 +57,19 @@ def address(first: str, position: int) -> str:
     return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address(first)) + position % (1 << 22)))
 
 
+def label_as_kubelets_do(node: Json) -> None:
+    """Give a manifest the labels that a kubelet registers with, where it has none of its own."""
+    metadata = node["metadata"]
+    metadata["labels"] = {
+        "kubernetes.io/hostname": metadata["name"],
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        **(metadata.get("labels") or {}),
+    }
+
+
 class Fleet:
     """The simulated nodes of one server. ``on_up`` is called with the name of a node that came (back) up."""
 
@@ -124,17 +137,8 @@ class Fleet:
 
     def _complete(self, node: Json) -> None:
         """Give a manifest the labels, resources and conditions a kubelet registers with."""
-        metadata = node["metadata"]
-        name = metadata["name"]
-        metadata["labels"] = {
-            "kubernetes.io/hostname": name,
-            "kubernetes.io/os": "linux",
-            "kubernetes.io/arch": "amd64",
-            "beta.kubernetes.io/os": "linux",
-            "beta.kubernetes.io/arch": "amd64",
-            **(metadata.get("labels") or {}),
-        }
-        self._complete_status(name, node.setdefault("status", {}))
+        label_as_kubelets_do(node)
+        self._complete_status(node["metadata"]["name"], node.setdefault("status", {}))
 
     def _complete_status(self, name: str, status: Json) -> bool:
         """Fill in what a status lacks; returns whether anything was."""

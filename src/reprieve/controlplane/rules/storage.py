@@ -10,11 +10,11 @@ from reprieve.controlplane.schema import field_errors as fe
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _ALLOCATION = ("All", "ExactCount")
-# Fields of a volume's spec that are no source of it.
-_NO_SOURCE = (
+NO_SOURCE = (
     "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
     "storageClassName", "volumeAttributesClassName", "volumeMode",
 )  # fmt: skip
+"""Fields of a volume's spec that are no source of it."""
 _MODE = r.enum("volumeMode", ("Block", "Filesystem"), missing=None)
 
 
@@ -43,7 +43,7 @@ volume = r.below(
     "spec",
     _access_modes,
     _capacity,
-    one_source(*_NO_SOURCE),
+    one_source(*NO_SOURCE),
     r.enum("persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
     _MODE,
     r.below("nodeAffinity", r.given("required", selectors.node_selector)),
@@ -54,7 +54,7 @@ volume = r.below(
 def same_source(new: Json, old: Json) -> r.Found:
     """The source of a volume stays."""
     after, before = new.get("spec", {}), old.get("spec", {})
-    if any(after.get(name) != before.get(name) for name in {*after, *before} - {*_NO_SOURCE}):
+    if any(after.get(name) != before.get(name) for name in {*after, *before} - {*NO_SOURCE}):
         said = "spec.persistentvolumesource is immutable after creation"
         yield fe.forbidden("spec.persistentvolumesource", said)
 

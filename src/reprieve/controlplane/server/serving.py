@@ -12,7 +12,7 @@ import logging
 import secrets
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,6 +23,7 @@ from typing import Any
 
 import uvicorn
 
+from reprieve.api.loading import PlainObject
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import Chain, Step
 from reprieve.controlplane.authorization import Authorizer, ClaimStatus
@@ -34,6 +35,7 @@ from reprieve.controlplane.escalation import EscalationCheck
 from reprieve.controlplane.features import DropDisabled, Features
 from reprieve.controlplane.kinds import KindTable
 from reprieve.controlplane.kubelet import KubeletOptions
+from reprieve.controlplane.loading import Loaded, load_objects
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Secrets, Tokens, certificates, load_secrets, write_kubeconfig
 from reprieve.controlplane.server.app import App, AppOptions
@@ -60,7 +62,8 @@ class ServeOptions:
     ``data_dir`` ``:memory:`` keeps nothing; ``accept_loss`` starts from what can be read of damaged state.
     ``port`` 0 takes a free one. ``steps`` are further admission steps, made for the registry; ``event_ttl`` is
     how long Events are kept. ``controllers`` are switches as ``controllers.chosen`` reads them; ``kubelets`` None
-    simulates no nodes. ``context_extensions`` are put into the context of the kubeconfig, by name.
+    simulates no nodes. ``context_extensions`` are put into the context of the kubeconfig, by name. ``objects`` are
+    there before anything is served or decided (``loading``).
     """
 
     data_dir: str | Path = MEMORY
@@ -82,6 +85,7 @@ class ServeOptions:
     kubelets: KubeletOptions | None = None
     features: Features = field(default_factory=Features)
     context_extensions: Mapping[str, Any] = field(default_factory=dict)
+    objects: Sequence[PlainObject] = ()
 
 
 class ControlPlane:
@@ -101,6 +105,8 @@ class ControlPlane:
         self.store = store
         self.found = {resource: count for resource in store.resources() if (count := store.count(resource))}
         """What was there at the start: how many objects by resource."""
+        self.loaded = Loaded()
+        """What became of the objects that were to be there from the start."""
         self.tokens = tokens
         features = features or Features()
         self.registry = Registry(store, kinds=KindTable(features.kinds()), chain=Chain(base_steps()), clock=clock)
@@ -304,7 +310,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
-    """Serve while the context lasts. Raises StorageError, OSError or ValueError with one clear text."""
+    """Serve while the context lasts. Raises StorageError, OSError or ValueError (InputError) with one clear text."""
     if not str(options.data_dir):
         raise ValueError("the data directory has no name")
     with contextlib.ExitStack() as stack:
@@ -327,6 +333,8 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             features=options.features,
         )
         stack.callback(control_plane.store.close)  # its first objects are staged: nothing may flush into a closed log
+        if options.objects:
+            control_plane.loaded = load_objects(control_plane.registry, options.objects)
         async with Serving(control_plane, options, keys, directory) as running:
             certificate = running.ca.read_text() if running.ca is not None else ""
             beside = background(

@@ -371,10 +371,7 @@ class Store:
             self._log.append([_row(change) for change in staged])
         except StorageError as error:
             log.error("%s; %d writes are undone", error, len(staged))
-            self._undo(staged)
-            ticket.settle(error)
-            for call in self.undone:
-                call()
+            self._take_back(staged, ticket, error)
             return
         self.revision = staged[-1].revision
         touched: dict[str, list[Change]] = {}
@@ -387,6 +384,19 @@ class Store:
         ticket.settle(None)
         self._trim()
         self._checkpoint()
+
+    def discard(self) -> None:
+        """Undo what is staged, all of it: somebody found that the whole of it must not be written."""
+        staged, ticket = self._staged, self._ticket
+        if staged:
+            self._staged = []
+            self._take_back(staged, ticket, StorageError("the writes were taken back"))
+
+    def _take_back(self, staged: list[Change], ticket: Ticket, why: StorageError) -> None:
+        self._undo(staged)
+        ticket.settle(why)
+        for call in self.undone:
+            call()
 
     def _undo(self, staged: list[Change]) -> None:
         for change in reversed(staged):

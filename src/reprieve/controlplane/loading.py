@@ -1,0 +1,276 @@
+"""Objects of files, a whole cluster's among them, put into the store in one transaction, before anybody is served.
+
+Each object goes the way of every write (decoded, defaulted, admitted, validated). What is taken over from another
+cluster besides: status, creation time, and who owns what. UIDs are new, and everything that names one of the input by
+its UID follows it, so that garbage collection takes nobody for an orphan. An object whose name is there already is kept
+as it is.
+
+Invariant: either all of it is staged, or nothing, with an `InputError` that says which object is at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from reprieve.api.decoding import subject_of
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.json import Json
+from reprieve.api.loading import PlainObject
+from reprieve.controlplane import loading_owners as owners
+from reprieve.controlplane.bootstrap import IMMORTAL, NAMESPACES
+from reprieve.controlplane.controllers.revisions import HASH_LABEL, template_hash
+from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.errors import StatusError
+from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.kubelet.fleet import label_as_kubelets_do
+from reprieve.controlplane.loading_owners import Item, Lookup
+from reprieve.controlplane.registry import Registry, WriteOptions
+
+_FIRST: Final = (
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("", "Namespace"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("", "ServiceAccount"),
+    ("scheduling.k8s.io", "Workload"),
+    ("scheduling.k8s.io", "CompositePodGroup"),
+    ("scheduling.k8s.io", "PodGroup"),
+    ("apps", "StatefulSet"),
+    ("apps", "DaemonSet"),
+)
+"""What admission of others looks for, and owners by whose template their pods are told apart."""
+_LAST: Final = (("", "LimitRange"), ("", "ResourceQuota"))
+"""What is there is not judged by them: they are for what comes."""
+_DEFINITION: Final = _FIRST[0]
+_REVISED: Final = (("apps", "StatefulSet"), ("apps", "DaemonSet"))
+_SERVER_FIELDS: Final = ("resourceVersion", "managedFields", "selfLink", "generation")
+_OF_ELSEWHERE: Final = ("currentRevision", "updateRevision")
+"""Fields of a status that name hashes of another cluster."""
+_OPTIONS: Final = WriteOptions(manager="")
+"""Fields of what is loaded have no manager: whoever applies them later does not find them taken."""
+
+
+@dataclass
+class Loaded:
+    """What became of the objects of an input."""
+
+    made: int = 0
+    kept: list[str] = field(default_factory=list)
+    """Objects that were there already, `Node "n1"`, but for what every server has."""
+    added: list[str] = field(default_factory=list)
+    """What the input needs and does not have: namespaces and service accounts, and ReplicaSets of its Deployments."""
+    left_out: list[str] = field(default_factory=list)
+    """Objects that cannot be served here, and why."""
+    orphaned: int = 0
+    """Objects whose owner is not in the input: they are loaded without it."""
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_objects(registry: Registry, objects: Sequence[PlainObject]) -> Loaded:
+    """Stage and commit the objects. Raises `InputError`; then nothing of them is there.
+
+    Call it before controllers and kubelets work, in one turn of the loop. The manifests are used up.
+    """
+    registry.store.flush()
+    loading = _Loading(registry)
+    try:
+        loading.load(objects)
+    except BaseException:
+        registry.store.discard()
+        raise
+    registry.store.flush()
+    return loading.report
+
+
+class _Loading:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._there = Lookup(registry)
+        self._digests: dict[str, tuple[str, str]] = {}
+        """UID of an owner of revisions -> the hash its newest pods have in the input, and the one they get here."""
+        self.report = Loaded()
+
+    def load(self, objects: Sequence[PlainObject]) -> None:
+        definitions = [one for one in objects if _head(one)[1] == _DEFINITION[1]]
+        self._settle([self._item(one) for one in definitions])
+        self._settle([self._item(one) for one in objects if _head(one)[1] != _DEFINITION[1]])
+
+    def _settle(self, found: Iterable[Item | None]) -> None:
+        """Make these objects, then what can only be said of them once all are there."""
+        items = [item for item in found if item is not None]
+        new = []
+        for item in items:
+            if (there := self._there.add(item)) is not None:
+                if not _of_every_server(item):
+                    self.report.kept.append(there)
+            else:
+                new.append(item)
+        new = self._completed(new)
+        new.sort(key=lambda item: _rank(item.kind))
+        for item in new:
+            self._create(item)
+        for item in new:
+            self._set_status(item)
+        for item in new:
+            if item.deleted:
+                self._delete(item)
+
+    def _completed(self, items: list[Item]) -> list[Item]:
+        """The items with what they need and do not have, without what cannot be made."""
+        made = owners.missing_replica_sets(items, self._there)
+        made += self._missing_accounts(items)
+        for item in made:
+            self._there.add(item)
+            self.report.added.append(item.subject)
+        self.report.added += [text for item in items if (text := owners.complete_light(item))]
+        left_out = owners.complete_templates(items)
+        for item in left_out:
+            self.report.left_out.append(f"{item.subject}: it has neither a template nor pods in the input")
+            self._there.forget(item)
+        whole = [*made, *(item for item in items if item not in left_out)]
+        for item in whole:
+            self.report.orphaned += self._there.relate(item)
+        return whole
+
+    def _missing_accounts(self, items: list[Item]) -> list[Item]:
+        """Namespaces, and service accounts of pods, that are neither in the input nor there."""
+        made: dict[tuple[str, str, str], Item] = {}
+        for item in items:
+            if item.namespace and not self._there.has("", "Namespace", "", item.namespace):
+                made.setdefault(("", "", item.namespace), self._made("Namespace", "", item.namespace, item.origin))
+            if item.kind.kind == "Pod" and item.kind.group == "":
+                spec = item.manifest.get("spec")
+                name = spec.get("serviceAccountName") if isinstance(spec, dict) else None
+                if not isinstance(name, str) or name in ("", "default"):
+                    continue
+                if not self._there.has("", "ServiceAccount", item.namespace, name):
+                    account = self._made("ServiceAccount", item.namespace, name, item.origin)
+                    made.setdefault(("serviceaccount", item.namespace, name), account)
+        return list(made.values())
+
+    def _made(self, kind: str, namespace: str, name: str, origin: Origin) -> Item:
+        metadata: Json = {"name": name, **({"namespace": namespace} if namespace else {})}
+        manifest = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+        return Item(self._registry.kind("v1", kind), namespace, name, manifest, origin)
+
+    # -- one object
+
+    def _item(self, found: PlainObject) -> Item | None:
+        """The object with its row; None for one of a kind that only a definition would bring."""
+        version, name = _head(found)
+        kind = self._registry.kinds.of(version, name)
+        subject = subject_of(found.manifest)
+        if kind is None:
+            group = version.rpartition("/")[0]
+            if any(row.group == group and not row.custom for row in self._registry.kinds) or "." not in group:
+                raise InputError(found.origin, f"no {name} in version {version} is served here", subject=subject)
+            self.report.left_out.append(f"{subject}: nothing defines {name} of {version} (a CustomResourceDefinition)")
+            return None
+        if not kind.stored:
+            raise InputError(found.origin, f"a {name} is a request, not an object that is kept", subject=subject)
+        metadata = found.manifest.get("metadata")
+        if not isinstance(metadata, Mapping):
+            raise InputError(found.origin, "Required value: every object needs one", path="metadata", subject=subject)
+        found.manifest["metadata"] = metadata = dict(metadata)
+        for each in ("name", "namespace", "uid", "generateName", "creationTimestamp", "deletionTimestamp"):
+            if not isinstance(metadata.get(each) or "", str):
+                raise InputError(found.origin, "Invalid value: must be a string", path=f"metadata.{each}")
+        for each in _SERVER_FIELDS:
+            metadata.pop(each, None)
+        namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
+        if kind.namespaced:
+            metadata["namespace"] = namespace
+        item = Item(kind, namespace, metadata.get("name") or "", found.manifest, found.origin)
+        item.old_uid = metadata.pop("uid", None) or ""
+        item.created = metadata.get("creationTimestamp") or ""
+        item.deleted = bool(metadata.get("deletionTimestamp"))
+        if (kind.group, kind.kind) == ("", "Node") and item.name and isinstance(metadata.get("labels") or {}, Mapping):
+            label_as_kubelets_do(item.manifest)
+        return item
+
+    def _create(self, item: Item) -> None:
+        registry, kind, said = self._registry, item.kind, list[str]()
+        status = item.manifest.get("status")
+        try:
+            decoded = registry.decoder.decode(kind, item.manifest, "Warn", said)
+            item.status = decoded.get("status") if status else None
+            self._label_revision(item, decoded)
+            created = (decoded["metadata"].get("creationTimestamp") or "") if item.created else ""
+            options = WriteOptions(manager="", uid=item.uid, created=created)
+            made = registry.create_now(kind, item.namespace, decoded, options).object
+        except StatusError as error:
+            _refuse(item, error)
+        item.name = made["metadata"]["name"]
+        self.report.made += 1
+        self.report.warnings += [f"{item.origin}: {item.subject}: {text}" for text in said]
+        if (kind.group, kind.kind) in _REVISED:
+            before = _digest((item.status or {}).get("updateRevision"), item.name)
+            self._digests[item.uid] = before, template_hash(made["spec"]["template"])
+
+    def _label_revision(self, item: Item, pod: Json) -> None:
+        """Pods of the newest template in the input are pods of it here, where its hash is another: none is replaced."""
+        for reference in pod["metadata"].get("ownerReferences") or () if item.kind.kind == "Pod" else ():
+            before, now = self._digests.get(reference.get("uid", ""), ("", ""))
+            labels = pod["metadata"].get("labels") or {}
+            own = _digest(labels.get(HASH_LABEL), reference.get("name", ""))
+            if reference.get("controller") and now and (not before or own in ("", before)):
+                pod["metadata"]["labels"] = {**labels, HASH_LABEL: now}
+
+    def _set_status(self, item: Item) -> None:
+        if not item.status or "status" not in item.kind.subresources or item.kind.status_on_create:
+            return
+        status: Json = item.status
+        if item.uid in self._digests:  # they name hashes of elsewhere
+            status = {
+                name: value for name, value in status.items() if name not in ("currentRevision", "updateRevision")
+            }
+        if (item.kind.group, item.kind.kind) == _DEFINITION:
+            return  # whether its names are accepted is decided here
+
+        def change(obj: Json) -> None:
+            obj["status"] = {**(obj.get("status") or {}), **status}
+
+        try:
+            self._registry.modify_now(item.kind, item.namespace, item.name, change, _OPTIONS, "status")
+        except StatusError as error:
+            _refuse(item, error)
+
+    def _delete(self, item: Item) -> None:
+        """What was on its way out in the input is on its way out here."""
+        if item.kind.kind == "Namespace" and item.name in IMMORTAL:
+            return
+        try:
+            self._registry.delete_now(item.kind, item.namespace, item.name, DeleteOptions())
+        except StatusError as error:
+            _refuse(item, error)
+
+
+def _refuse(item: Item, error: StatusError) -> NoReturn:
+    """Say what the API says of an object, and where it stands."""
+    for cause in error.causes:
+        if cause.field:
+            raise InputError(item.origin, cause.message, path=cause.field, subject=item.subject) from None
+    raise InputError(item.origin, error.message, subject=item.subject) from None
+
+
+def _of_every_server(item: Item) -> bool:
+    return (item.kind.kind == "Namespace" and item.name in NAMESPACES) or (
+        item.kind.kind == "PriorityClass" and item.name.startswith("system-")
+    )
+
+
+def _head(found: PlainObject) -> tuple[str, str]:
+    return found.manifest["apiVersion"], found.manifest["kind"]
+
+
+def _rank(kind: Kind) -> int:
+    key = (kind.group, kind.kind)
+    if key in _LAST:
+        return len(_FIRST) + 1
+    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
+
+
+def _digest(revision: Any, name: str) -> str:
+    """The hash of `web-7f9c6`, a revision of web."""
+    return revision.removeprefix(f"{name}-") if isinstance(revision, str) else ""

@@ -1,0 +1,271 @@
+"""Objects that are there from the start: taken over with status and owners, all of them or none (apiserver.md)."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.loading import PlainObject
+from reprieve.controlplane.admission import admission_steps
+from reprieve.controlplane.controllers import Controllers
+from reprieve.controlplane.loading import Loaded, load_objects
+from reprieve.controlplane.security import Secrets
+from reprieve.controlplane.server.serving import ControlPlane
+from reprieve.controlplane.storage import Store, open_log
+
+Json = dict[str, Any]
+CREATED = "2026-01-02T03:04:05Z"
+JOB_UID = "11111111-1111-1111-1111-111111111111"
+JOB_LABEL = "batch.kubernetes.io/controller-uid"
+
+
+def plane() -> ControlPlane:
+    store = Store(open_log(":memory:"))
+    return ControlPlane(store, Secrets("admin", "reader", b"signing").tokens(), steps=admission_steps)
+
+
+def load(server: ControlPlane, *manifests: Json) -> Loaded:
+    objects = [PlainObject(copy.deepcopy(one), Origin("in.yaml", number)) for number, one in enumerate(manifests, 1)]
+    return load_objects(server.registry, objects)
+
+
+def all_of(server: ControlPlane, version: str, kind: str) -> dict[str, Json]:
+    row = server.registry.kind(version, kind)
+    found = [server.registry.view(row, state) for state in server.store.heads(row.storage_key)]
+    return {one["metadata"]["name"]: one for one in found}
+
+
+def everything(server: ControlPlane) -> dict[str, int]:
+    return {resource: server.store.count(resource) for resource in server.store.resources()}
+
+
+def settled(server: ControlPlane) -> None:
+    Controllers(server.registry).settle()
+
+
+def made(version: str, kind: str, name: str, namespace: str = "shop", **fields: Any) -> Json:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **fields.pop("metadata", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+def owner(version: str, kind: str, name: str, uid: str) -> Json:
+    return {"ownerReferences": [{"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}]}
+
+
+def template(**labels: str) -> Json:
+    return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i", "env": []}]}}
+
+
+def running(name: str, owned: Json, labels: Json, **spec: Any) -> Json:
+    metadata = {**owned, "labels": labels, "creationTimestamp": CREATED, "uid": f"uid-of-{name}"}
+    spec = {"nodeName": "n1", **template()["spec"], **spec}
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"phase": "Running", "startTime": CREATED, "conditions": ready}
+    return made("v1", "Pod", name, metadata=metadata, spec=spec, status=status)
+
+
+NODE = made("v1", "Node", "n1", "", status={"allocatable": {"cpu": "64", "pods": "100"}})
+
+
+def replicas(kind: str, name: str, uid: str, count: int, **more: Any) -> Json:
+    spec = {"replicas": count, "selector": {"matchLabels": {"app": name}}, "template": template(app=name), **more}
+    return made("apps/v1", kind, name, metadata={"uid": uid}, spec=spec)
+
+
+HASHED = {"app": "web", "pod-template-hash": "abc"}
+SET = made(
+    "apps/v1",
+    "ReplicaSet",
+    "web-abc",
+    metadata={**owner("apps/v1", "Deployment", "web", "old-web"), "uid": "old-set", "labels": HASHED},
+    spec={"replicas": 2, "selector": {"matchLabels": HASHED}, "template": template(**HASHED)},
+)
+OF_SET = [running(f"web-abc-{n}", owner("apps/v1", "ReplicaSet", "web-abc", "old-set"), HASHED) for n in "xy"]
+OF_STATEFUL = [
+    running(
+        f"db-{n}",
+        owner("apps/v1", "StatefulSet", "db", "old-db"),
+        {"app": "db", "controller-revision-hash": "db-elsewhere"},
+    )
+    for n in range(2)
+]
+LIGHT = {"replicas": 2, "selector": {"matchLabels": {"app": "db"}}}
+WORKLOADS: dict[str, Sequence[Json]] = {
+    "deployment": [*OF_SET, SET, replicas("Deployment", "web", "old-web", 2)],
+    "deployment without its ReplicaSet": [replicas("Deployment", "web", "old-web", 2), *OF_SET],
+    "light ReplicaSet": [{**SET, "spec": {**SET["spec"], "template": None}}, *OF_SET],
+    "stateful set": [*OF_STATEFUL, replicas("StatefulSet", "db", "old-db", 2, serviceName="db")],
+    "light stateful set": [made("apps/v1", "StatefulSet", "db", metadata={"uid": "old-db"}, spec=LIGHT), *OF_STATEFUL],
+    "job": [
+        made(
+            "batch/v1",
+            "Job",
+            "once",
+            metadata={"uid": JOB_UID},
+            spec={
+                "parallelism": 1,
+                "selector": {"matchLabels": {JOB_LABEL: JOB_UID}},
+                "template": {
+                    "metadata": {"labels": {JOB_LABEL: JOB_UID, "controller-uid": JOB_UID}},
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+                },
+            },
+            status={"active": 1, "startTime": CREATED},
+        ),
+        running("once-x", owner("batch/v1", "Job", "once", JOB_UID), {JOB_LABEL: JOB_UID}, restartPolicy="Never"),
+    ],
+}
+del WORKLOADS["light ReplicaSet"][0]["spec"]["template"]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_pods_of_workloads_are_adopted_and_neither_doubled_nor_collected(name: str) -> None:
+    server = plane()
+    load(server, *WORKLOADS[name], NODE)
+    settled(server)
+    pods = all_of(server, "v1", "Pod")
+    assert set(pods) == {one["metadata"]["name"] for one in WORKLOADS[name] if one["kind"] == "Pod"}
+    for pod in pods.values():
+        assert pod["status"]["phase"] == "Running"
+        assert pod["spec"]["nodeName"] == "n1"
+        assert pod["metadata"]["creationTimestamp"] == CREATED
+        assert not pod["metadata"].get("deletionTimestamp")
+        [reference] = pod["metadata"]["ownerReferences"]
+        above = all_of(server, reference["apiVersion"], reference["kind"])[reference["name"]]
+        assert reference["uid"] == above["metadata"]["uid"] != ""
+        assert pod["metadata"]["uid"] != f"uid-of-{pod['metadata']['name']}"
+
+
+def test_owners_that_are_not_there_are_left_out_and_said() -> None:
+    server = plane()
+    served = running("a", owner("batch/v1", "Job", "gone", "x"), {})
+    foreign = running("b", owner("example.com/v1", "Owner", "gone", "x"), {})
+    assert load(server, NODE, served, foreign).orphaned == 1
+    settled(server)
+    pods = all_of(server, "v1", "Pod")
+    assert not pods["a"]["metadata"].get("ownerReferences")
+    assert pods["b"]["metadata"]["ownerReferences"][0]["name"] == "gone"
+
+
+def test_claims_and_volumes_stay_bound() -> None:
+    server = plane()
+    claimed = {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": "c", "uid": "old-claim"}
+    shape = {"accessModes": ["ReadWriteOnce"], "storageClassName": "x"}
+    load(
+        server,
+        made("v1", "PersistentVolume", "v", "", spec={**shape, "capacity": {"storage": "1Gi"}, "claimRef": claimed},
+             status={"phase": "Bound"}),
+        made("v1", "PersistentVolumeClaim", "c",
+             metadata={"uid": "old-claim", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+             spec={**shape, "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}},
+             status={"phase": "Bound"}),
+    )  # fmt: skip
+    settled(server)
+    claim, volume = all_of(server, "v1", "PersistentVolumeClaim")["c"], all_of(server, "v1", "PersistentVolume")["v"]
+    assert (claim["status"]["phase"], volume["status"]["phase"]) == ("Bound", "Bound")
+    assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"] != "old-claim"
+
+
+def test_what_is_there_is_kept_and_said() -> None:
+    server = plane()
+    load(server, NODE, *OF_SET, SET)
+    before = everything(server)
+    again = load(server, NODE, *OF_SET, SET, made("v1", "ConfigMap", "new"))
+    assert again.made == 1
+    assert again.kept == ['Node "n1"', 'Pod "shop/web-abc-x"', 'Pod "shop/web-abc-y"', 'ReplicaSet "shop/web-abc"']
+    assert everything(server) == {**before, "configmaps": before.get("configmaps", 0) + 1}
+    late = running("web-abc-z", owner("apps/v1", "ReplicaSet", "web-abc", "old-set"), HASHED)
+    load(server, late)
+    owned = all_of(server, "v1", "Pod")["web-abc-z"]["metadata"]["ownerReferences"][0]["uid"]
+    assert owned == all_of(server, "apps/v1", "ReplicaSet")["web-abc"]["metadata"]["uid"]
+
+
+def test_quotas_are_for_what_comes_and_definitions_come_first() -> None:
+    server = plane()
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    found = load(
+        server,
+        made("v1", "ResourceQuota", "none", spec={"hard": {"pods": "0"}}),
+        made("example.com/v1", "Thing", "one"),
+        made("elsewhere.example.com/v1", "Thing", "two"),
+        made("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com", "", spec=spec),
+        running("a", {}, {}, serviceAccountName="robot"),
+    )
+    assert found.added == ['Namespace "shop"', 'ServiceAccount "shop/robot"']
+    assert found.left_out == [
+        'Thing "shop/two": nothing defines Thing of elsewhere.example.com/v1 (a CustomResourceDefinition)'
+    ]
+    assert set(all_of(server, "example.com/v1", "Thing")) == {"one"}
+    assert set(all_of(server, "v1", "Pod")) == {"a"}
+
+
+def test_a_whole_cluster_takes_less_than_three_seconds() -> None:
+    """What whatif.md asks for: 656 objects."""
+    server = plane()
+    nodes = [made("v1", "Node", f"n{n}", "", status=NODE["status"]) for n in range(156)]
+    pods = [running(f"p-{n}", {}, {"app": "p"}, nodeName=f"n{n % 156}") for n in range(500)]
+    started = time.process_time()
+    assert load(server, *pods, *nodes).made == 657  # and the namespace
+    assert time.process_time() - started < 3
+
+
+def test_what_was_on_its_way_out_still_is() -> None:
+    server = plane()
+    going = running("a", {}, {})
+    going["metadata"]["deletionTimestamp"] = CREATED
+    load(server, NODE, going)
+    assert all_of(server, "v1", "Pod")["a"]["metadata"]["deletionTimestamp"]
+
+
+def _changed(change: Callable[[Json], None]) -> Json:
+    pod = running("bad", {}, {})
+    change(pod)
+    return pod
+
+
+BAD: dict[str, tuple[Json, str]] = {
+    "a field of the wrong type": (
+        _changed(lambda pod: pod["spec"].update(containers=7)),
+        'in.yaml: document 2: Pod "shop/bad": Pod in version "v1" cannot be handled as a Pod: ',
+    ),
+    "a rule broken": (
+        _changed(lambda pod: pod["spec"]["containers"][0].pop("image")),
+        'in.yaml: document 2: Pod "shop/bad": spec.containers[0].image: Required value',
+    ),
+    "a class that is not there": (
+        _changed(lambda pod: pod["spec"].update(priorityClassName="lost")),
+        'in.yaml: document 2: Pod "shop/bad": pods "bad" is forbidden: no PriorityClass with name lost was found',
+    ),
+    "a status that breaks a rule": (
+        made("v1", "PersistentVolumeClaim", "bad", spec={"accessModes": ["ReadWriteOnce"]}, status={"phase": 7}),
+        'in.yaml: document 2: PersistentVolumeClaim "shop/bad": PersistentVolumeClaim in version "v1"',
+    ),
+    "a kind that is misspelt": (made("v1", "Pood", "x"), 'document 2: Pood "shop/x": no Pood in version v1 is served'),
+    "a request": (made("v1", "Binding", "x"), "a Binding is a request, not an object that is kept"),
+    "no metadata": ({"apiVersion": "v1", "kind": "Pod"}, "document 2: Pod: metadata: Required value"),
+    "twice": (NODE, 'document 2: Node "n1": is in the input twice; first in in.yaml: document 1'),
+    "owners that are no list": (
+        _changed(lambda pod: pod["metadata"].update(ownerReferences="me")),
+        'in.yaml: document 2: Pod "shop/bad": Pod in version "v1" cannot be handled as a Pod: ',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_object_is_named_and_nothing_is_loaded(what: str) -> None:
+    server = plane()
+    before = everything(server)
+    bad, told = BAD[what]
+    with pytest.raises(InputError) as raised:
+        load(server, NODE, bad, made("v1", "ConfigMap", "after"))
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+    server.store.flush()
+    assert everything(server) == before
