@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.queueing import queue
 from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.hints import QueueingHints
 from reprieve.queueing.queue import SchedulingQueue, Timing
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.group_cycle import schedule_group
@@ -124,7 +125,7 @@ def _everything_may_help() -> Iterator[None]:
     every = mock.patch.object(SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._waiting.values()])
     with (
         mock.patch.object(queue, "FEW_PODS", -1),
-        mock.patch.object(SchedulingQueue, "_helps", return_value=True),
+        mock.patch.object(QueueingHints, "help", return_value=True),
         every,
     ):
         yield

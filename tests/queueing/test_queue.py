@@ -416,7 +416,7 @@ def test_what_is_asked_about_missed_events_is_bounded(plugin: str, events: int, 
         asked += 1
         return False
 
-    queue._hints[plugin] = {EventKind.POD_TERMINATING: hint}
+    queue._hints.by_plugin[plugin] = {EventKind.POD_TERMINATING: hint}
     entity = queue.pop(world.now)
     assert entity is not None
     for _ in range(events):

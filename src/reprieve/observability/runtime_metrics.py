@@ -145,7 +145,7 @@ class RuntimeMetrics:
             return counts
 
         queue.on_event = timed_event  # type: ignore[method-assign]
-        queue.ask = timed_ask  # type: ignore[method-assign]
+        queue.ask = timed_ask
         self._inflight = inflight
 
     def read(self) -> Iterable[Metric]:

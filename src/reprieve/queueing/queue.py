@@ -11,20 +11,20 @@ had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap 
 """
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from reprieve.cluster.groups import GroupState, is_ready
+from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.events import ClusterEvent, EventKind, Hints, tree_of
-from reprieve.framework.plugin import PreEnqueuePlugin
+from reprieve.framework.events import ClusterEvent, EventKind, tree_of
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.queueing.alike import AlikeEntities
 from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.gates import PreEnqueueGates
+from reprieve.queueing.hints import Ask, QueueingHints, answer_of
+from reprieve.queueing.reach import Reach
 
 _REGATING = frozenset(
     {
@@ -61,19 +61,6 @@ class Timing:
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
     flush_after: float = 300.0
-
-
-class Reach(Protocol):
-    """Who among those that wait certainly cannot be placed in the present picture."""
-
-    def refresh(self) -> None:
-        """The picture may have changed since the last call."""
-
-    def out_of_reach(self, entity: Entity) -> frozenset[str]:
-        """The plugins whose events can change that it cannot be placed; empty: it may be."""
-
-    def forget(self, key: str) -> None:
-        """The entity waits no more, or needs something else."""
 
 
 class SchedulingQueue:
@@ -120,20 +107,10 @@ class SchedulingQueue:
         self._cause: Cause = EventKind.POD_ADDED
         self._first_profile, first = next(iter(profiles.items()))
         self._sort_key = first.queue_sort.sort_key
-        self._hints: dict[str, Hints] = {}
-        self._pod_gates: dict[str, list[PreEnqueuePlugin]] = {}
-        self._group_gates: dict[str, list[PreEnqueuePlugin]] = {}
-        self._of_groups: set[str] = set()
-        """Plugins that look at groups alone: an event of one group is no news to them for another."""
-        for name, profile in profiles.items():
-            self._of_groups |= {p.name for p in profile.pre_enqueue if p.concerns_group}
-            self._pod_gates[name] = [p for p in profile.pre_enqueue if not p.concerns_group]
-            self._group_gates[name] = [p for p in profile.pre_enqueue if p.concerns_group]
-            for plugin in profile.plugins:
-                self._hints.setdefault(plugin.name, plugin.events())
-        self._interested: dict[EventKind, list[str]] = {
-            kind: [name for name, hints in self._hints.items() if kind in hints] for kind in EventKind
-        }
+        self._gates = PreEnqueueGates(cluster, profiles)
+        self._hints = QueueingHints(cluster, profiles)
+        self.ask: Ask = answer_of
+        """How hints are asked, for who watches the queue."""
 
     # -- what waits --------------------------------------------------------------------------------
 
@@ -184,7 +161,7 @@ class SchedulingQueue:
         self._needs_changed(entity)
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
-        status = self._gate_pod(pod)
+        status = self._gates.of_pod(pod)
         if status.ok:
             entity.ready[pod.uid] = pod
         else:
@@ -220,7 +197,7 @@ class SchedulingQueue:
             if kind is not None:
                 self._wake_first(kind, now)
         elif entity.state in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
-            gate = self._gate(entity)
+            gate = self._gates.of_entity(entity)
             if not gate.ok:
                 self._to_gated(entity, gate, now)
 
@@ -299,7 +276,7 @@ class SchedulingQueue:
         """The attempt failed: wait for an event that may help; events since the start of the cycle are replayed."""
         self._cause = SCHEDULE_ATTEMPT_FAILURE
         entity.rejected_by = set(rejected_by)
-        gate = self._gate(entity)
+        gate = self._gates.of_entity(entity)
         if not gate.ok or entity.blocked is not None:
             self._to_gated(entity, gate, now)
             self._wake_next(entity, now)
@@ -313,7 +290,7 @@ class SchedulingQueue:
         self._wake_next(entity, now)
         entity.rejected_by = set()
         entity.attempts = 0
-        gate = self._gate(entity)
+        gate = self._gates.of_entity(entity)
         if gate.ok and entity.blocked is None:
             self._to_active(entity, now)
         else:
@@ -324,7 +301,7 @@ class SchedulingQueue:
         self._cause = SCHEDULE_ATTEMPT_FAILURE
         self._wake_next(entity, now)
         entity.rejected_by = set()
-        gate = self._gate(entity)
+        gate = self._gates.of_entity(entity)
         if gate.ok:
             self._reactivate(entity, now)
         else:
@@ -346,7 +323,7 @@ class SchedulingQueue:
             self._listening.pop(key, None)
         if entity.state is not QueueState.GATED:
             return
-        gate = self._gate(entity)
+        gate = self._gates.of_entity(entity)
         if not gate.ok:
             self._to_gated(entity, gate, now)
         elif retry:
@@ -376,7 +353,7 @@ class SchedulingQueue:
             if entity.key != but:
                 entity.events.append(event)
         asked = False
-        for plugin in self._interested[event.kind]:
+        for plugin in self._hints.interested[event.kind]:
             if self._alike is not None:
                 for kind in self._alike.rejected_by(plugin):
                     self._wake_alike(kind, plugin, event, now, but, cache)
@@ -387,7 +364,7 @@ class SchedulingQueue:
             for entity in concerned:
                 if entity.key == but or (asked and entity.key != tree and self._out_of_reach(entity)):
                     continue
-                if self._helps(entity, plugin, self._kinds(plugin, entity.ready.values()), event, cache):
+                if self._hints.help(entity, plugin, event, cache, self.ask):
                     self._reactivate(entity, now)
 
     def _wake_alike(
@@ -398,7 +375,7 @@ class SchedulingQueue:
         entity = self._alike.first(kind, self._waits)
         if entity is None or entity.key == but:
             return
-        if self._helps(entity, plugin, self._kinds(plugin, entity.ready.values()), event, cache):
+        if self._hints.help(entity, plugin, event, cache, self.ask):
             self._wake_first(kind, now)
 
     def _wake_first(self, kind: Hashable, now: float) -> None:
@@ -435,7 +412,7 @@ class SchedulingQueue:
         rejected = self._rejected.get(plugin)
         if not rejected:
             return []
-        if plugin in self._of_groups and tree is not None:
+        if plugin in self._hints.of_groups and tree is not None:
             entity = rejected.get(tree)
             return [entity] if entity is not None else []
         return list(rejected.values())
@@ -548,51 +525,6 @@ class SchedulingQueue:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def ask(
-        self,
-        plugin: str,
-        hint: Callable[[ClusterState, PodRecord, ClusterEvent], bool],
-        cluster: ClusterState,
-        pod: PodRecord,
-        event: ClusterEvent,
-    ) -> bool:
-        """The answer of a hint; the plugin's name is for who watches the queue.
-
-        One that raises is taken as yes, as upstream does: better one attempt too many than a lost wake-up.
-        """
-        try:
-            return hint(cluster, pod, event)
-        except Exception:
-            return True
-
-    def _kinds(self, plugin: str, pods: Iterable[PodRecord]) -> Mapping[Hashable, PodRecord]:
-        """The pods that a hint of the plugin may tell apart: one of each kind, or one of each group."""
-        if plugin in self._of_groups:
-            return {pod.group: pod for pod in pods}
-        return {self._cluster.equivalence_key(pod): pod for pod in pods}
-
-    def _helps(
-        self,
-        entity: Entity,
-        plugin: str,
-        kinds: Mapping[Hashable, PodRecord],
-        event: ClusterEvent,
-        cache: dict[Hashable, bool],
-    ) -> bool:
-        """Whether a hint of the plugin says that the event may help one of the entity's pods (`_kinds`)."""
-        hint = self._hints.get(plugin, {}).get(event.kind)
-        if hint is None:
-            return False
-        for kind, pod in kinds.items():
-            # A hint that looks at the group is asked per entity; the others give one answer per signature.
-            where = (plugin, kind, None if event.group is None and event.composite is None else entity.key)
-            answer = cache.get(where)
-            if answer is None:
-                answer = cache[where] = self.ask(plugin, hint, self._cluster, pod, event)
-            if answer:
-                return True
-        return False
-
     def _replay(self, entity: Entity, now: float) -> None:
         """Wake the entity if an event that it missed may help it.
 
@@ -603,13 +535,13 @@ class SchedulingQueue:
         if not events:
             return
         cache: dict[Hashable, bool] = {}
-        asked = {plugin: self._kinds(plugin, entity.ready.values()) for plugin in entity.rejected_by}
+        asked = {plugin: self._hints.kinds(plugin, entity.ready.values()) for plugin in entity.rejected_by}
         questions = 0
         for event in events:
             for plugin, kinds in asked.items():
-                if event.kind in self._hints.get(plugin, {}):
+                if event.kind in self._hints.by_plugin.get(plugin, {}):
                     questions += len(kinds)
-                if questions <= _MOST_ASKED and not self._helps(entity, plugin, kinds, event, cache):
+                if questions <= _MOST_ASKED and not self._hints.help(entity, plugin, event, cache, self.ask, kinds):
                     continue
                 own = tree_of(self._cluster, event) == entity.key
                 if own or not self._asks(self._waiting.values()) or not self._out_of_reach(entity):
@@ -712,7 +644,7 @@ class SchedulingQueue:
         return self._sort_key(entity.priority, entity.timestamp, entity.key)
 
     def _regate(self, entity: Entity, now: float) -> None:
-        gate = self._gate(entity)
+        gate = self._gates.of_entity(entity)
         entity.gate = gate
         self._doubt(entity, gate, now)
         if gate.ok and entity.blocked is None:
@@ -722,40 +654,9 @@ class SchedulingQueue:
         if entity.state is QueueState.GATED:
             self._regate(entity, now)
             return
-        gate = self._gate(entity)
+        gate = self._gates.of_entity(entity)
         if not gate.ok:
             self._to_gated(entity, gate, now)
-
-    def _gate(self, entity: Entity) -> Status:
-        """Whether the entity as a whole may be tried."""
-        group = entity.group
-        if group is not None and group.fault is not None:
-            return Status(Code.UNRESOLVABLE, group.fault.message)
-        for plugin in self._group_gates.get(entity.profile, ()):
-            pod = next(iter(entity.ready.values()), None)
-            if pod is None:
-                break
-            status = plugin.pre_enqueue(self._cluster, pod)
-            if not status.ok:
-                return status
-        if not entity.ready:
-            return next(iter(entity.held.values()), SUCCESS)
-        if entity.held and group is not None:
-            if isinstance(group, GroupState):
-                enough = group.scheduled + len(entity.ready) >= group.min_count
-            else:
-                ready = Counter(pod.group for pod in entity.ready.values())
-                enough = is_ready(group, lambda leaf: leaf.scheduled + ready[leaf.key])
-            if not enough:
-                return next(iter(entity.held.values()))
-        return SUCCESS
-
-    def _gate_pod(self, pod: PodRecord) -> Status:
-        for plugin in self._pod_gates.get(pod.scheduler_name, self._pod_gates[self._first_profile]):
-            status = plugin.pre_enqueue(self._cluster, pod)
-            if not status.ok:
-                return status
-        return SUCCESS
 
     def _refresh_priority(self, entity: Entity) -> None:
         """A group queues with its own priority (scheduling.md 1), a pod with the pod's."""

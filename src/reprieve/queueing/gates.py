@@ -1,0 +1,53 @@
+"""Who may be tried at all: PreEnqueue plugins of pods and groups, gangs with too few ready pods (scheduling.md 1)."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from reprieve.cluster.groups import GroupState, is_ready
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.queueing.entity import Entity
+
+
+class PreEnqueueGates:
+    """See the module docstring. Pods of a scheduler that is no profile's are treated by the first of them."""
+
+    def __init__(self, cluster: ClusterState, profiles: Mapping[str, Profile]) -> None:
+        self._cluster = cluster
+        self._first = next(iter(profiles))
+        self._of_pods = {n: [p for p in each.pre_enqueue if not p.concerns_group] for n, each in profiles.items()}
+        self._of_groups = {n: [p for p in each.pre_enqueue if p.concerns_group] for n, each in profiles.items()}
+
+    def of_entity(self, entity: Entity) -> Status:
+        """Whether the entity as a whole may be tried, as its pods that are kept back are known."""
+        group = entity.group
+        if group is not None and group.fault is not None:
+            return Status(Code.UNRESOLVABLE, group.fault.message)
+        for plugin in self._of_groups.get(entity.profile, ()):
+            pod = next(iter(entity.ready.values()), None)
+            if pod is None:
+                break
+            status = plugin.pre_enqueue(self._cluster, pod)
+            if not status.ok:
+                return status
+        if not entity.ready:
+            return next(iter(entity.held.values()), SUCCESS)
+        if entity.held and group is not None:
+            if isinstance(group, GroupState):
+                enough = group.scheduled + len(entity.ready) >= group.min_count
+            else:
+                ready = Counter(pod.group for pod in entity.ready.values())
+                enough = is_ready(group, lambda leaf: leaf.scheduled + ready[leaf.key])
+            if not enough:
+                return next(iter(entity.held.values()))
+        return SUCCESS
+
+    def of_pod(self, pod: PodRecord) -> Status:
+        """Whether a pod is kept back by itself: the first refusal, or SUCCESS."""
+        for plugin in self._of_pods.get(pod.scheduler_name, self._of_pods[self._first]):
+            status = plugin.pre_enqueue(self._cluster, pod)
+            if not status.ok:
+                return status
+        return SUCCESS

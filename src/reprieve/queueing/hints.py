@@ -1,0 +1,70 @@
+"""Queueing hints: which event may help whom, as the plugins that rejected a pod say (scheduling.md 1)."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints
+from reprieve.framework.profile import Profile
+from reprieve.queueing.entity import Entity
+
+Ask = Callable[[str, Hint, ClusterState, PodRecord, ClusterEvent], bool]
+"""Asks the hint of a plugin of that name about a pod and an event."""
+
+
+def answer_of(_plugin: str, hint: Hint, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """One that raises is taken as yes, as upstream does: better one attempt too many than a lost wake-up."""
+    try:
+        return hint(cluster, pod, event)
+    except Exception:
+        return True
+
+
+class QueueingHints:
+    """The hints of all profiles, and of which pods of an entity they are asked."""
+
+    def __init__(self, cluster: ClusterState, profiles: Mapping[str, Profile]) -> None:
+        self._cluster = cluster
+        self.by_plugin: dict[str, Hints] = {}
+        self.of_groups: set[str] = set()
+        """Plugins that look at groups alone: an event of one group is no news to them for another."""
+        for profile in profiles.values():
+            self.of_groups |= {p.name for p in profile.pre_enqueue if p.concerns_group}
+            for plugin in profile.plugins:
+                self.by_plugin.setdefault(plugin.name, plugin.events())
+        self.interested: dict[EventKind, list[str]] = {
+            kind: [name for name, hints in self.by_plugin.items() if kind in hints] for kind in EventKind
+        }
+        """Plugins with a hint for a kind of event."""
+
+    def kinds(self, plugin: str, pods: Iterable[PodRecord]) -> Mapping[Hashable, PodRecord]:
+        """The pods that a hint of the plugin may tell apart: one of each kind, or one of each group."""
+        if plugin in self.of_groups:
+            return {pod.group: pod for pod in pods}
+        return {self._cluster.equivalence_key(pod): pod for pod in pods}
+
+    def help(
+        self,
+        entity: Entity,
+        plugin: str,
+        event: ClusterEvent,
+        cache: dict[Hashable, bool],
+        ask: Ask,
+        kinds: Mapping[Hashable, PodRecord] | None = None,
+    ) -> bool:
+        """Whether the plugin's hint says that the event may help one of the entity's ready pods.
+
+        `cache`: answers about this event so far; `kinds`: what `kinds` says of the pods, where that is known.
+        """
+        hint = self.by_plugin.get(plugin, {}).get(event.kind)
+        if hint is None:
+            return False
+        for kind, pod in (kinds if kinds is not None else self.kinds(plugin, entity.ready.values())).items():
+            # A hint that looks at the group is asked per entity; the others give one answer per signature.
+            where = (plugin, kind, None if event.group is None and event.composite is None else entity.key)
+            answer = cache.get(where)
+            if answer is None:
+                answer = cache[where] = ask(plugin, hint, self._cluster, pod, event)
+            if answer:
+                return True
+        return False
