@@ -225,3 +225,16 @@ def test_the_shape_may_use_the_classes_of_the_cluster(ask: Any, tmp_path: Path) 
     classes = "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: top}\nvalue: 7\n"
     found = ask("capacity", "--shape", str(shape), documents=classes)
     assert (found["now"], found["withPreemption"]) == (1, 6)
+
+
+def test_the_shape_may_be_a_run_of_a_cron_job(ask: Any, tmp_path: Path) -> None:
+    shape = tmp_path / "shape.yaml"
+    shape.write_text(
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec: {schedule: '0 1 * * *', "
+        "jobTemplate: {spec: {template: {spec: {restartPolicy: Never, "
+        "containers: [{name: c, resources: {requests: {cpu: 2}}}]}}}}}\n"
+    )
+    assert ask("capacity", "--shape", str(shape), "--run", "cronjob/nightly")["now"] == 1
+    assert "no CronJob default/m is in the input" in ask(
+        "capacity", "--shape", str(shape), "--run", "cronjob/m", code=2
+    )

@@ -175,6 +175,27 @@ def test_new_nodes_are_like_the_one_that_is_named() -> None:
     assert on == ["gpu", "gpu-2", "gpu-3"], "the daemon comes along where nobody else makes it"
 
 
+def test_a_taint_that_executes_evicts_who_does_not_tolerate_it() -> None:
+    """whatif.md 4.5: as kube-controller-manager evicts by taint; a taint that only keeps out moves nobody."""
+    tolerates: Json = {"tolerations": [{"key": "k", "operator": "Exists"}]}
+    given = loaded(
+        *NODES,
+        pod("web-5d4-abcde", on="n1", owner="ReplicaSet web-5d4", cpu="100m"),
+        pod("bare", on="n1", cpu="100m"),
+        pod("strong", on="n1", cpu="100m", **tolerates),
+        pod("agent-xxxxx", on="n1", owner="DaemonSet agent", cpu="100m"),
+    )
+    answer = planned(given, "taint n1 k=v:NoExecute")
+    assert {one.name: (one.outcome, one.to) for one in answer.displaced} == {
+        "web-5d4-abcde": ("Moved", "n2"),
+        "bare": ("Lost", None),
+    }
+    assert answer.changes[0].sentence == (
+        "1 node: taint k=v:NoExecute put on, 3 pods evicted, 1 comes back, 1 without a controller is lost"
+    )
+    assert not planned(given, "taint n1 k=v:NoSchedule").displaced
+
+
 def test_taints_and_labels_are_put_on_and_taken_off() -> None:
     after = made(
         loaded(*NODES), "taint n1=a=b:NoSchedule", "taint pool=b x:NoExecute", "label n1 zone=z", "label n2=pool-"

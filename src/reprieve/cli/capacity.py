@@ -33,6 +33,8 @@ def command(
 
     With changes, such as --drain, it is the cluster after them that is asked about.
     """
+    from dataclasses import replace as with_fields
+
     from reprieve.api.errors import InputError
     from reprieve.api.objects import PriorityClass
     from reprieve.cli.options import read_options
@@ -42,12 +44,12 @@ def command(
 
     if [*source.files, *shape].count("-") > 1:
         refuse("-: standard input can be read only once")
-    gathered = gather(source)
+    gathered = gather(with_fields(source, run=()))  # --run is of the shape: who waits in the cluster is left out
     try:
         classes = known_classes(gathered.manifests)
         asked = read_files(shape, source.max_bytes, source.heed, complete=False, classes=classes)
         asked.objects[PriorityClass] = [*asked.of(PriorityClass), *gathered.manifests.of(PriorityClass)]
-        asked = expanded(asked, source.heed, rows=source.rows)
+        asked = expanded(asked, source.heed, rows=source.rows, run=source.run)
         found = capacity(gathered.manifests, asked, read_options(), topology=topology, pool=pool)
     except InputError as error:
         refuse(str(error))

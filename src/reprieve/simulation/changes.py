@@ -25,6 +25,7 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Taint
 from reprieve.api.selectors import SelectorError, parse_label_selector
 from reprieve.api.unknown_fields import nearest
+from reprieve.cluster.taints import tolerates
 from reprieve.simulation.budgets import allowed_now
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod
 from reprieve.simulation.workloads.owners import is_active, reference_of
@@ -214,7 +215,22 @@ class _Changer:
             more = () if gone else (Taint(key=key, value=content, effect=effect),)
             return replace(node, spec=replace(node.spec, taints=(*kept, *more)))
 
-        return self._on_nodes(target, taint, f"taint {text.removesuffix('-')} {'taken off' if gone else 'put on'}")
+        what = self._on_nodes(target, taint, f"taint {text.removesuffix('-')} {'taken off' if gone else 'put on'}")
+        if gone or effect != "NoExecute":
+            return what
+        return ", ".join([what, *self._driven_off((key, content, effect))])
+
+    def _driven_off(self, taint: tuple[str, str, str]) -> list[str]:
+        """Evict who does not tolerate a taint of the nodes just touched; what became of them, in words."""
+        there = self._pods_on(set(self._touched))
+        going = [one for one in there if not any(tolerates(each, taint) for each in one.object.spec.tolerations)]
+        daemons = [one for one in going if _stays(one.object)]
+        others = [one for one in going if not _stays(one.object)]
+        for loaded in daemons:
+            self._list(objects.Pod).remove(loaded)
+        back, lost, _ = self._displace(others, None)
+        parts = [f"{_count(len(going), 'pod')} evicted"] if going else []
+        return [*parts, *_fates(back, lost)]
 
     def _label(self, value: str) -> str:
         target, text = self._target(value)
@@ -257,9 +273,7 @@ class _Changer:
         )
         kept = len(self._pods_on(names)) - len(pods)
         back, lost, against = self._displace(pods, over)
-        parts = [f"{_count(len(pods), 'pod')} evicted from {_count(len(nodes), 'node')}"]
-        parts += [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
-        parts += [f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else []
+        parts = [f"{_count(len(pods), 'pod')} evicted from {_count(len(nodes), 'node')}", *_fates(back, lost)]
         parts += [f"{against} against a budget"] if against else []
         parts += [f"{kept} of DaemonSets or static {'stays' if kept == 1 else 'stay'}"] if kept else []
         return ", ".join(parts)
@@ -280,10 +294,9 @@ class _Changer:
                 self._list(objects.Node).remove(loaded)
         slices = self._list(objects.ResourceSlice)
         slices[:] = [one for one in slices if one.object.spec.node_name not in names]
-        parts = [f"{_count(len(nodes), 'node')} {what} with {_count(back + lost, 'pod')}"]
-        parts += [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
-        parts += [f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else []
-        return ", ".join(parts)
+        return ", ".join(
+            [f"{_count(len(nodes), 'node')} {what} with {_count(back + lost, 'pod')}", *_fates(back, lost)]
+        )
 
     def _pods_on(self, names: set[str]) -> list[Loaded[objects.Pod]]:
         return [
@@ -592,6 +605,12 @@ def _minimums(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
             key = (group.namespace, group.name)
             found[key] = (gang.min_count, bound.get(key, 0))
     return found
+
+
+def _fates(back: int, lost: int) -> list[str]:
+    """How many displaced pods come back, and how many do not."""
+    parts = [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
+    return parts + ([f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else [])
 
 
 def _count(number: int, what: str) -> str:
