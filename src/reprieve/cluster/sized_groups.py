@@ -54,10 +54,6 @@ class SizedGroups:
         """How many pods the group has; None where no pod says so."""
         return max(self._given.get(key, ()), default=None)
 
-    def differing(self, key: str) -> list[int]:
-        """The sizes that its pods give, the largest first."""
-        return sorted(self._given.get(key, ()), reverse=True)
-
     def group(self, key: str) -> objects.PodGroup | None:
         """The group as an object; None where no pod gives a size."""
         size = self.size(key)
