@@ -258,6 +258,16 @@ BAD: dict[str, tuple[Json, str]] = {
 }
 
 
+def test_pods_of_any_shape_are_no_template() -> None:
+    """What a light owner is given its template of is checked like the rest: the pod is at fault, and named."""
+    for volumes in (7, [{"name": "v", "persistentVolumeClaim": {"claimName": {}}}]):
+        pod = copy.deepcopy(OF_STATEFUL[0])
+        pod["spec"]["volumes"] = volumes
+        light = made("apps/v1", "StatefulSet", "db", metadata={"uid": "old-db"}, spec=LIGHT)
+        with pytest.raises(InputError, match="cannot be handled as"):
+            load(plane(), pod, light)
+
+
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_object_is_named_and_nothing_is_loaded(what: str) -> None:
     server = plane()

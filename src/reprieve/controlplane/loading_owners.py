@@ -299,10 +299,12 @@ def _take_template(owner: Item, pod: Item | None, claims: Mapping[tuple[str, str
     if owner.kind.kind == "StatefulSet":
         own.setdefault("serviceName", owner.name)
         made = []
-        for volume in list(spec.get("volumes") or ()):
-            claim = claims.get((pod.namespace, _at(volume, "persistentVolumeClaim", "claimName") or ""))
+        volumes = spec.get("volumes")
+        for volume in list(volumes) if isinstance(volumes, list) else ():
+            claim = claims.get((pod.namespace, str(_at(volume, "persistentVolumeClaim", "claimName"))))
             if claim is not None and claim.name == f"{_at(volume, 'name')}-{pod.name}":
-                of = {name: value for name, value in (claim.manifest.get("spec") or {}).items() if name != "volumeName"}
+                wanted = claim.manifest.get("spec")
+                of = {name: wanted[name] for name in wanted if name != "volumeName"} if isinstance(wanted, dict) else {}
                 made.append({"metadata": {"name": volume["name"]}, "spec": copy.deepcopy(of)})
                 spec["volumes"].remove(volume)
         if made:
