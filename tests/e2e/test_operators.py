@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.cluster import Up, eventually, nodes_file, up
+from tests.e2e.cluster import Up, eventually, nodes_file, pod, up
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parents[1] / "data" / "operators"
@@ -76,7 +76,11 @@ def test_the_gang_waits_for_its_last_pod_and_runs(cluster: Up, file: str) -> Non
     if file.startswith("spark"):
         eventually(lambda: cluster.api.runs(*names), "driver and executors, as they come")
     else:
-        assert not cluster.api.runs(names[0])
+        beside = {"apiVersion": "v1", "kind": "Pod", **pod("beside", cpu="1m", stop=0)}
+        cluster.api.create(path_of(beside), beside)  # its turn comes after theirs
+        eventually(lambda: cluster.api.runs("beside"), "who comes later and waits for nobody")
+        assert not any(cluster.api.runs(name) for name in names)
+        pods.append(beside)
     cluster.api.create(path_of(last), last)
     eventually(lambda: cluster.api.runs(*names, last["metadata"]["name"]), "all of them")
     for one in objects:
