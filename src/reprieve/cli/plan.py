@@ -237,7 +237,7 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords"
     from dataclasses import replace
 
     from reprieve.api.errors import InputError
-    from reprieve.library.planning import answered
+    from reprieve.library.answering import answered
     from reprieve.simulation.workloads.table import TABLE
 
     gathered = gather(source, options.now)

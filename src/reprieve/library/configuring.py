@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.yamltext import YamlError, read_documents
@@ -12,13 +12,14 @@ from reprieve.framework.configuration import ConfigurationError, SchedulerConfig
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
-from reprieve.live.extenders import Bodies, ExtenderCalls
-from reprieve.live.watchdog import Watchdog
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.loading import third_party
 from reprieve.scheduling.profile_remarks import remarks_on
 from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
 from reprieve.simulation.plan import PlanOptions
+
+if TYPE_CHECKING:
+    from reprieve.live.extenders import ExtenderCalls
 
 MAX_CONFIGURATION_BYTES: Final = 1024 * 1024
 PLUGIN_TIMEOUT: Final = 10.0
@@ -66,6 +67,9 @@ def profiles_for(
     And the way to its extenders, if it has any; without `call_extenders` they are left out.  `compatible`: `placement:
     Compatible` in every profile.  Raises PluginLoadError and ConfigurationError.
     """
+    from reprieve.live.extenders import Bodies, ExtenderCalls
+    from reprieve.live.watchdog import Watchdog
+
     found = third_party(plugins, in_tree=IN_TREE_NAMES)
     watch = Watchdog(plugin_timeout)
     extenders = None

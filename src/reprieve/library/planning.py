@@ -1,6 +1,6 @@
 """`reprieve.plan`: what would happen to a cluster, with what came of it as values and tables.
 
-The answer is that of `reprieve plan` on the command line: `answered` is what both run.
+The answer is that of `reprieve plan` on the command line: `answering.answered` is what both run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Manifests
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
+from reprieve.library.answering import answered
 from reprieve.library.cluster import Cluster
 from reprieve.library.configuring import plan_options
 from reprieve.library.tables import Table, data_frame, html
@@ -25,36 +26,13 @@ from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.loading import PluginLoadError
 from reprieve.simulation.afterwards import afterwards
-from reprieve.simulation.changes import Changed, with_changes
 from reprieve.simulation.plan import Observer, PlanOptions, not_before, starts_at
-from reprieve.simulation.plan import plan as simulate
 from reprieve.simulation.report import Answer, Help, PreemptionOutcome
-from reprieve.simulation.smallest import Trials, helped
-from reprieve.simulation.workloads.rows import Rows
-from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:
     import pandas
 
 What = Literal["pods", "victims", "groups"]
-
-
-def answered(
-    manifests: Manifests,
-    changed: Changed,
-    options: PlanOptions,
-    records: WaitingRecords | None,
-    rows: Rows = TABLE,
-    run: Sequence[str] = (),
-) -> Answer:
-    """The answer for an expanded input, with what its changes did and, with `records`, what would help who waits.
-
-    `records` are those of the plan: `options.observer` keeps them.  Raises InputError.
-    """
-    answer = with_changes(simulate(manifests, options), changed)
-    if records is None:
-        return answer
-    return helped(answer, Trials(manifests, options, changed.manifests, rows, run), records.hints)
 
 
 def plan(
