@@ -175,6 +175,15 @@ def test_new_nodes_are_like_the_one_that_is_named() -> None:
     assert on == ["gpu", "gpu-2", "gpu-3"], "the daemon comes along where nobody else makes it"
 
 
+def test_who_is_on_its_way_out_is_neither_evicted_nor_lost() -> None:
+    ending = pod("web-5d4-abcde", on="n1", owner="ReplicaSet web-5d4")
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    for change in ("drain n1", "fail n1", "remove-node n1", "taint n1 k:NoExecute"):
+        answer = planned(loaded(*NODES, ending), change)
+        assert (answer.displaced, answer.lost, answer.pods) == ((), (), ())
+    assert planned(loaded(*NODES, ending), "drain n1").changes[0].sentence == "0 pods evicted from 1 node"
+
+
 def test_a_taint_that_executes_evicts_who_does_not_tolerate_it() -> None:
     """whatif.md 4.5: as kube-controller-manager evicts by taint; a taint that only keeps out moves nobody."""
     tolerates: Json = {"tolerations": [{"key": "k", "operator": "Exists"}]}

@@ -229,7 +229,8 @@ class _Changer:
         for loaded in daemons:
             self._list(objects.Pod).remove(loaded)
         back, lost, _ = self._displace(others, None)
-        parts = [f"{_count(len(going), 'pod')} evicted"] if going else []
+        evicted = len(daemons) + back + lost
+        parts = [f"{_count(evicted, 'pod')} evicted"] if evicted else []
         return [*parts, *_fates(back, lost)]
 
     def _label(self, value: str) -> str:
@@ -273,7 +274,7 @@ class _Changer:
         )
         kept = len(self._pods_on(names)) - len(pods)
         back, lost, against = self._displace(pods, over)
-        parts = [f"{_count(len(pods), 'pod')} evicted from {_count(len(nodes), 'node')}", *_fates(back, lost)]
+        parts = [f"{_count(back + lost, 'pod')} evicted from {_count(len(nodes), 'node')}", *_fates(back, lost)]
         parts += [f"{against} against a budget"] if against else []
         parts += [f"{kept} of DaemonSets or static {'stays' if kept == 1 else 'stay'}"] if kept else []
         return ", ".join(parts)
@@ -315,15 +316,18 @@ class _Changer:
         back = lost = against = 0
         for loaded in pods:
             pod = loaded.object
+            if pod.metadata.deletion_timestamp is not None:  # it goes anyway: nobody evicts or loses it
+                self._list(objects.Pod).remove(loaded)
+                continue
             budgets = over(pod) if over is not None else ()
             against += bool(budgets)
             self._list(objects.Pod).remove(loaded)
             self._names.discard((pod.namespace, pod.name))
             successor = None
-            if reference_of(pod) is not None and pod.metadata.deletion_timestamp is None:
+            if reference_of(pod) is not None:
                 successor = self._add_successor(loaded)
                 back += 1
-            elif pod.metadata.deletion_timestamp is None:
+            else:
                 lost += 1
             self._displaced.append(
                 DisplacedPod(
