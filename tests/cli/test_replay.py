@@ -36,6 +36,7 @@ profiles:
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "endless.csv").write_text("job,submit,gpu\nweb,0,1\n")
     (tmp_path / "none.yaml").write_text(NO_PREEMPTION)
     node = "---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{}}}\n"
     node += "status: {{allocatable: {{nvidia.com/gpu: 8, pods: 9}}}}\n"
@@ -140,6 +141,7 @@ def test_what_makes_no_sense_is_named(run: Run, desk: Path, content: str, wanted
         (("jobs.csv", "--restart", "-1s"), "--restart"),
         (("jobs.csv", "--checkpoint", "0s"), "--checkpoint"),
         (("jobs.csv", "--failures", "mtbf=1d"), "--failures"),
+        (("endless.csv", "--failures", "mtbf=1d,repair=1h"), 'job "web" never ends'),
         (("jobs.csv", "--failures", "nowhere.csv"), "--failures: nowhere.csv"),
         (("jobs.csv", "--cluster", "jobs.csv"), "jobs.csv"),
         (("jobs.csv", "--from", "30d"), "no jobs to replay between --from and --until"),
@@ -155,6 +157,8 @@ def test_bad_usage_is_one_line_and_exit_2(run: Run, desk: Path, arguments: tuple
 
 
 def test_bad_rows_are_left_out_and_counted_when_that_is_wanted(run: Run, desk: Path) -> None:
+    (desk / "none.csv").write_text("job,submit\na,x\n")
+    assert "no jobs to replay; 1 rows make no sense" in run("replay", "none.csv", "--skip-bad").err
     (desk / "some.csv").write_text("job,submit,duration\na,0,5\nb,x,5\nc,1,y\nd,2,5\n")
     ended = run("replay", "some.csv", "--skip-bad", "-o", "json")
     assert json.loads(ended.out)["policies"][0]["total"]["jobs"] == 2

@@ -130,8 +130,12 @@ def _read(task: Task) -> _Given:
     until = _time("--until", task.until, found)
     picked = chosen(found, Selection(begin or 0, until, task.load, task.sample, task.seed or 0))
     if not picked.jobs:
-        refuse(f"{task.jobs}: no jobs to replay" + (" between --from and --until" if found.jobs else ""))
+        left_out = f"; {found.skipped} rows make no sense, the first: {found.first_problem}" if found.skipped else ""
+        refuse(f"{task.jobs}: no jobs to replay" + (" between --from and --until" if found.jobs else left_out))
     settings = _settings(task, found, picked)
+    endless = next((job for job in picked.jobs if job.work is None), None)
+    if endless is not None and settings.failures.mean_between and picked.until is None:
+        refuse(f'--failures: job "{endless.name}" never ends, and nodes would fail for ever: want --until')
     cluster, start, quotas, made = _cluster(task, picked)
     return _Given(picked, cluster, settings, start, quotas, remarks + made)
 
