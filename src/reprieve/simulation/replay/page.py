@@ -149,7 +149,13 @@ def _pictures(outcomes: Sequence[Outcome]) -> list[tuple[str, str, Draw]]:
 def _curve(axes: Any, report: PolicyReport, at: int, amounts: Sequence[float]) -> None:
     width = report.series.width / 86400
     days = [point * width for point in range(len(amounts))]
-    axes.plot(days, amounts, color=COLOURS[at % len(COLOURS)], linewidth=1.1, label=report.name, drawstyle="steps-post")
+    colour, label = COLOURS[at % len(COLOURS)], _in_legend(report.name)
+    axes.plot(days, amounts, color=colour, linewidth=1.1, label=label, drawstyle="steps-post")
+
+
+def _in_legend(name: str) -> str:
+    """The name so that matplotlib shows it: of those that begin with an underscore it thinks they are its own."""
+    return f"\u200b{name}" if name.startswith("_") else name
 
 
 def _finish(axes: Any, several: bool, label: str, below: str = "days") -> None:
@@ -192,7 +198,8 @@ def _distribution(axes: Any, outcomes: Sequence[Outcome]) -> None:
         picked = [*range(0, len(waits), step), len(waits) - 1] if waits else []
         shares = [100 * (number + 1) / len(outcome.rows) for number in picked]
         colour = COLOURS[at % len(COLOURS)]
-        axes.plot([waits[number] for number in picked], shares, color=colour, linewidth=1.3, label=outcome.report.name)
+        label = _in_legend(outcome.report.name)
+        axes.plot([waits[number] for number in picked], shares, color=colour, linewidth=1.3, label=label)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda hours, _: f"{hours:g}")
     axes.xaxis.set_minor_formatter(lambda hours, _: "")
