@@ -195,6 +195,14 @@ def test_listed_failures_are_at_times_of_the_trace_wherever_the_replay_begins(ru
     assert (row["job"], row["submit"], row["start"], row["end"], row["runs"]) == ("new", "0", "10", "170", "2")
 
 
+def test_a_list_of_failures_names_nodes_of_the_cluster(run: Run, desk: Path) -> None:
+    """replay.md 3.7: a misspelt node is not one that never fails."""
+    (desk / "down.csv").write_text("node,down,up\nn1,0,10\nm1,0,10\n")
+    ended = run("replay", "jobs.csv", *FOUR, "--failures", "down.csv")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--failures: down.csv: the cluster has no node 'm1'" in ended.err
+
+
 def test_ctrl_c_at_any_moment_of_the_start_is_no_traceback(desk: Path) -> None:
     """Of more policies than run at a time, when the first processes have been begun and nothing is loaded in them."""
     names = [f"p{number}" for number in range(6)]

@@ -137,7 +137,21 @@ def _read(task: Task) -> _Given:
     if endless is not None and settings.failures.mean_between and picked.until is None:
         refuse(f'--failures: job "{endless.name}" never ends, and nodes would fail for ever: want --until')
     cluster, start, quotas, made = _cluster(task, picked)
+    _check_failing_nodes(task, settings, {item.metadata.name for item, _ in cluster if type(item).KIND == "Node"})
     return _Given(picked, cluster, settings, start, quotas, remarks + made)
+
+
+def _check_failing_nodes(task: Task, settings: "WorldSettings", nodes: set[str]) -> None:
+    """A list of failures names nodes of the cluster."""
+    from reprieve.api.unknown_fields import nearest
+
+    for name in settings.failures.listed:
+        if name not in nodes:
+            near = nearest(name, nodes)
+            refuse(
+                f"--failures: {task.failures}: the cluster has no node {name!r}"
+                + (f", did you mean {near!r}?" if near else "")
+            )
 
 
 def _time(option: str, text: str, found: "JobList") -> int | None:
