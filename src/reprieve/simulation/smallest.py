@@ -35,7 +35,9 @@ from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_WORK: Final = 25_000
-"""Objects that the trials of one answer may plan in all."""
+"""Objects that the trials of one answer may plan in all; many rules of one pod count as objects do."""
+FEW_RULES: Final = 8
+"""Affinity terms and spread constraints of a pod that count with it."""
 LEAST_WORK: Final = 200
 """A trial counts as so many objects at least."""
 MOST_HELPED: Final = 5
@@ -76,7 +78,7 @@ class Trials:
 
     def runs_in(self, who: Waiting, manifests: Manifests) -> bool:
         """Whether it runs in another input."""
-        cost = max(LEAST_WORK, sum(map(len, manifests.objects.values())))
+        cost = max(LEAST_WORK, sum(map(len, manifests.objects.values())) + sum(map(_rules, manifests.pods)))
         if cost > self.left:
             raise _SpentError
         self.left -= cost
@@ -97,6 +99,17 @@ class Trials:
             except InputError:
                 pass
         return changed(self.manifests, changes, rows=self.rows).manifests
+
+
+def _rules(loaded: Loaded[objects.Pod]) -> int:
+    """How many rules about other pods a pod has beyond a few: each takes about as long as an object."""
+    spec = loaded.object.spec
+    affinity, count = spec.affinity, len(spec.topology_spread_constraints)
+    for kind in () if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if kind is not None:
+            count += len(kind.required_during_scheduling_ignored_during_execution)
+            count += len(kind.preferred_during_scheduling_ignored_during_execution)
+    return max(0, count - FEW_RULES)
 
 
 class _SpentError(Exception):
