@@ -376,7 +376,7 @@ class _Changer:
             for item in copies_of_node(self._manifests, model.object, name, self._workloads.makes_daemons):
                 self._add(item, model.origin)
         self._touched = tuple(names)
-        return f"{_count(len(names), 'node')} like {model.object.name}: {_named(names)}"
+        return f"{_count(len(names), 'node')} like {model.object.name}: {named(names)}"
 
     # -- workloads ---------------------------------------------------------------------------------
 
@@ -621,6 +621,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _named(names: Sequence[str], most: int = 4) -> str:
+def named(names: Sequence[str], most: int = 4) -> str:
+    """Some names: `a, b, c, d and 2 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -26,7 +26,7 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.api.quantity import milli_value_of, value_of
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.cluster.taints import tolerates
-from reprieve.simulation.changes import HOSTNAME, Change, changed
+from reprieve.simulation.changes import HOSTNAME, Change, changed, named
 from reprieve.simulation.plan import PlanOptions, plan, starts_at
 from reprieve.simulation.report import Answer, Help, Plan
 from reprieve.simulation.workloads.expanding import expand
@@ -302,7 +302,7 @@ class _Finder:
         if chosen:
             flags = tuple(f"--uncordon {name}" for name in chosen)
             number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
-            sentence = f"{number} uncordoned, {_named(chosen)}: nothing goes there meanwhile ({_told(flags)})."
+            sentence = f"{number} uncordoned, {named(chosen)}: nothing goes there meanwhile ({_told(flags)})."
             yield Help(kind="Uncordon", nodes=len(chosen), amount=str(len(chosen)), flags=flags, sentence=sentence)
 
     def _untainted(self) -> Iterator[Help]:
@@ -321,7 +321,7 @@ class _Finder:
                 flags = tuple(f'--taint "{name} {key}:{effect}-"' for name in chosen)
                 number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
                 sentence = (
-                    f"A toleration for the taints of {number}, or the taint {text} taken off {_named(chosen)} "
+                    f"A toleration for the taints of {number}, or the taint {text} taken off {named(chosen)} "
                     f"({_told(flags)})."
                 )
                 yield Help(
@@ -569,8 +569,3 @@ def _preempting(pod: objects.Pod) -> objects.Pod:
 
 def _told(flags: Sequence[str], most: int = 3) -> str:
     return " ".join(flags[:most]) + (" ..." if len(flags) > most else "")
-
-
-def _named(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
