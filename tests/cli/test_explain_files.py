@@ -60,6 +60,47 @@ def test_in_words(run: Run, cluster: str) -> None:
     assert "1 more cpu free on n1" in out
 
 
+TREE = """apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "1", pods: "10"}}}
+- apiVersion: scheduling.k8s.io/v1alpha3
+  kind: CompositePodGroup
+  metadata: {name: root}
+  spec: {workloadRef: {workloadName: w, templateName: r}, schedulingPolicy: {gang: {minGroupCount: 1}}}
+- apiVersion: scheduling.k8s.io/v1alpha3
+  kind: CompositePodGroup
+  metadata: {name: mid}
+  spec:
+    parentCompositePodGroupName: root
+    workloadRef: {workloadName: w, templateName: m}
+    schedulingPolicy: {gang: {minGroupCount: 1}}
+- apiVersion: scheduling.k8s.io/v1beta1
+  kind: PodGroup
+  metadata: {name: leaf}
+  spec:
+    parentCompositePodGroupName: mid
+    workloadRef: {workloadName: w, templateName: l}
+    schedulingPolicy: {gang: {minCount: 1}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: p}
+  spec: {schedulingGroup: {podGroupName: leaf}, containers: [{name: c, resources: {requests: {cpu: "4"}}}]}
+"""
+
+
+@pytest.mark.parametrize("name", ["root", "mid"])
+def test_a_composite_in_files_has_the_pods_of_the_groups_below_it(run: Run, tmp_path: Path, name: str) -> None:
+    """whatif.md 11, composite.md 5: it waits, and says why, as on a live cluster."""
+    file = tmp_path / "tree.yaml"
+    file.write_text(TREE)
+    ended = run("explain", "-f", file, f"cpg/{name}")
+    assert ended.code == 0
+    assert "has no pods" not in ended.out
+    assert "Insufficient cpu" in ended.out
+    assert ("with the whole tree" in ended.out) == (name == "mid")
+
+
 def test_everybody_who_waits(run: Run, cluster: str) -> None:
     ended = run("explain", "--all-waiting", "-f", cluster, "-o", "json")
     items = json.loads(ended.out)["items"]

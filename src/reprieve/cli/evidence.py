@@ -232,13 +232,31 @@ async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> 
     """The pods of all groups below a composite."""
     namespace = evidence.asked.namespace
     composites = await _every(client, served, objects.CompositePodGroup, namespace)
-    below = {evidence.asked.name}
-    for _ in range(_MOST_LEVELS):
-        below |= {name for name, one in composites.items() if one.spec.parent_composite_pod_group_name in below}
     groups = await _every(client, served, objects.PodGroup, namespace)
-    leaves = {name for name, one in groups.items() if one.spec.parent_composite_pod_group_name in below}
+    leaves = leaves_below(evidence.asked.name, composites, groups)
     listed = await list_objects(client, _PODS, objects.Pod, namespace=namespace)
     evidence.members = [pod for pod in listed.objects if pod_group_name(pod) in leaves]
+
+
+def leaves_below(
+    name: str, composites: Mapping[str, objects.CompositePodGroup], groups: Mapping[str, objects.PodGroup]
+) -> set[str]:
+    """Names of the pod groups below a composite; all by name, of one namespace (composite.md 1)."""
+    below = {name}
+    for _ in range(_MOST_LEVELS):
+        below |= {name for name, one in composites.items() if one.spec.parent_composite_pod_group_name in below}
+    return {name for name, one in groups.items() if one.spec.parent_composite_pod_group_name in below}
+
+
+def read_above(evidence: Evidence, parent: str, composites: Mapping[str, objects.CompositePodGroup]) -> None:
+    """The composites an object is in, where all of its namespace are known by name."""
+    while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
+        found = composites.get(parent)
+        if found is None:
+            evidence.missing = parent
+            return
+        evidence.above.append(parent)
+        parent = found.spec.parent_composite_pod_group_name
 
 
 async def _every(client: ApiClient, served: Served, kind: type[T], namespace: str) -> dict[str, T]:

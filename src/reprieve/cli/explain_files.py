@@ -6,7 +6,7 @@ An owner is told by the story of its gang, or of a pod of it that waits.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -14,18 +14,21 @@ from reprieve.api import objects
 from reprieve.api.errors import FieldError
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Manifests
-from reprieve.cli.evidence import Asked, Evidence
+from reprieve.api.meta import KubernetesObject
+from reprieve.cli.evidence import Asked, Evidence, leaves_below, read_above
 from reprieve.cli.outcome import refuse
 from reprieve.cli.whatif import ask
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan, starts_at
-from reprieve.simulation.report import Answer, Help
+from reprieve.simulation.report import Answer, Help, PodGroupOutcome, PodOutcome
 from reprieve.simulation.smallest import Trials, helped
 from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:
     from reprieve.cli.asking import Gathered
+
+T = TypeVar("T", bound=KubernetesObject)
 
 
 class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -83,9 +86,16 @@ def evidence_of(gathered: Gathered, asked: Asked) -> Evidence:
             for one in manifests.pods
             if one.object.namespace == asked.namespace and pod_group_name(one.object) == group
         ]
+    composites = _by_name(manifests, objects.CompositePodGroup, asked.namespace)
     if asked.kind == "CompositePodGroup":
-        composites = (one.object for one in manifests.of(objects.CompositePodGroup))
-        evidence.composite = next((one for one in composites if _is(one, asked.namespace, asked.name)), None)
+        evidence.composite = composites.get(asked.name)
+        groups_there = _by_name(manifests, objects.PodGroup, asked.namespace)
+        leaves = leaves_below(asked.name, composites, groups_there)
+        there = (one.object for one in manifests.pods if one.object.namespace == asked.namespace)
+        evidence.members = [pod for pod in there if pod_group_name(pod) in leaves]
+    child = evidence.composite or evidence.group
+    if child is not None:
+        read_above(evidence, child.spec.parent_composite_pod_group_name, composites)
     waiting = any(not pod.spec.node_name for pod in ([evidence.pod] if evidence.pod is not None else evidence.members))
     if evidence.exists and waiting:
         whole = asked
@@ -107,35 +117,26 @@ def all_waiting(gathered: Gathered, options: PlanOptions) -> tuple[Answer, Waiti
 
 def waiting_document(answer: Answer) -> Waiting:
     """Everybody who waits, groups before pods, each with what would help."""
-    groups = [
-        WaitingItem(
-            kind="PodGroup",
-            namespace=one.namespace,
-            name=one.name,
-            priority=one.priority,
-            outcome=one.outcome,
-            reason=one.reason,
-            message=one.message,
-            help=one.help,
-        )
-        for one in answer.plan.pod_groups
-        if one.outcome != "Scheduled"
-    ]
-    pods = [
-        WaitingItem(
-            kind="Pod",
-            namespace=one.namespace,
-            name=one.name,
-            priority=one.priority,
-            outcome=one.outcome,
-            reason=one.reason,
-            message=one.message,
-            help=one.help,
-        )
-        for one in answer.plan.pods
-        if one.node_name is None and one.pod_group is None
-    ]
+    groups = [_item("PodGroup", one) for one in answer.plan.pod_groups if one.outcome != "Scheduled"]
+    pods = [_item("Pod", one) for one in answer.plan.pods if one.node_name is None and one.pod_group is None]
     return Waiting(items=(*groups, *pods))
+
+
+def _item(kind: str, one: PodOutcome | PodGroupOutcome) -> WaitingItem:
+    return WaitingItem(
+        kind=kind,
+        namespace=one.namespace,
+        name=one.name,
+        priority=one.priority,
+        outcome=one.outcome,
+        reason=one.reason,
+        message=one.message,
+        help=one.help,
+    )
+
+
+def _by_name(manifests: Manifests, kind: type[T], namespace: str) -> dict[str, T]:
+    return {one.object.name: one.object for one in manifests.of(kind) if one.object.namespace == namespace}
 
 
 def _is(item: objects.KubernetesObject, namespace: str, name: str) -> bool:
