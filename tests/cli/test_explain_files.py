@@ -97,6 +97,7 @@ def test_a_composite_in_files_has_the_pods_of_the_groups_below_it(run: Run, tmp_
     ended = run("explain", "-f", file, f"cpg/{name}")
     assert ended.code == 0
     assert "has no pods" not in ended.out
+    assert "worked out on the cluster they describe" in " ".join(ended.out.split())
     assert "Insufficient cpu" in ended.out
     assert ("with the whole tree" in ended.out) == (name == "mid")
 

@@ -551,11 +551,14 @@ def _events(events: Sequence[Occurrence]) -> Section:
 def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
     computed = evidence.computed
     if computed is not None and not evidence.source:
+        title, on = "No decision record of a scheduler could be read.", "cluster as it is now"
+        if evidence.from_manifests:
+            title, on = "Manifests hold no decision record of a scheduler.", "cluster they describe"
         return Section(
-            "No decision record of a scheduler could be read.",
+            title,
             notes=(
-                "What is said of why and what would help was worked out on the cluster as it is now, with the default "
-                "configuration; the scheduler in charge may know more.",
+                f"What is said of why and what would help was worked out on the {on}, with the default configuration; "
+                "the scheduler in charge may know more.",
             ),
             tone=Tone.QUIET,
         )
