@@ -150,6 +150,20 @@ class Trees:
         """A condition of a pod group."""
         return condition(self.api.group(name, self.space) or {}, kind)
 
+    def pod_said(self, name: str) -> Json:
+        """What a pod says of being scheduled."""
+        return condition(self.api.pod(name, self.space) or {}, "PodScheduled")
+
+    def composites_heard(self) -> None:
+        """Return when the scheduler has heard all that has happened to composites.
+
+        It has a watch for each kind, and they run ahead of each other as they like: of a pod made after a composite has
+        gone it may hear first. What one watch tells comes in order, so it has heard the rest when it schedules a tree
+        of a composite made later.
+        """
+        self.make(composite("probe", 1), leaf("probe", 1, "probe"))
+        self.run(*self.pods("probe", 1))
+
     def disrupted(self, name: str) -> Json:
         """The condition of a composite that makes room."""
         return condition(self.api.get(f"{self.composites}/{name}"), "DisruptionTarget")
@@ -367,10 +381,10 @@ def test_a_parent_that_goes_under_a_running_tree(cluster: Up) -> None:
     trees.api.delete(f"{trees.composites}/root")
     assert trees.api.get(f"{trees.composites}/root")["metadata"]["deletionTimestamp"]  # its child keeps it
     trees.api.patch(f"{trees.composites}/root", {"metadata": {"finalizers": None}})
+    trees.composites_heard()
     second = trees.pods("leaf", 1, first=1)
-    eventually(
-        lambda: (trees.api.pod(second[0], trees.space) or {}).get("status", {}).get("conditions"), "the pod saying why"
-    )
+    told = MISSING.format("root")
+    eventually(lambda: told in trees.pod_said(second[0]).get("message", ""), "the pod saying why it waits")
     assert trees.idle(*second)
     assert trees.api.runs(*first, namespace=trees.space)
     trees.make(composite(least=1))
