@@ -145,7 +145,7 @@ def test_capacity_says_where_it_stopped_counting(
     ask: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 8.5: a figure that is as many as were tried is no answer to how many fit."""
-    from reprieve.simulation import capacity
+    from reprieve.simulation.whatif import capacity
 
     monkeypatch.setattr(capacity, "MOST_COPIES", 2)
     monkeypatch.setattr(capacity, "MOST_SINGLES", 3)

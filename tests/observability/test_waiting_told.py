@@ -19,8 +19,8 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import NoRoom, WaitsFor
 from reprieve.scheduling.held_room import Released
-from reprieve.simulation.put_off import put_off_outcomes, released_outcomes
 from reprieve.simulation.report import Account, Answer, Plan
+from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
 from tests.building import START, Item, gang, group, node, pdb, pod, priority_class, profile_with, said
 from tests.observability.test_recording import Recorded
 from tests.preemption.test_waiting import at, owned, saying

@@ -11,9 +11,9 @@ import yaml
 from reprieve.api.errors import InputError
 from reprieve.api.loading import Manifests, load
 from reprieve.api.objects import Pod
-from reprieve.simulation.changes import Change, Changed, changed, with_changes
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Plan
+from reprieve.simulation.whatif.changes import Change, Changed, changed, with_changes
 from reprieve.simulation.workloads.expanding import expand
 
 Json = dict[str, Any]

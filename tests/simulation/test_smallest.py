@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from reprieve.api.loading import Manifests, load
 from reprieve.library.waiting import WaitingRecords
-from reprieve.simulation.changes import Change, changed
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Help, Plan
-from reprieve.simulation.smallest import LEAST_WORK, Trials, helped
+from reprieve.simulation.whatif.changes import Change, changed
+from reprieve.simulation.whatif.smallest import LEAST_WORK, Trials, helped
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"

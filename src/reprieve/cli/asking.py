@@ -21,7 +21,7 @@ from reprieve.cli.snapshot import read_live
 if TYPE_CHECKING:
     from reprieve.api.loading import Manifests
     from reprieve.cli.sections import Section
-    from reprieve.simulation.changes import Change, Changed
+    from reprieve.simulation.whatif.changes import Change, Changed
     from reprieve.simulation.workloads.rows import Rows
 
 DEFAULT_MAX_BYTES = "64Mi"
@@ -119,8 +119,8 @@ def read_runs(run: Sequence[str] | None) -> list[str]:
 def gather(source: Source, now: float | None = None) -> Gathered:
     """Read the cluster and expand its workloads. `now`: the time that is asked about, if somebody said one."""
     from reprieve.api.errors import InputError
-    from reprieve.simulation.changes import changed_and_expanded
     from reprieve.simulation.plan import not_before, starts_at
+    from reprieve.simulation.whatif.changes import changed_and_expanded
     from reprieve.simulation.workloads.table import TABLE
 
     try:

@@ -10,7 +10,7 @@ from reprieve.cli.plan import Format, document
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.simulation.capacity import Capacity
+    from reprieve.simulation.whatif.capacity import Capacity
 
 
 @taking_source
@@ -40,7 +40,7 @@ def command(
     from reprieve.cli.options import read_options
     from reprieve.cli.reading import expanded, read_files
     from reprieve.client.reading import known_classes
-    from reprieve.simulation.capacity import capacity
+    from reprieve.simulation.whatif.capacity import capacity
 
     if [*source.files, *shape].count("-") > 1:
         refuse("-: standard input can be read only once")

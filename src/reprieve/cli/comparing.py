@@ -10,8 +10,8 @@ from reprieve.cli.outcome import note, refuse
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.simulation.comparing import PlanComparison
     from reprieve.simulation.plan import PlanOptions
+    from reprieve.simulation.whatif.comparing import PlanComparison
 
 MOST_VARIANTS = 16
 AS_IT_IS = "as it is"
@@ -33,9 +33,9 @@ def compare_plans(
     """
     from reprieve.api.errors import InputError
     from reprieve.cli.options import read_options
-    from reprieve.simulation.changes import with_changes
-    from reprieve.simulation.comparing import compared
     from reprieve.simulation.plan import plan
+    from reprieve.simulation.whatif.changes import with_changes
+    from reprieve.simulation.whatif.comparing import compared
 
     if len(configurations) + len(additions) > MOST_VARIANTS:
         refuse(f"at most {MOST_VARIANTS} plans can be compared")

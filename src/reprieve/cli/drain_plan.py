@@ -10,7 +10,7 @@ from reprieve.cli.plan import Format, document
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.simulation.draining import DrainPlan
+    from reprieve.simulation.whatif.draining import DrainPlan
 
 
 @taking_source
@@ -29,7 +29,7 @@ def command(
 
     from reprieve.api.errors import InputError
     from reprieve.cli.options import read_options
-    from reprieve.simulation.draining import drain_plan, nodes_named
+    from reprieve.simulation.whatif.draining import drain_plan, nodes_named
     from reprieve.simulation.workloads.table import TABLE
 
     gathered = gather(source)

@@ -11,7 +11,7 @@ from reprieve.cli.plan import Format, document
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.simulation.waiting_line import Queue
+    from reprieve.simulation.whatif.waiting_line import Queue
 
 PAUSE = 2.0
 """Seconds between two looks with `-w`."""
@@ -46,7 +46,7 @@ def _look(source: Source, output: Format, *, first: bool) -> None:
 
     from reprieve.api.errors import InputError
     from reprieve.cli.options import read_options
-    from reprieve.simulation.waiting_line import waiting_line
+    from reprieve.simulation.whatif.waiting_line import waiting_line
 
     gathered = gather(source)
     try:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from reprieve.api.loading import Manifests
 from reprieve.library.waiting import WaitingRecords
-from reprieve.simulation.changes import Changed, with_changes
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan import plan as simulate
 from reprieve.simulation.report import Answer
-from reprieve.simulation.smallest import Trials, helped
+from reprieve.simulation.whatif.changes import Changed, with_changes
+from reprieve.simulation.whatif.smallest import Trials, helped
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 

@@ -31,7 +31,6 @@ from reprieve.queueing.queue import Timing
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE, Decision
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.put_off import put_off_outcomes, released_outcomes
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -51,8 +50,9 @@ from reprieve.simulation.report import (
     Victim,
     VictimReason,
 )
+from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
+from reprieve.simulation.report_trees import composite_outcomes
 from reprieve.simulation.scenario import Scenario, read_scenarios
-from reprieve.simulation.trees import composite_outcomes
 from reprieve.simulation.virtual import Preempted, VirtualCluster
 from reprieve.simulation.workloads.expanding import expand, is_unknown_kind
 

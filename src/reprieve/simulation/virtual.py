@@ -12,8 +12,8 @@ Rules of this world, where the API leaves room:
 - A PodGroup that is deleted stays while pods that have not ended reference it (the protection finalizer, api.md); a
   CompositePodGroup while a group names it as its parent (composite.md 1.5).
 - A deleted node takes its pods along after 40 s, as the pod garbage collector does.
-- Device claims are made, written and given back as `reprieve.simulation.claims` says.
-- Volumes are bound, made and reclaimed as `reprieve.simulation.storage` says.
+- Device claims are made, written and given back as `reprieve.simulation.controllers.claims` says.
+- Volumes are bound, made and reclaimed as `reprieve.simulation.controllers.volumes` says.
 - A PodDisruptionBudget without a status gets the one the disruption controller would write.
 """
 
@@ -33,9 +33,9 @@ from reprieve.preemption.waiting import expected_end
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
-from reprieve.simulation.budgets import with_statuses
-from reprieve.simulation.claims import Claims
-from reprieve.simulation.storage import Storage
+from reprieve.simulation.controllers.claims import Claims
+from reprieve.simulation.controllers.disruption import with_statuses
+from reprieve.simulation.controllers.volumes import Storage
 
 _ORPHANED = 40.0
 _VOLUMES = tuple(kind.KIND for kind in VOLUME_KINDS)

@@ -26,9 +26,9 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.api.quantity import milli_value_of, value_of
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.cluster.taints import tolerates
-from reprieve.simulation.changes import HOSTNAME, Change, changed, named
 from reprieve.simulation.plan import PlanOptions, plan, starts_at
 from reprieve.simulation.report import Answer, Help, Plan
+from reprieve.simulation.whatif.changes import HOSTNAME, Change, changed, named
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.owners import HASH, reference_of
 from reprieve.simulation.workloads.rows import Rows

@@ -19,10 +19,10 @@ from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.resources import readable
-from reprieve.simulation.changes import HOSTNAME
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import ChangeMade, Document, Plan
-from reprieve.simulation.smallest import workload_of_pod
+from reprieve.simulation.whatif.changes import HOSTNAME
+from reprieve.simulation.whatif.smallest import workload_of_pod
 
 MOST_COPIES: Final = 1_000
 """Copies of the shape that are tried."""

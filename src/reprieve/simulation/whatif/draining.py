@@ -8,9 +8,9 @@ from typing import Final
 
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Manifests
-from reprieve.simulation.changes import Change, changed, with_changes
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import BrokenGang, ChangeMade, DisplacedPod, Document, Plan
+from reprieve.simulation.whatif.changes import Change, changed, with_changes
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE

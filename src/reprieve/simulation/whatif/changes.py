@@ -26,7 +26,7 @@ from reprieve.api.objects import Taint
 from reprieve.api.selectors import SelectorError, parse_label_selector
 from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.taints import tolerates
-from reprieve.simulation.budgets import allowed_now
+from reprieve.simulation.controllers.disruption import allowed_now
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod
 from reprieve.simulation.workloads.owners import is_active, reference_of
 from reprieve.simulation.workloads.rows import Rows

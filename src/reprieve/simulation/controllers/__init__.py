@@ -1,0 +1,1 @@
+"""What controllers of a cluster do, in virtual time: volumes and provisioning, device claims, disruption budgets."""
