@@ -3,6 +3,8 @@
     python tools/measure_scheduler.py                            # 1,000 nodes; 5,000 pods, then 50 gangs of 100
     python tools/measure_scheduler.py --pods 10000 --gangs 0 --profile /tmp/profile
     python tools/measure_scheduler.py --pods 0 --gangs 0 --victims 800   # a gang that takes the room of 100 gangs of 8
+    python tools/measure_scheduler.py --kubeconfig kube.yaml --server-pid $(pidof kube-apiserver)   # another API server
+    python tools/measure_scheduler.py --kubeconfig kube.yaml --command "kube-scheduler --config scheduler.yaml"  # both
 
 Everything to schedule is there before the scheduler starts (for the second part: before its schedulerName is served),
 so that creating it costs nobody else's time. A watch of all pods in this process notes when each got its node. Figures:
@@ -12,6 +14,9 @@ annotation, 20 times a second, until its event has been read here.
 
 With `--victims` a gang of one pod for eight victims comes when the scheduler has begun: evictions a second from the
 first pod that is gone to the last, and the whole time from the gang's creation until all of it is bound.
+
+Another API server (`--kubeconfig`, with a token and the file of a certificate authority) has to be empty, and what is
+made stays there: a figure more wants a fresh one. Another scheduler (`--command`) answers to `reprieve-scheduler`.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import ssl
 import subprocess
@@ -36,11 +42,12 @@ import aiohttp
 import uvloop
 import yaml
 
+from reprieve.api.versions import INTERNAL_VERSION, SCHEDULING_GROUP, SERVED_VERSIONS, from_internal
+
 Json = dict[str, Any]
 SCHEDULER = "reprieve-scheduler"
 PODS = "/api/v1/namespaces/default/pods"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 _STAMP = "measured.example/sent"
 _SENT = re.compile(b'"%s":"([0-9.]+)"' % _STAMP.encode())
 _NAME = re.compile(rb'"name":"((?:p|g[0-9]+|low[0-9]+|high|marked)-[0-9]+)"')
@@ -56,20 +63,21 @@ _ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTH
 
 
 class Process:
-    """A reprieve process and what it uses."""
+    """A process of those that are measured, by default one of reprieve, and what it uses."""
 
     started: ClassVar[list[Process]] = []
     """All there are; who fails on the way leaves them to be stopped at the end."""
 
-    def __init__(self, *arguments: str, log: Path, profile: str | None = None) -> None:
+    def __init__(self, *arguments: str, log: Path, profile: str | None = None, command: str | None = None) -> None:
         program = [sys.executable]
         if profile is not None:
             program += ["-m", "cProfile", "-o", profile]
+        program += ["-m", "reprieve", *arguments]
+        if command is not None:
+            program = shlex.split(command)
         self.log = log
         with log.open("w") as errors:
-            self.process = subprocess.Popen(
-                [*program, "-m", "reprieve", *arguments], stdout=subprocess.DEVNULL, stderr=errors, env=_ENVIRONMENT
-            )
+            self.process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=errors, env=_ENVIRONMENT)
         self.started.append(self)
 
     def resident(self, field: str = "VmRSS") -> float:
@@ -81,8 +89,7 @@ class Process:
 
     def cpu(self) -> float:
         """CPU seconds used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / 100
+        return cpu_of(self.process.pid)
 
     def stop(self) -> None:
         """End it, and wait for it; nothing happens if it has ended."""
@@ -94,6 +101,27 @@ class Process:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def cpu_of(process: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+class Foreign:
+    """An API server that somebody else started; its CPU time is known if its process is."""
+
+    def __init__(self, kubeconfig: Path, process: int | None) -> None:
+        self.kubeconfig = kubeconfig
+        content = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
+        self.url, self.token, self.ca = str(cluster["server"]), str(user["token"]), cluster["certificate-authority"]
+        self._process = process
+
+    def cpu(self) -> float:
+        """CPU seconds used, 0 if nobody said by which process."""
+        return 0.0 if self._process is None else cpu_of(self._process)
 
 
 class Server(Process):
@@ -118,7 +146,7 @@ class Server(Process):
 
 
 @asynccontextmanager
-async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
+async def session(server: Server | Foreign) -> AsyncIterator[aiohttp.ClientSession]:
     """A client session with the server."""
     connector = aiohttp.TCPConnector(limit=100, ssl=ssl.create_default_context(cafile=server.ca))
     headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
@@ -144,6 +172,15 @@ def node(name: str) -> Json:
     metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "a"}}
     status = {"capacity": allocatable, "allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
+async def create_groups(opened: aiohttp.ClientSession, bodies: list[Json]) -> None:
+    """Create PodGroups in the best version that the server has."""
+    async with opened.get(f"/apis/{SCHEDULING_GROUP}") as answer:
+        versions = [version["groupVersion"] for version in (await answer.json())["versions"]]
+    served = next((version for version in SERVED_VERSIONS if version in versions), INTERNAL_VERSION)
+    converted = [from_internal(body, served) for body in bodies]
+    await create(opened, f"/apis/{served}/namespaces/default/podgroups", converted)
 
 
 async def create(opened: aiohttp.ClientSession, path: str, bodies: list[Json]) -> None:
@@ -206,12 +243,28 @@ async def annotate(opened: aiohttp.ClientSession, rate: float = 20.0) -> None:
         await asyncio.sleep(1 / rate)
 
 
-async def measure(server: Server, directory: Path, what: str, bodies: list[Json], profile: str | None) -> None:
+def scheduler_of(
+    server: Server | Foreign, directory: Path, profile: str | None = None, command: str | None = None
+) -> Process:
+    """Start reprieve's scheduler, or that of the command."""
+    arguments = ["scheduler", "--kubeconfig", str(server.kubeconfig), "--no-leader-elect", "--port", "0", "-v", "0"]
+    return Process(*arguments, log=directory / "scheduler.log", profile=profile, command=command)
+
+
+async def measure(
+    server: Server | Foreign,
+    directory: Path,
+    what: str,
+    bodies: list[Json],
+    profile: str | None = None,
+    command: str | None = None,
+) -> None:
     """Start a scheduler on everything that is there, and wait until all is bound."""
     async with session(server) as opened:
         groups = [body for body in bodies if body["kind"] == "PodGroup"]
         pods = [body for body in bodies if body["kind"] == "Pod"]
-        await create(opened, GROUPS, groups)
+        if groups:
+            await create_groups(opened, groups)
         await create(opened, PODS, pods)
         seen = Watch()
         tasks = [asyncio.create_task(seen.run(opened))]
@@ -219,8 +272,7 @@ async def measure(server: Server, directory: Path, what: str, bodies: list[Json]
         tasks.append(asyncio.create_task(annotate(opened)))
         served = server.cpu()
         began = time.time()
-        arguments = ["scheduler", "--kubeconfig", str(server.kubeconfig), "--no-leader-elect", "--port", "0", "-v", "0"]
-        scheduler = Process(*arguments, log=directory / "scheduler.log", profile=profile)
+        scheduler = scheduler_of(server, directory, profile, command)
         ends = time.monotonic() + 60 + len(pods) / 20
         already, alone, both = 0, 0.0, 0.0
         while len(seen.bound) < len(pods):
@@ -267,14 +319,16 @@ def gang(name: str, size: int, priority_class: str) -> Json:
     policy = {"gang": {"minCount": size}}
     spec = {"schedulingPolicy": policy, "disruptionMode": {"all": {}}, "priorityClassName": priority_class}
     return {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "apiVersion": INTERNAL_VERSION,
         "kind": "PodGroup",
         "metadata": {"name": name},
         "spec": spec,
     }
 
 
-async def measure_victims(server: Server, directory: Path, victims: int, profile: str | None) -> None:
+async def measure_victims(
+    server: Server | Foreign, directory: Path, victims: int, profile: str | None, command: str | None
+) -> None:
     """Nodes full of gangs of eight, and one gang that wants all of them."""
     units = victims // _UNIT
     async with session(server) as opened:
@@ -284,7 +338,7 @@ async def measure_victims(server: Server, directory: Path, victims: int, profile
                 amounts[_GPU] = str(_UNIT)
         await create(opened, "/api/v1/nodes", machines)
         await create(opened, PRIORITIES, [priority("low", 0), priority("high", 1000)])
-        await create(opened, GROUPS, [gang(f"low{i}", _UNIT, "low") for i in range(units)])
+        await create_groups(opened, [gang(f"low{i}", _UNIT, "low") for i in range(units)])
         running = [gpu_pod(f"low{i}-{j}", f"low{i}", 1, f"gpu-{i}") for i in range(units) for j in range(_UNIT)]
         for made in running:
             made["spec"]["priorityClassName"] = "low"
@@ -292,13 +346,12 @@ async def measure_victims(server: Server, directory: Path, victims: int, profile
         seen = Watch()
         task = asyncio.create_task(seen.run(opened))
         await seen.begun.wait()
-        arguments = ["scheduler", "--kubeconfig", str(server.kubeconfig), "--no-leader-elect", "--port", "0", "-v", "0"]
-        scheduler = Process(*arguments, log=directory / "scheduler.log", profile=profile)
+        scheduler = scheduler_of(server, directory, profile, command)
         await create(opened, PODS, [pod("p-1000000")])  # what the scheduler does first
         await until(lambda: bool(seen.bound), scheduler, "the scheduler does nothing")
         before, served = scheduler.cpu(), server.cpu()
         began = time.time()
-        await create(opened, GROUPS, [gang("high", units, "high")])
+        await create_groups(opened, [gang("high", units, "high")])
         wanting = [gpu_pod(f"high-{i}", "high", _UNIT) for i in range(units)]
         for made in wanting:
             made["spec"]["priorityClassName"] = "high"
@@ -351,10 +404,21 @@ async def main() -> None:
     parser.add_argument("--victims", type=int, default=0, help="pods that one gang evicts (a multiple of 8)")
     parser.add_argument("--kubelets", action="store_true", help="with simulated kubelets: bound pods also start")
     parser.add_argument("--profile", metavar="FILE", help="profile the scheduler of the first part with cProfile")
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="of an API server that runs and is empty")
+    parser.add_argument(
+        "--server-pid", metavar="PID", type=int, help="the process of that API server, for its CPU time"
+    )
+    parser.add_argument("--command", help="another scheduler's program with its arguments")
     options = parser.parse_args()
+    if options.kubeconfig is not None and options.kubelets:
+        parser.error("--kubelets are those of reprieve's own API server: not with --kubeconfig")
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
-        server = Server(directory, kubelets=options.kubelets, nodes=options.nodes)
+        server: Server | Foreign
+        if options.kubeconfig is not None:
+            server = Foreign(options.kubeconfig, options.server_pid)
+        else:
+            server = Server(directory, kubelets=options.kubelets, nodes=options.nodes)
         try:
             async with session(server) as opened:
                 if not options.kubelets:
@@ -364,18 +428,19 @@ async def main() -> None:
                 await create(opened, PODS, [marked])
             if options.pods:
                 bodies = [pod(f"p-{i}") for i in range(options.pods)]
-                await measure(server, directory, f"{options.pods} pods", bodies, options.profile)
+                await measure(server, directory, f"{options.pods} pods", bodies, options.profile, options.command)
             if options.gangs:
                 bodies = []
                 for number in range(options.gangs):
                     policy = {"gang": {"minCount": options.size}}
-                    kind = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
+                    kind = {"apiVersion": INTERNAL_VERSION, "kind": "PodGroup"}
                     bodies.append({**kind, "metadata": {"name": f"g{number}"}, "spec": {"schedulingPolicy": policy}})
                     bodies += [pod(f"g{number}-{i}", f"g{number}") for i in range(options.size)]
-                await measure(server, directory, f"{options.gangs} gangs of {options.size}", bodies, None)
+                what = f"{options.gangs} gangs of {options.size}"
+                await measure(server, directory, what, bodies, command=options.command)
             if options.victims:
                 profile = None if options.pods else options.profile
-                await measure_victims(server, directory, options.victims, profile)
+                await measure_victims(server, directory, options.victims, profile, options.command)
         finally:
             for process in reversed(Process.started):
                 process.stop()
