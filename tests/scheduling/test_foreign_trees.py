@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reprieve.api.decoding import decode_object
 from reprieve.api.objects import Node, Pod, PodGroup
+from reprieve.cluster.groups import Group
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.engine import Engine
 
@@ -210,6 +211,19 @@ def test_the_priority_of_a_tree_is_the_highest_of_the_pods_that_are_left() -> No
     assert priorities() == {0}
 
 
+def test_the_priority_of_a_flat_group_is_the_highest_of_the_pods_that_are_left() -> None:
+    """workloads.md 2.6: a pod that has the priority of the group and goes takes it along, the group keeps its class."""
+    for whole in (group(3), group(3, priorityClassName="system-node-critical")):
+        priced = replace(whole, spec=replace(whole.spec, priority=7)) if whole.spec.priority_class_name else whole
+        world = World(1).add(priced, pod("w0", priority=9), pod("w1", priority=4), pod("w2", priority=9))
+        found = []
+        for name in ("w0", "w2", "w1"):
+            world.gone(name)
+            spec = world.engine.cluster.groups["default/g"].spec
+            found.append(spec.priority if spec is not None else None)
+        assert found == ([7, 7, 7] if priced is not whole else [9, 4, 0])
+
+
 def test_as_many_subgroups_as_are_asked_for_run_whole() -> None:
     """workloads.md 2.8: three replicas of two, two of them needed; room for five pods is room for two replicas."""
     whole = group(4, subGroupPolicy=SUBGROUPS)
@@ -226,6 +240,28 @@ def test_a_subgroup_is_there_as_long_as_a_pod_of_it() -> None:
     for name in ("r1-0", "r1-1"):
         world.gone(name)
     assert set(world.engine.cluster.groups) == {"default/g:replica:0"}
+
+
+def test_subgroups_are_the_same_in_whatever_order_their_pods_come_and_go() -> None:
+    """workloads.md 2.8 and 2.9: the tree that grew pod by pod is the one that is made of all pods at once."""
+    whole = group(4, subGroupPolicy=SUBGROUPS)
+    pods = replicas(4)
+
+    def shape(world: World) -> list[tuple[str, float, object]]:
+        cluster = world.engine.cluster
+        every: list[Group] = [*cluster.groups.values(), *cluster.trees.composites.values()]
+        return sorted((one.ref, one.created, one.spec) for one in every)
+
+    at_once = shape(World(1).add(*pods, whole))
+    assert len(at_once) == 5
+    for order in (pods, pods[::-1], [*pods[::2], *pods[1::2]]):
+        grown = World(1).add(whole, *order)
+        assert shape(grown) == at_once
+        for gone in order[4:]:
+            grown.gone(gone.name)
+        assert shape(grown) == shape(World(1).add(*order[:4], whole))
+        grown.add(*order[4:], pod("dearest", role="infer", replica="0", priority=8))
+        assert {one.spec.priority for one in grown.engine.cluster.groups.values() if one.spec is not None} == {8}
 
 
 def test_several_policies_are_levels_of_their_own() -> None:

@@ -205,3 +205,14 @@ def test_a_gang_of_a_controller_has_the_highest_priority_of_its_pods() -> None:
         spec = World(0).add(*items).engine.cluster.groups[group].spec
         assert spec is not None
         assert spec.priority == 7
+
+
+def test_the_priority_of_a_gang_of_a_controller_is_the_highest_of_the_pods_that_are_left() -> None:
+    """workloads.md 2.6."""
+    controller, _, group = GANGS["Job"]
+    world = World(0).add(controller, *(pod(f"p{n}", job="o", priority=n) for n in (3, 7, 5)))
+    for gone, left in (("p3", 7), ("p7", 5)):
+        world.engine.pod_gone(f"default/{gone}", world.now)
+        spec = world.engine.cluster.groups[group].spec
+        assert spec is not None
+        assert spec.priority == left

@@ -16,8 +16,9 @@ from reprieve.api.foreign_groups import SubGroupPolicy, below
 from reprieve.api.selectors import compile_label_selector
 
 _REST: Final = "rest"
-Tree = list[objects.CompositePodGroup | objects.PodGroup]
-"""Parents before children."""
+Tree = list[tuple[int, objects.CompositePodGroup | objects.PodGroup]]
+"""Groups with the place each has among its siblings, ties by name; parents before children."""
+Subgroup = tuple[int, objects.PodGroup]
 
 
 class ForeignTree:
@@ -56,22 +57,31 @@ class ForeignTree:
             if rest in leaves:
                 found.append((rest, self._rest))
             return [
-                self._composite(root, len(found), "", priority),
-                *(self._leaf(name, least, root, priority) for name, least in found),
+                (0, self._composite(root, len(found), "", priority)),
+                *((place, self._leaf(name, least, root, priority)) for place, (name, least) in enumerate(found, 1)),
             ]
         made: Tree = []
-        one = len(self._policies) == 1
-        if not one:
-            made.append(self._composite(root, len(self._policies), "", priority))
-        for policy, _ in self._policies:
-            parent = root if one else below(self._name, policy.name, "")
-            made.append(self._composite(parent, policy.min_sub_groups or 1, "" if one else root, priority))
-            made += (
-                self._leaf(name, policy.sub_group_size or 1, parent, priority)
-                for name in sorted(leaves)
-                if self._is_of(name, policy)
-            )
+        if len(self._policies) > 1:
+            made.append((0, self._composite(root, len(self._policies), "", priority)))
+        for place, (policy, _) in enumerate(self._policies):
+            parent = self._parent(policy)
+            above = "" if parent == root else root
+            made.append((place, self._composite(parent, policy.min_sub_groups or 1, above, priority)))
+            made += (self._subgroup(place, policy, name, priority) for name in leaves if self._is_of(name, policy))
         return made
+
+    def subgroup(self, leaf: str, priority: int | None) -> Subgroup | None:
+        """A leaf that comes with its first pod and goes with its last, while the rest of the tree stays as it is."""
+        for place, (policy, _) in enumerate(self._policies):
+            if self._is_of(leaf, policy):
+                return self._subgroup(place, policy, leaf, priority)
+        return None
+
+    def _parent(self, policy: SubGroupPolicy) -> str:
+        return below(self._name) if len(self._policies) == 1 else below(self._name, policy.name, "")
+
+    def _subgroup(self, place: int, policy: SubGroupPolicy, leaf: str, priority: int | None) -> Subgroup:
+        return place, self._leaf(leaf, policy.sub_group_size or 1, self._parent(policy), priority)
 
     def _is_of(self, leaf: str, policy: SubGroupPolicy) -> bool:
         start = below(self._name, policy.name)

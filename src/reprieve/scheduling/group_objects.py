@@ -10,6 +10,7 @@ them before one that pods stand for (workloads.md 1.4); those of a source that i
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from reprieve.api.group_sources import OWNERS, TASK_ANNOTATION, VOLCANO, GroupSo
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.sized_groups import SizedGroups
 from reprieve.cluster.state import ClusterState
-from reprieve.scheduling.foreign_trees import ForeignTree, tree_of
+from reprieve.scheduling.foreign_trees import ForeignTree, Tree, tree_of
 
 _APART: Final = 1e-6
 """Seconds between the groups of one tree, so that they are tried in their order (composite.md 2)."""
@@ -139,8 +140,14 @@ class GroupObjects:
         if held is None:
             return []
         raised = held.group.spec.priority is None and (held.given is None or pod.priority > held.given)
-        new_leaf = held.tree is not None and pod.group is not None and (False, pod.group) not in self._made.get(key, {})
-        return self._there(key, held.group, held.created) if raised or new_leaf else []
+        if held.tree is None or pod.group is None or (False, pod.group) in self._made.get(key, {}):
+            return self._there(key, held.group, held.created) if raised else []
+        added = None if raised else held.tree.subgroup(pod.group.split("/", 1)[1], held.given)
+        if added is None or key not in self._made:
+            return self._there(key, held.group, held.created)
+        place, leaf = added
+        self._made[key][False, pod.group] = leaf
+        return [self._change(key, pod.group, place, leaf, held.created)]
 
     def left(self, pod: PodRecord) -> Changes:
         """A pod is gone, and not among the members any more."""
@@ -151,27 +158,39 @@ class GroupObjects:
                 del self._owned[owner]
         named = self._named.pop(pod.uid, None)
         key = named or pod.group
+        if key is None:
+            return []
+        held = self._counts.get(key)
         if named is not None:
             del self._tasks[named][pod.uid]
             if not self._tasks[named]:
                 del self._tasks[named]
-            held = self._counts.get(named)
-            if held is not None and held.tree is not None and self._changed_without(pod, named, held):
-                return self._there(named, held.group, held.created)
+        elif self._sized.left(key, pod.uid) and key not in self._objects:
+            made = self._sized.group(key)
+            return self._gone(key) if made is None else self._there(key, made, self._oldest(key))
+        if held is None:
             return []
-        if key is None or not self._sized.left(key, pod.uid) or key in self._objects:
+        if self._was_dearest(pod, key, held):
+            return self._there(key, held.group, held.created)
+        if named is None or held.tree is None or pod.group is None or not self._emptied(pod.group):
             return []
-        made = self._sized.group(key)
-        return self._gone(key) if made is None else self._there(key, made, self._oldest(key))
+        if held.tree.subgroup(pod.group.split("/", 1)[1], held.given) is None or key not in self._made:
+            return self._there(key, held.group, held.created)
+        self._made[key].pop((False, pod.group), None)
+        return [GroupChange(pod.group, None)]
 
-    def _changed_without(self, pod: PodRecord, key: str, held: _Counts) -> bool:
-        """Whether the tree is another without the pod: the last of its leaf, or alone of the highest priority."""
-        leaf = self._cluster.groups.get(pod.group) if pod.group is not None else None
-        if pod.group is not None and (leaf is None or not leaf.members):
-            return True
+    def _emptied(self, key: str) -> bool:
+        """Whether the pod that is gone was the last of its leaf, so that the tree is another."""
+        leaf = self._cluster.groups.get(key)
+        return leaf is None or not leaf.members
+
+    def _was_dearest(self, pod: PodRecord, key: str, held: _Counts) -> bool:
+        """Whether the group had its priority of this pod alone, which is gone (workloads.md 2.6)."""
         if held.group.spec.priority is not None or held.given is None or pod.priority < held.given:
             return False
-        return not any(other.priority >= pod.priority for other, _ in self._tasks.get(key, {}).values())
+        state = self._cluster.groups.get(key)
+        rest = chain((other for other, _ in self._tasks.get(key, {}).values()), state.members.values() if state else ())
+        return not any(other.priority >= pod.priority for other in rest)
 
     # -- controllers -------------------------------------------------------------------------------
 
@@ -267,23 +286,29 @@ class GroupObjects:
         changes = self._remake(key, [], 0.0)
         return [*changes, *([] if stays else [GroupChange(key, None)]), *self._moves(key)]
 
-    def _remake(self, key: str, tree: Sequence[Group], created: float) -> Changes:
+    def _remake(self, key: str, tree: Tree, created: float) -> Changes:
         """Make the groups of the tree those that there are: parents come first and go last."""
         namespace = key.split("/", 1)[0]
         before = self._made.pop(key, {})
-        now = {
-            (isinstance(each, objects.CompositePodGroup), f"{namespace}/{each.metadata.name}"): each for each in tree
-        }
+        now: dict[tuple[bool, str], Group] = {}
+        changes: Changes = []
+        for place, group in tree:
+            name = f"{namespace}/{group.metadata.name}"
+            composite = isinstance(group, objects.CompositePodGroup)
+            now[composite, name] = group
+            if before.get((composite, name)) != group:
+                changes.append(self._change(key, name, place, group, created))
         if now:
             self._made[key] = now
-        counts = self._counts.get(key)
-        foreign = counts.group.foreign.api_version if counts is not None and counts.group.foreign is not None else None
-        changes: Changes = []
-        for turn, ((composite, name), group) in enumerate(now.items()):
-            if before.get((composite, name)) != group:
-                changes.append(GroupChange(name, group, created + turn * _APART, composite, foreign))
         gone = [GroupChange(name, None, 0.0, composite) for composite, name in before if (composite, name) not in now]
         return [*changes, *reversed(gone)]
+
+    def _change(self, key: str, name: str, place: int, group: Group, created: float) -> GroupChange:
+        """A group of the tree that the foreign group of that key stands for is there, or another than before."""
+        counts = self._counts.get(key)
+        foreign = counts.group.foreign.api_version if counts is not None and counts.group.foreign is not None else None
+        composite = isinstance(group, objects.CompositePodGroup)
+        return GroupChange(name, group, created + place * _APART, composite, foreign)
 
     def _moves(self, key: str) -> list[Move]:
         """Pods of Volcano's groups that belong elsewhere now."""
