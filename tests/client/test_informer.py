@@ -485,7 +485,9 @@ def test_unreadable_items_are_named() -> None:
         async with scripted(answer(page([pod("a", 1), broken], 9))) as server, client_of(server) as client:
             listed = await list_objects(client, PODS, Pod)
         assert [item.name for item in listed.objects] == ["a"]
-        assert listed.unreadable[0].key == "default/bad"
-        assert "spec.priority" in listed.unreadable[0].reason
+        [(meta, error)] = listed.unreadable
+        assert meta is not None
+        assert meta.key == "default/bad"
+        assert error.path == "spec.priority"
 
     asyncio.run(run())

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from reprieve.api.group_owners import OWNER_KINDS
+from reprieve.api.meta import ObjectMeta
 from reprieve.client.discovery import Served, discover
 from reprieve.client.errors import ApiError
 from reprieve.client.informer import Change, ChangeKind
@@ -18,7 +20,7 @@ from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.features import Features
 from reprieve.controlplane.server.serving import ServeOptions, serving
-from reprieve.live.event_handlers import ClusterFeed, ClusterFeedOptions
+from reprieve.live.event_handlers import KINDS_READ, ClusterFeed, ClusterFeedOptions
 from reprieve.scheduling.engine import Engine
 
 from ..client.clock import until
@@ -466,3 +468,85 @@ def test_what_is_said_of_work_reaches_the_engine_and_wrong_values_their_owners()
             assert len(stage.ignored) == 2
 
     play(act)
+
+
+async def _served_as_well(stage: Stage, group: str, version: str) -> str:
+    """Install a definition of PodGroups; the path of their objects."""
+    await stage.create(DEFINITIONS, f"podgroups.{group}", **definition(group, version))
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + DEADLINE
+    while len((await discover(stage.client)).readable("PodGroup")) != 2:
+        assert loop.time() < ends
+    return f"/apis/{group}/{version}/namespaces/default/podgroups"
+
+
+def test_who_made_an_object_that_cannot_be_read_is_told() -> None:
+    """observability.md 2.6: there at the start, or written later; the object is under its own API."""
+    group, version = "scheduling.x-k8s.io", "v1alpha1"
+    head = {"kind": "PodGroup", "apiVersion": f"{group}/{version}"}
+    wrong = 'spec.minMember: Invalid value: "two": must be a number of pods'
+
+    async def act(stage: Stage) -> None:
+        path = await _served_as_well(stage, group, version)
+        await stage.create(path, "first", **head, spec={"minMember": "two"})
+        await stage.create(path, "fine", **head, spec={"minMember": 2})
+        async with stage.running():
+            await stage.until(lambda: stage.minimum == {"default/fine": 2})
+            assert stage.ignored == [("PodGroup", "first", wrong)]
+            await stage.create(path, "later", **head, spec={"minMember": "two"})
+            for name, least in (("fine", "two"), ("first", 3)):
+                patch = {"spec": {"minMember": least}}
+                await stage.client.request("PATCH", f"{path}/{name}", body=patch, content_type=MERGE_PATCH)
+            await stage.until(lambda: stage.minimum == {"default/fine": 2, "default/first": 3})
+            assert stage.ignored[1:] == [("PodGroup", "later", wrong), ("PodGroup", "fine", wrong)]
+
+    play(act)
+
+
+def test_every_kind_that_is_read_can_be_told_about() -> None:
+    """Who made something that cannot be read is told by its metadata alone."""
+    for kind in (*KINDS_READ, *OWNER_KINDS):
+        assert kind(metadata=ObjectMeta(name="n")).name == "n"
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "spec", "label"),
+    [
+        ("scheduling.x-k8s.io", "v1alpha1", {"minMember": 1}, "scheduling.x-k8s.io/pod-group"),
+        (CRD, "v1beta1", {"schedulingPolicy": {"gang": {"minCount": 1}}}, f"{CRD}/pod-group"),
+    ],
+    ids=["coscheduling", "ours"],
+)
+def test_a_group_without_a_class_has_the_priority_of_the_pods_that_are_there(
+    group: str, version: str, spec: Json, label: str
+) -> None:
+    """workloads.md 2.6: it rises with a pod that comes and falls with one that goes."""
+
+    async def act(stage: Stage) -> None:
+        for name, value in (("low", 3), ("high", 9)):
+            await stage.create("/apis/scheduling.k8s.io/v1/priorityclasses", name, value=value)
+        path = await _served_as_well(stage, group, version)
+        await stage.create(path, "g", kind="PodGroup", apiVersion=f"{group}/{version}", spec=spec)
+
+        async def member(name: str, priority: str) -> None:
+            pod = {"containers": [{"name": "c", "image": "i"}], "priorityClassName": priority}
+            await stage.create(PODS, name, spec=pod, metadata={"labels": {label: "g"}})
+
+        def priority() -> int | None:
+            state = stage.engine.cluster.groups.get("default/g")
+            return state.spec.priority if state is not None and state.spec is not None else None
+
+        async with stage.running():
+            await member("a", "low")
+            await stage.until(lambda: priority() == 3)
+            await member("b", "high")
+            await stage.until(lambda: priority() == 9)
+            await stage.client.request("DELETE", f"{PODS}/b")
+            await stage.until(lambda: priority() == 3)
+            await stage.client.request("DELETE", f"{PODS}/a")
+            await stage.until(lambda: not stage.engine.cluster.pods)
+            assert priority() in (None, 0)
+            await member("c", "high")
+            await stage.until(lambda: priority() == 9)
+
+    play(act, controllers="*")

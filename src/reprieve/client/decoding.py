@@ -23,6 +23,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str = ""
     namespace: str = ""
+    uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 

@@ -79,7 +79,8 @@ class InformerOptions:
 class Informer(Generic[T]):
     """See the module. `handler` is called in the task that runs `run`; what it raises ends `run`.
 
-    `on_trouble` hears of objects that cannot be read; `on_cut` of every list or watch that failed and is tried again
+    `on_trouble` hears of objects that cannot be read, `on_unreadable` of each of them by itself and of what is wrong
+    with it, so that its owner can be told; `on_cut` of every list or watch that failed and is tried again
     (default: as trouble), `on_answer` of every one that the server has begun to answer.
     """
 
@@ -96,6 +97,7 @@ class Informer(Generic[T]):
         options: InformerOptions = InformerOptions(),
         on_synced: Callable[[], None] = lambda: None,
         on_trouble: Callable[[str], None] = log.warning,
+        on_unreadable: Callable[[Metadata, InputError], None] = lambda meta, error: None,
         on_cut: Callable[[ClientError], None] | None = None,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
@@ -108,6 +110,7 @@ class Informer(Generic[T]):
         self._options = options
         self._on_synced = on_synced
         self._on_trouble = on_trouble
+        self._on_unreadable = on_unreadable
         self._on_cut = on_cut or self._say_cut
         self._on_answer = on_answer
         self._objects: dict[str, T] = {}
@@ -179,8 +182,8 @@ class Informer(Generic[T]):
         if not listed.revision:
             raise UnreachableError(f"{self._resource}: the list has no resourceVersion")
         found = {item.key: item for item in listed.objects}
-        for key, reason in listed.unreadable:
-            self._unreadable(reason, key, found)
+        for meta, error in listed.unreadable:
+            self._unreadable(error, meta, found)
         self._replace(found, listed.revision)
 
     async def _watch(self, query: Mapping[str, str]) -> None:
@@ -271,7 +274,7 @@ class Informer(Generic[T]):
         try:
             arriving[key] = stored(self._kind, event.object, self._resource)
         except InputError as error:
-            self._unreadable(str(error), key, arriving)
+            self._unreadable(error, meta, arriving)
 
     def _seen(self, revision: str) -> bool:
         """Whether a resumed stream repeats what is known: revisions grow along one stream."""
@@ -295,6 +298,7 @@ class Informer(Generic[T]):
             found = stored(self._kind, event.object, self._resource)
         except InputError as error:
             self._on_trouble(f"not updated: {error}")
+            self._on_unreadable(meta, error)
             return
         self._put(key, found)
 
@@ -321,8 +325,11 @@ class Informer(Generic[T]):
             self._synced.set()
             self._on_synced()
 
-    def _unreadable(self, reason: str, key: str, arriving: dict[str, T]) -> None:
-        self._on_trouble(f"left out: {reason}")
-        known = self._objects.get(key)
+    def _unreadable(self, error: InputError, meta: Metadata | None, arriving: dict[str, T]) -> None:
+        self._on_trouble(f"left out: {error}")
+        if meta is None:
+            return
+        self._on_unreadable(meta, error)
+        known = self._objects.get(meta.key)
         if known is not None:
-            arriving[key] = known
+            arriving[meta.key] = known

@@ -13,7 +13,7 @@ import msgspec
 
 from reprieve.api.errors import InputError
 from reprieve.api.meta import KubernetesObject
-from reprieve.client.decoding import called, stored
+from reprieve.client.decoding import Metadata, called, stored
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.transport import ApiClient
@@ -26,10 +26,10 @@ T = TypeVar("T", bound=KubernetesObject)
 
 
 class Unreadable(NamedTuple):
-    """An object that could not be read: its `namespace/name` (empty if not even that) and why."""
+    """An object that could not be read: its metadata (None if not even that can be) and why."""
 
-    key: str
-    reason: str
+    metadata: Metadata | None
+    error: InputError
 
 
 @dataclass(slots=True)
@@ -91,8 +91,7 @@ async def _pages(
             try:
                 found.objects.append(stored(kind, raw, resource))
             except InputError as error:
-                meta = called(raw)
-                found.unreadable.append(Unreadable(meta.key if meta is not None else "", str(error)))
+                found.unreadable.append(Unreadable(called(raw), error))
         token = page.metadata.continue_
         if not token:
             return found

@@ -124,7 +124,7 @@ async def _read(client: ApiClient, served: Served, kind: type[KubernetesObject])
                 raise
             result.warnings.append(f"{resource} not read: {error}")
             continue
-        result.warnings += [f"left out: {found.reason}" for found in listed.unreadable]
+        result.warnings += [f"left out: {found.error}" for found in listed.unreadable]
         for item in listed.objects:
             if item.key in known:
                 text = f"{name_of(item)} of {resource.api_version} left out: that of {known[item.key]} counts"

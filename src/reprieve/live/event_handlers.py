@@ -32,10 +32,13 @@ from typing import Any, Final
 import msgspec
 
 from reprieve.api import objects as o
+from reprieve.api.errors import InputError
+from reprieve.api.foreign_groups import FOREIGN_VERSIONS, ForeignGroup
 from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
 from reprieve.api.group_sources import OWNERS, SOURCES
-from reprieve.api.meta import KubernetesObject
+from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.client.clock import Clock
+from reprieve.client.decoding import Metadata
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
@@ -117,7 +120,7 @@ class ClusterFeed:
     """See the module docstring. `wake` is called when there is something to apply; `listener` hears of all of it.
 
     `refused(group, reason)` hears of groups with a class as victims that does not count, `ignored(object, reason)` of
-    other annotations that cannot be read.
+    other annotations that cannot be read, and with only the metadata of objects that cannot be read at all.
     """
 
     def __init__(
@@ -151,6 +154,7 @@ class ClusterFeed:
         self._open: dict[str, int | None] = {}
         """PodGroups without a priority of their own, and the one they were given."""
         self._refused = refused
+        self._ignored = ignored
         self._victims = VictimClasses(self._refuse)
         self._composites = Composites(engine, listener=listener, warn=self._warn_once)
         self._remarks = AnnotationRemarks(ignored, engine.sources)
@@ -291,6 +295,7 @@ class ClusterFeed:
             options=self._options.informers,
             on_synced=partial(self._arrived, before),
             on_trouble=lambda text: self._trouble(WATCH, text),
+            on_unreadable=lambda meta, error: self._unreadable(kind, resource, meta, error),
             on_cut=lambda error: self._outages.failed(name, WATCH, f"{name}: watching again: {error}"),
             on_answer=lambda: self._outages.well(name),
         )
@@ -328,6 +333,14 @@ class ClusterFeed:
         self._changes.append((change, resource))
         if self._synced.is_set():
             self._wake()
+
+    def _unreadable(self, kind: type[KubernetesObject], resource: Resource, meta: Metadata, error: InputError) -> None:
+        """An object is left out, or stays as it was: who made it looks at its events, not into this log."""
+        known = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
+        item = kind(metadata=known)
+        if isinstance(item, o.PodGroup) and resource.api_version in FOREIGN_VERSIONS:
+            item = msgspec.structs.replace(item, foreign=ForeignGroup(api_version=resource.api_version))
+        self._ignored(item, f"{error.path}: {error.message}" if error.path else error.message)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._said:
@@ -445,7 +458,10 @@ class ClusterFeed:
         engine = self._engine
         self._remarks.forget(item)
         if isinstance(item, o.Pod):
+            known = engine.cluster.pods.get(item.metadata.uid)
             engine.pod_gone(item.metadata.uid, now)
+            if known is not None and known.group is not None:
+                self._lower_priority(known.group, known.priority, now)
         elif isinstance(item, o.Node):
             engine.remove_node(item.name, now)
         elif isinstance(item, o.PodDisruptionBudget):
@@ -509,6 +525,15 @@ class ClusterFeed:
         group = self._counted(key)
         if group is not None:
             self._set_group(group, now)
+
+    def _lower_priority(self, key: str, gone: int, now: float) -> None:
+        """A member of that priority is gone: a group that had it of this one alone has that of those that are left."""
+        given = self._open.get(key)
+        if given is None or gone < given:
+            return
+        state = self._engine.cluster.groups.get(key)
+        if state is None or not any(pod.priority >= given for pod in state.members.values()):
+            self._set_group_again(key, now)
 
     def _give_priority(self, key: str, now: float) -> bool:
         """A group without a priority gets the highest of its members; whether there are any."""
