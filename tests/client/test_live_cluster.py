@@ -406,3 +406,48 @@ def test_kinds_that_may_not_be_read_are_said_and_passed_over(server: Live, run: 
     ended = run("plan", "--kubeconfig", tmp_path / "config")
     assert (ended.code, ended.out) == (3, "")
     assert "pods is forbidden" in ended.err
+
+
+def test_gangs_of_controllers_are_gangs_in_a_plan_of_their_cluster(run: Run, tmp_path: Path) -> None:
+    """workloads.md 2.10: with the source on the controllers are read too, beside a configuration that has it off."""
+    on, off = tmp_path / "on.yaml", tmp_path / "off.yaml"
+    for file, switch in ((on, True), (off, False)):
+        profile = {"schedulerName": "default-scheduler"}
+        head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        file.write_text(yaml.safe_dump({**head, "profiles": [profile], "groupSources": {"owners": switch}}))
+    with live() as server:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+        create(server, "/api/v1/nodes", {**node, "status": {"allocatable": {"cpu": "4", "pods": "10"}}})
+        merge = {"Content-Type": "application/merge-patch+json"}
+        assert server.request("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": None}}, headers=merge)[0] == 200
+        for name, asks in (("gang", "true"), ("plain", "false")):
+            meta = {"name": name, "annotations": {"scheduling.reprieve.dev/gang": asks}}
+            container = {"name": "c", "image": "i"}
+            template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+            job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
+            spec = {"parallelism": 2, "completions": 2, "template": template}
+            made = create(server, "/apis/batch/v1/namespaces/default/jobs", {**job, "spec": spec})
+            owner = {key: job[key] for key in ("apiVersion", "kind")} | {"controller": True}
+            owner |= {"name": name, "uid": made["metadata"]["uid"]}
+            for number in range(2):
+                body = pod(f"{name}-{number}", "3")
+                body["metadata"]["ownerReferences"] = [owner]
+                create(server, PODS, body)
+
+        access = kubeconfig(server, tmp_path / "config")
+
+        def placed(*options: object) -> set[str]:
+            ended = run("plan", "--kubeconfig", access, "-o", "json", *options)
+            assert ended.code == 0, ended.err
+            return {each["name"] for each in json.loads(ended.out)["pods"] if each["outcome"] == "Scheduled"}
+
+        assert placed("--config", on) in ({"plain-0"}, {"plain-1"})  # all are of one second
+        [single] = placed("--config", off)
+        assert placed() == {single}
+        both = run("plan", "--kubeconfig", access, "--compare", on, "--compare", off, "-o", "json")
+        assert both.code == 0, both.err
+        assert server.request("DELETE", f"{PODS}/plain-0?gracePeriodSeconds=0")[0] == 200
+        assert server.request("DELETE", f"{PODS}/plain-1?gracePeriodSeconds=0")[0] == 200
+        bigger = {"status": {"allocatable": {"cpu": "6"}, "capacity": {"cpu": "6"}}}
+        assert server.request("PATCH", "/api/v1/nodes/n1/status", bigger, headers=merge)[0] == 200
+        assert placed("--config", on) == {"gang-0", "gang-1"}

@@ -86,6 +86,8 @@ class Source:
     """Made before its workloads are expanded."""
     stdin: bytes | None = None
     """What `-` stands for, where it was read before."""
+    owners: bool = False
+    """Read the controllers of a live cluster whose pods may be gangs: the source of groups is on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     from reprieve.client.reading import add_new, known_classes, manifests_of
     from reprieve.simulation.plan import not_before, starts_at
 
-    reading, server = read_live(source.kubeconfig, source.context, source.heed)
+    reading, server = read_live(source.kubeconfig, source.context, source.heed, owners=source.owners)
     cluster = manifests_of(reading, server)
     for warning in reading.warnings:
         note(f"warning: {warning}")

@@ -32,6 +32,7 @@ def compare_plans(
     configuration of their own.
     """
     from reprieve.api.errors import InputError
+    from reprieve.api.group_sources import OWNERS
     from reprieve.cli.options import read_options
     from reprieve.simulation.plan import plan
     from reprieve.simulation.whatif.changes import with_changes
@@ -52,6 +53,8 @@ def compare_plans(
         (file, source, replace(read_options(config=file, **settings), now=options.now)) for file in configurations
     ]
     variants += [(file, replace(source, files=[*source.files, file]), options) for file in additions]
+    source_on = any(OWNERS in chosen.sources for _, _, chosen in variants)
+    variants = [(name, replace(asked, owners=source_on), chosen) for name, asked, chosen in variants]
     plans = []
     warned: set[str] = set()
     known: dict[tuple[str, ...], Gathered] = {}

@@ -237,10 +237,11 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords"
     from dataclasses import replace
 
     from reprieve.api.errors import InputError
+    from reprieve.api.group_sources import OWNERS
     from reprieve.library.answering import answered
     from reprieve.simulation.workloads.table import TABLE
 
-    gathered = gather(source, options.now)
+    gathered = gather(replace(source, owners=OWNERS in options.sources), options.now)
     try:
         options = replace(options, now=gathered.now)
         return answered(gathered.manifests, gathered.changed, options, records, source.rows or TABLE, source.run)

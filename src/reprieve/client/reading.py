@@ -21,9 +21,10 @@ from reprieve.api import objects as o
 from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
 from reprieve.api.decoding import name_of
 from reprieve.api.errors import FieldError, InputError, Origin
+from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
 from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, created_seconds
 from reprieve.api.meta import KubernetesObject
-from reprieve.client.discovery import Served, discover
+from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError
 from reprieve.client.listing import Listed, list_objects
 from reprieve.client.transport import ApiClient
@@ -69,18 +70,22 @@ class Reading:
     warnings: list[str] = field(default_factory=list)
 
 
-async def read_cluster(client: ApiClient) -> Reading:
-    """Read a cluster. Raises ApiError if nodes or pods may not be read, UnreachableError, CredentialError."""
+async def read_cluster(client: ApiClient, *, owners: bool = False) -> Reading:
+    """Read a cluster; with `owners` the controllers whose pods may be gangs, too (workloads.md 2.10).
+
+    Raises ApiError if nodes or pods may not be read, UnreachableError, CredentialError.
+    """
     served = await discover(client)
     gate = asyncio.Semaphore(SIDE_BY_SIDE)
     reading = Reading(warnings=[f"not read: {reason}" for reason in served.unavailable])
 
     async def read(kind: type[KubernetesObject]) -> _Read:
         async with gate:
-            return await _read(client, served, kind)
+            return await _read(client, kind, _resources(served, kind))
 
     first = await read(o.Pod)
-    kinds: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL)
+    of_pods = [kind for kind in OWNER_KINDS if owners and _resources(served, kind)]
+    kinds: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL, *of_pods)
     tasks = [asyncio.create_task(read(kind)) for kind in kinds]
     try:
         found: dict[type[KubernetesObject], _Read] = dict(zip(kinds, await asyncio.gather(*tasks), strict=True))
@@ -107,10 +112,17 @@ class _Read:
     absent: str = ""
 
 
-async def _read(client: ApiClient, served: Served, kind: type[KubernetesObject]) -> _Read:
+def _resources(served: Served, kind: type[KubernetesObject]) -> Sequence[Resource]:
+    """Where a kind is read from, the stronger first."""
+    if issubclass(kind, GroupOwner):
+        found = served.find(kind.KIND, (kind.API_VERSION,))
+        return () if found is None else (found,)
+    return served.readable(kind.KIND)
+
+
+async def _read(client: ApiClient, kind: type[KubernetesObject], resources: Sequence[Resource]) -> _Read:
     """One kind, from all resources that hold it; of two objects with one name the stronger resource's counts."""
     result = _Read()
-    resources = served.readable(kind.KIND)
     if not resources:
         if kind in REQUIRED:
             raise ApiError(404, "NotFound", f"{client.connection.server}: serves no {kind.KIND}: is this a cluster?")

@@ -15,6 +15,7 @@ from reprieve.api.decoding import name_of
 from reprieve.api.durations import readable_time
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.foreign_groups import FOREIGN_VERSIONS
+from reprieve.api.group_owners import GroupOwner
 from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.work_annotations import annotation_problems
@@ -132,6 +133,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         if options.tell is not None:
             options.tell(item)
     start = starts_at(everything) if options.now is None else not_before(options.now, everything)
+    engine.watch_owners({type(each.object).KIND for each in everything if isinstance(each.object, GroupOwner)}, start)
     world = VirtualCluster(engine, start)
     world.first_preemption = lambda _: options.first_decision
     ledger = _Ledger(world)

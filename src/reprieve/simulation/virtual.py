@@ -25,6 +25,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.api.group_owners import GroupOwner
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import VOLUME_KINDS
@@ -159,6 +160,8 @@ class VirtualCluster:
             engine.set_class(item, now)
         elif isinstance(item, objects.Namespace):
             engine.set_namespace(item, now)
+        elif isinstance(item, GroupOwner):
+            engine.set_owner(item, now)
         elif isinstance(item, SELECTOR_OWNER_KINDS):
             engine.set_selector_owner(item, now)
         elif isinstance(item, VOLUME_KINDS):
