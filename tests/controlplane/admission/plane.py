@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import Chain
 from reprieve.controlplane.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
 from reprieve.controlplane.clock import Clock
 from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.registry import Registry, WriteOptions
 from reprieve.controlplane.storage import Store
@@ -134,3 +137,10 @@ def composite_pod_group(name: str, *, minimum: int = 1, **spec: Any) -> Json:
             **spec,
         },
     }
+
+
+def refused(plane: Plane, obj: Json) -> StatusError:
+    """The error with which an object is not created."""
+    with pytest.raises(StatusError) as caught:
+        plane.create(obj)
+    return caught.value

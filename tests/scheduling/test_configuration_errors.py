@@ -1,0 +1,312 @@
+"""What of a KubeSchedulerConfiguration is refused, and where (scheduling.md 6).
+
+Upstream's checks: pkg/scheduler/apis/config/validation, framework/runtime, component-base/config/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from reprieve.framework.configuration import ConfigurationError, configuration_of
+from reprieve.scheduling.configuring import MAX_TOTAL_SCORE
+from tests.scheduling.configuration_text import profiles, read
+
+FORM = {
+    "parallelism: 0": ("parallelism", "should be an integer value greater than zero"),
+    "parallelism: 3000000000": ("parallelism", "<= 2147483647"),
+    "parallelism: many": ("parallelism", "expected `int`, got `str`"),
+    "percentageOfNodesToScore: 101": ("percentageOfNodesToScore", "101: not in valid range [0-100]"),
+    "percentageOfPlacementsToScore: -1": ("percentageOfPlacementsToScore", "not in valid range [0-100]"),
+    "profiles: [{percentageOfNodesToScore: -1}]": ("profiles[0].percentageOfNodesToScore", "not in valid range"),
+    "podInitialBackoffSeconds: 0": ("podInitialBackoffSeconds", "must be greater than 0"),
+    "podInitialBackoffSeconds: 20": ("podMaxBackoffSeconds", "must be greater than or equal to podInitial"),
+    "podMaxBackoffSeconds: 99999999999999999999": ("podMaxBackoffSeconds", "<= 9223372036854775807"),
+    "clientConnection: {burst: -1}": ("clientConnection.burst", "must be non-negative"),
+    "clientConnection: {burst: 3000000000}": ("clientConnection.burst", "<= 2147483647"),
+    "clientConnection: {qps: fast}": ("clientConnection.qps", "expected `float"),
+    "leaderElection: {leaseDuration: 5s}": ("leaderElection.leaseDuration", "must be greater than renewDeadline"),
+    "leaderElection: {leaseDuration: 15}": ("leaderElection.leaseDuration", "expected `str`, got `int`"),
+    "leaderElection: {retryPeriod: 0s}": ("leaderElection.retryPeriod", "must be greater than zero"),
+    "leaderElection: {renewDeadline: soon}": ("leaderElection.renewDeadline", "want a duration like 15s"),
+    "leaderElection: {resourceLock: endpoints}": ("leaderElection.resourceLock", 'must be "leases"'),
+    "leaderElection: {leader: x}": ("leaderElection.leader", "unknown field"),
+    "policy: {}": ("policy", "unknown field"),
+    "profiles: [{plugins: {filter: {enable: []}}}]": ("profiles[0].plugins.filter.enable", "unknown field"),
+    "profiles: [{plugins: {unreserve: {}}}]": ("profiles[0].plugins.unreserve", "unknown field"),
+    "profiles: [{schedulerName: ''}]": ("profiles[0].schedulerName", "is required"),
+    "profiles: [{schedulerName: a}, {}]": ("profiles[1].schedulerName", "is required"),
+    "profiles: [{schedulerName: a}, {schedulerName: a}]": (
+        "profiles[1].schedulerName",
+        "'a' is used twice: it is that of profiles[0], too",
+    ),
+    "profiles: [{plugins: {score: {enabled: [{name: ImageLocality, weight: 1000000000000}]}}}]": (
+        "profiles[0].plugins.score.enabled[0].weight",
+        "<= 2147483647",
+    ),
+    "profiles: [{plugins: {score: {enabled: [{name: ImageLocality, weight: -1}]}}}]": (
+        "profiles[0].plugins.score.enabled[0].weight",
+        "must not be negative",
+    ),
+    "profiles: [{plugins: {filter: {enabled: [{name: EBSLimits}]}}}]": (
+        "profiles[0].plugins.filter.enabled[0].name",
+        "was removed from this version",
+    ),
+    "profiles: [{pluginConfig: [{name: CinderLimits}]}]": ("profiles[0].pluginConfig[0].name", "was removed"),
+    "profiles: [{pluginConfig: [{name: NodeName}, {name: NodeName}]}]": (
+        "profiles[0].pluginConfig[1].name",
+        "'NodeName' is given twice",
+    ),
+    "extenders: [{}]": ("extenders[0]", "missing required field `urlPrefix`"),
+    "extenders: [{urlPrefix: ''}]": ("extenders[0].urlPrefix", "must not be empty"),
+    "extenders: [{urlPrefix: u, prioritizeVerb: p}]": ("extenders[0].weight", "must have a positive weight"),
+    "extenders: [{urlPrefix: u, weight: 5000000000}]": ("extenders[0].weight", "not more than"),
+    "extenders: [{urlPrefix: u, bindVerb: b}, {urlPrefix: v, bindVerb: b}]": (
+        "extenders",
+        "found 2 extenders implementing bind",
+    ),
+    "extenders: [{urlPrefix: u, httpTimeout: 5}]": ("extenders[0].httpTimeout", "expected `str`, got `int`"),
+    "extenders: [{urlPrefix: u, httpTimeout: -1s}]": ("extenders[0].httpTimeout", "must not be negative"),
+    "extenders: [{urlPrefix: u, managedResources: [{name: cpu}]}]": (
+        "extenders[0].managedResources[0].name",
+        "is an invalid extended resource name",
+    ),
+    "extenders: [{urlPrefix: u, managedResources: [{name: a/b/c}]}]": (
+        "extenders[0].managedResources[0].name",
+        "a qualified name must consist of",
+    ),
+    "extenders: [{urlPrefix: u, managedResources: [{name: x.io/a}, {name: x.io/a}]}]": (
+        "extenders[0].managedResources[1].name",
+        "duplicate extender managed resource name",
+    ),
+    "extenders: [{urlPrefix: u, tlsConfig: {caData: '%'}}]": ("extenders[0].tlsConfig.caData", "base64"),
+}
+
+
+@pytest.mark.parametrize("text", FORM)
+def test_what_the_form_does_not_allow(text: str) -> None:
+    """One error, with the path in the file."""
+    path, message = FORM[text]
+    with pytest.raises(ConfigurationError) as caught:
+        read(text)
+    assert caught.value.path == path
+    assert message in caught.value.message
+
+
+def test_an_election_that_is_switched_off_is_not_checked() -> None:
+    """As upstream."""
+    assert not read("leaderElection: {leaderElect: false, leaseDuration: 1s}").leader_election.leader_elect
+
+
+PLUGINS = {
+    "multiPoint: {enabled: [{name: Nope}]}": ("multiPoint.enabled[0].name", "unknown plugin 'Nope'; known: Default"),
+    "filter: {disabled: [{name: Nope}]}": ("filter.disabled[0].name", "unknown plugin 'Nope'"),
+    "preScore: {enabled: [{name: Nope}]}": ("preScore.enabled[0].name", "unknown plugin 'Nope'"),
+    "filter: {enabled: [{name: NodeName}, {name: NodeName}]}": (
+        "filter.enabled[1].name",
+        "plugin 'NodeName' is enabled twice",
+    ),
+    "score: {enabled: [{name: NodeName}]}": ("score.enabled[0].name", "plugin 'NodeName' does not extend score"),
+    "bind: {disabled: [{name: '*'}]}": ("bind", "at least one bind plugin is needed"),
+    "queueSort: {disabled: [{name: PrioritySort}]}": ("queueSort", "exactly one queueSort plugin is needed, found 0"),
+    "preFilter: {disabled: [{name: NodePorts}]}": (
+        "preFilter",
+        "'NodePorts' can only be disabled together with filter",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", PLUGINS)
+def test_plugins_that_cannot_be(text: str) -> None:
+    path, message = PLUGINS[text]
+    with pytest.raises(ConfigurationError) as caught:
+        profiles(f"profiles: [{{plugins: {{{text}}}}}]")
+    assert caught.value.path == f"profiles[0].plugins.{path}"
+    assert message in caught.value.message
+
+
+def test_weights_that_sum_to_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream: "total score of Score plugins could overflow"; here the sum is part of 63 bits."""
+    monkeypatch.setattr("reprieve.scheduling.configuring.MAX_TOTAL_SCORE", 1200)
+    with pytest.raises(ConfigurationError, match="total score of Score plugins could overflow"):
+        profiles("profiles: [{}]")
+    assert MAX_TOTAL_SCORE * (1 << 22) == 1 << 63
+
+
+def test_the_queue_has_one_order_for_all_profiles() -> None:
+    """Same plugin, same args: upstream's check."""
+    text = "profiles: [{schedulerName: a}, {schedulerName: b, pluginConfig: [{name: PrioritySort, args: {x: 1}}]}]"
+    with pytest.raises(ConfigurationError):
+        profiles(text)
+
+
+ARGS: dict[str, tuple[str, str, str]] = {
+    "NodeResourcesFit: {scoringStrategy: {}}": ("NodeResourcesFit", "scoringStrategy.type", "'': want LeastAllocated"),
+    "NodeResourcesFit: {scoringStrategy: {type: Most}}": ("NodeResourcesFit", "scoringStrategy.type", "'Most': want"),
+    "NodeResourcesFit: {scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 101}]}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.resources[0].weight",
+        "resource weight of cpu not in valid range",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {type: RequestedToCapacityRatio}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.requestedToCapacityRatio",
+        "must be specified when type is RequestedToCapacityRatio",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {type: MostAllocated, requestedToCapacityRatio: {}}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.requestedToCapacityRatio",
+        "must be nil when type is not RequestedToCapacityRatio",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: "
+    "{shape: [{utilization: 5, score: 1}, {utilization: 5, score: 2}]}}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.requestedToCapacityRatio.shape[1].utilization",
+        "values must be sorted in increasing order",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: "
+    "{shape: [{utilization: 5, score: 11}]}}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.requestedToCapacityRatio.shape[0].score",
+        "11: not in range 0 to 10",
+    ),
+    "NodeResourcesFit: {ignoredResources: ['a b']}": ("NodeResourcesFit", "ignoredResources[0]", "name part must"),
+    "NodeResourcesFit: {ignoredResourceGroups: [x.io/a]}": (
+        "NodeResourcesFit",
+        "ignoredResourceGroups[0]",
+        "can't contain '/'",
+    ),
+    "NodeResourcesFit: {kind: NodeAffinityArgs}": ("NodeResourcesFit", "kind", "want NodeResourcesFitArgs of"),
+    "NodeResourcesBalancedAllocation: {resources: [{name: cpu, weight: 2}]}": (
+        "NodeResourcesBalancedAllocation",
+        "resources[0].weight",
+        "should be 1",
+    ),
+    "NodeResourcesBalancedAllocation: {resources: [{name: cpu}, {name: cpu}]}": (
+        "NodeResourcesBalancedAllocation",
+        "resources[1].name",
+        "is given twice",
+    ),
+    "InterPodAffinity: {hardPodAffinityWeight: 101}": ("InterPodAffinity", "hardPodAffinityWeight", "not in valid"),
+    "NodeAffinity: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
+    "[{matchExpressions: [{key: a, operator: Near}]}]}}}": (
+        "NodeAffinity",
+        "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+        "Near",
+    ),
+    "PodTopologySpread: {defaultingType: Cluster}": ("PodTopologySpread", "defaultingType", "'Cluster': want System"),
+    "PodTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]}": (
+        "PodTopologySpread",
+        "defaultConstraints",
+        "when .defaultingType is System, must be empty",
+    ),
+    "PodTopologySpread: {defaultingType: List, defaultConstraints: [{maxSkew: 0, topologyKey: z}]}": (
+        "PodTopologySpread",
+        "defaultConstraints[0].maxSkew",
+        "must be greater than zero",
+    ),
+    "PodTopologySpread: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: 'a b'}]}": (
+        "PodTopologySpread",
+        "defaultConstraints[0].topologyKey",
+        "name part must",
+    ),
+    "PodTopologySpread: {defaultingType: List, defaultConstraints: "
+    "[{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule},"
+    " {maxSkew: 2, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]}": (
+        "PodTopologySpread",
+        "defaultConstraints[1]",
+        "{z, DoNotSchedule} is given twice",
+    ),
+    "DefaultPreemption: {minCandidateNodesPercentage: 101}": (
+        "DefaultPreemption",
+        "minCandidateNodesPercentage",
+        "not in valid range [0, 100]",
+    ),
+    "DefaultPreemption: {minCandidateNodesAbsolute: -1}": (
+        "DefaultPreemption",
+        "minCandidateNodesAbsolute",
+        "not in valid range",
+    ),
+    "DefaultPreemption: {holdSeconds: -1}": (
+        "DefaultPreemption",
+        "holdSeconds",
+        "-1: must be zero or positive, and at most ten years",
+    ),
+    "DefaultPreemption: {holdSeconds: 9000000000000000000}": (
+        "DefaultPreemption",
+        "holdSeconds",
+        "9000000000000000000: must be zero or positive, and at most ten years",
+    ),
+    "DefaultPreemption: {waitForCompletions: -1s}": (
+        "DefaultPreemption",
+        "waitForCompletions",
+        "-1s: must be zero or positive, and at most ten years",
+    ),
+    "DefaultPreemption: {waitForCompletions: soon}": (
+        "DefaultPreemption",
+        "waitForCompletions",
+        "want a duration like 15s or 1m30s",
+    ),
+    "DefaultPreemption: {successor: maybe}": (
+        "DefaultPreemption",
+        "successor",
+        "expected `bool`, got `str`",
+    ),
+    "DefaultPreemption: {minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}": (
+        "DefaultPreemption",
+        "minCandidateNodesPercentage",
+        "cannot be zero at the same time",
+    ),
+    "VolumeBinding: {bindTimeoutSeconds: -1}": ("VolumeBinding", "bindTimeoutSeconds", "should not be a negative"),
+    "VolumeBinding: {shape: [{utilization: 0, score: 0}]}": ("VolumeBinding", "shape", "StorageCapacityScoring"),
+    "DynamicResources: {filterTimeout: -1s}": ("DynamicResources", "filterTimeout", "must be zero or positive"),
+    "DynamicResources: {bindingTimeout: 500ms}": ("DynamicResources", "bindingTimeout", "at least 1 second"),
+    "DynamicResources: {bindingTimeout: 5}": ("DynamicResources", "bindingTimeout", "expected `str`"),
+    "ImageLocality: {size: 1}": ("ImageLocality", "", "this plugin takes no args"),
+    "GangScheduling: {treeSearch: Random}": ("GangScheduling", "treeSearch", "'Random': want Greedy or Retry"),
+    "GangScheduling: {search: Retry}": ("GangScheduling", "", "unknown field `search`"),
+    "InterPodAffinity: {hard: 1}": ("InterPodAffinity", "", "unknown field `hard`"),
+}
+
+
+@pytest.mark.parametrize("text", ARGS)
+def test_args_that_cannot_be(text: str) -> None:
+    """Upstream's validation_pluginargs.go, with the path in the file."""
+    plugin, path, message = ARGS[text]
+    args: Mapping[str, Any] = yaml.safe_load(text)[plugin]
+    document = {"profiles": [{"pluginConfig": [{"name": plugin, "args": args}]}]}
+    with pytest.raises(ConfigurationError) as caught:
+        profiles(yaml.safe_dump(document))
+    assert caught.value.path == ".".join(filter(None, ("profiles[0].pluginConfig[0].args", path)))
+    assert message in caught.value.message
+
+
+SOURCE_ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "no such source": ({"groupSources": {"vulcano": True}}, "groupSources"),
+    "no such source in a list": ({"groupSources": ["native", "jobs"]}, "groupSources"),
+    "neither on nor off": ({"groupSources": {"volcano": "yes"}}, "groupSources"),
+    "a name of two profiles": (
+        {"profiles": [{"schedulerName": "a", "alsoKnownAs": ["b"]}, {"schedulerName": "b"}]},
+        "profiles[1].schedulerName",
+    ),
+    "a further name of two profiles": (
+        {"profiles": [{"schedulerName": "a", "alsoKnownAs": ["c"]}, {"schedulerName": "b", "alsoKnownAs": ["c"]}]},
+        "profiles[1].alsoKnownAs[0]",
+    ),
+    "its own name": ({"profiles": [{"schedulerName": "a", "alsoKnownAs": ["a"]}]}, "profiles[0].alsoKnownAs[0]"),
+    "an empty name": ({"profiles": [{"schedulerName": "a", "alsoKnownAs": [""]}]}, "profiles[0].alsoKnownAs[0]"),
+}
+
+
+@pytest.mark.parametrize("name", SOURCE_ERRORS)
+def test_names_and_sources_that_cannot_be_are_refused_with_their_place(name: str) -> None:
+    """workloads.md 1.2 and 3.1."""
+    fields, path = SOURCE_ERRORS[name]
+    with pytest.raises(ConfigurationError) as caught:
+        configuration_of(
+            {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **fields}
+        )
+    assert caught.value.path.startswith(path)
