@@ -28,6 +28,7 @@ from reprieve.scheduling.engine import Engine
 from ..building import node, pod
 from ..client.clock import FakeClock, until
 from ..client.scripted import Reply, Scripted, answer, client_of, cut, scripted, status
+from ..waiting import DEADLINE
 
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True)
 
@@ -308,3 +309,28 @@ def test_who_is_not_the_leader_any_more_says_nothing() -> None:
         assert record.row >= 0
 
     play(act, answer({}, 201))
+
+
+def test_what_comes_before_a_binding_is_given_up_when_all_ends() -> None:
+    """An extender that never answers holds nobody up; what becomes of the binding is told to nobody."""
+
+    async def act(ready: Stage) -> None:
+        await ready.start(how=CallExtender("http://extender/bind", {"podName": "a"}, 5.0))
+        await until(lambda: called)
+        async with asyncio.timeout(DEADLINE):
+            await ready.binder.aclose()
+        assert ended == ["cancelled"]
+        assert ready.heard.told == []
+
+    called: list[CallExtender] = []
+    ended: list[str] = []
+
+    async def never(call: CallExtender) -> None:
+        called.append(call)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    play(act, call_extender=never)

@@ -13,7 +13,7 @@ import pytest
 from reprieve.api.group_owners import OWNER_KINDS
 from reprieve.api.meta import ObjectMeta
 from reprieve.client.discovery import Served, discover
-from reprieve.client.errors import ApiError
+from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
@@ -21,6 +21,7 @@ from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.features import Features
 from reprieve.controlplane.server.serving import ServeOptions, serving
 from reprieve.live.event_handlers import KINDS_READ, ClusterFeed, ClusterFeedOptions
+from reprieve.live.outages import Outages
 from reprieve.scheduling.engine import Engine
 
 from ..client.clock import until
@@ -37,11 +38,21 @@ class Limited(ApiClient):
     """A user who may not read some kinds, and a server that lacks others."""
 
     refused: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
 
     async def _answering(self, path: str, *more: Any) -> Any:
-        if path.rpartition("/")[2] in self.refused:
+        what = path.rpartition("/")[2]
+        if what in self.refused:
             raise ApiError(403, "Forbidden", f"{path}: may not be read")
+        if what in self.unanswered:
+            raise UnreachableError(f"{path}: no answer")
         return await super()._answering(path, *more)
+
+    async def get(self, path: str, *more: Any, **named: Any) -> Any:
+        """Discovery reads so; lists and watches are streams."""
+        if path.rpartition("/")[2] in self.unanswered:
+            raise UnreachableError(f"{path}: no answer")
+        return await super().get(path, *more, **named)
 
 
 class Stage:
@@ -54,15 +65,24 @@ class Stage:
         self.troubles: list[str] = []
         self.notes: list[str] = []
         self.ignored: list[tuple[str, str, str]] = []
+        self.repeated = 0
+        self.outages = Outages(client.clock, self)
         self.feed = ClusterFeed(
             client,
             self.engine,
             listener=self._listen,
-            trouble=lambda where, text: self.troubles.append(text),
+            trouble=self.trouble,
             note=self.notes.append,
             ignored=lambda item, why: self.ignored.append((item.KIND, item.name, why)),
+            outages=self.outages,
             options=ClusterFeedOptions(rediscover=0.05),
         )
+
+    def trouble(self, where: str, text: str) -> None:
+        self.troubles.append(text)
+
+    def trouble_again(self, where: str) -> None:
+        self.repeated += 1
 
     def _listen(self, change: Change[Any], resource: object) -> None:
         self.told.append((change.kind, change.object.KIND, change.object.name))
@@ -292,6 +312,50 @@ def test_a_kind_that_is_not_served_is_a_normal_state() -> None:
             await stage.create(path, "gang", spec={"schedulingPolicy": {"gang": {"minCount": 2}}}, **body)
             await stage.until(lambda: stage.minimum == {"default/gang": 2})
         assert stage.troubles == []
+
+    play(act, features=Features(generic_workload=False))
+
+
+def test_an_outage_that_begins_with_discovery_is_one_outage_and_ends() -> None:
+    """What is watched goes on; asking again what is served fails, is counted, and goes well again."""
+
+    async def act(stage: Stage) -> None:
+        async with stage.running():
+            stage.feed.apply(1000.0)
+            stage.client.unanswered = ("apis",)
+            await until(lambda: stage.repeated > 2)
+            assert "/apis: no answer" in stage.troubles[0]
+            assert set(stage.outages.failing) == {"discovery"}
+            await stage.node("n1")
+            await stage.until(lambda: stage.engine.cluster.nodes.alive.any())
+            await stage.create(DEFINITIONS, f"podgroups.{CRD}", **definition(CRD, "v1beta1"))
+            stage.client.unanswered = ()
+            await until(lambda: "now served by this API server: PodGroup" in stage.notes)
+            await until(lambda: not stage.outages.failing)
+
+    play(act, features=Features(generic_workload=False))
+
+
+def test_nobody_waits_for_what_is_not_served_any_more() -> None:
+    """A watch that gets no answer keeps the first feed waiting, and says so, until its definition is gone."""
+
+    async def act(stage: Stage) -> None:
+        await stage.create(DEFINITIONS, f"podgroups.{CRD}", **definition(CRD, "v1beta1"))
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + DEADLINE
+        while not (served := await discover(stage.client)).readable("PodGroup"):
+            assert loop.time() < ends
+        stage.client.unanswered = ("podgroups",)
+        feed = asyncio.create_task(stage.feed.run(served))
+        try:
+            await until(lambda: f"still waiting for podgroups.v1beta1.{CRD}" in stage.troubles)
+            assert not stage.feed.apply(1000.0)
+            await stage.client.request("DELETE", f"{DEFINITIONS}/podgroups.{CRD}")
+            await until(lambda: stage.feed.synced)
+            assert stage.feed.apply(1000.0)
+        finally:
+            feed.cancel()
+            await asyncio.gather(feed, return_exceptions=True)
 
     play(act, features=Features(generic_workload=False))
 

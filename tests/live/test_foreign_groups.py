@@ -92,8 +92,10 @@ def test_a_group_of_volcano_from_nothing_to_running(subresource: bool) -> None:
     async def run() -> None:
         async with cluster() as world:
             await create_custom(world.client, VOLCANO, group(VOLCANO, 2), subresource=subresource)
-            async with world.scheduling(**names(world, "volcano")):
+            async with world.scheduling(**names(world, "volcano")) as found:
                 assert "conditions" not in await said(world, VOLCANO, "Inqueue")
+                async with asyncio.timeout(DEADLINE):  # that it was accepted is written, and waited for no more
+                    await found.executor.conditions.drain()
                 await member(world, "p0", MEMBER[VOLCANO], by="volcano")
                 await said(world, VOLCANO, "Inqueue", "NotEnoughTasks")
                 await member(world, "p1", MEMBER[VOLCANO], by="volcano")

@@ -180,6 +180,16 @@ def test_a_lost_lease_fails_health_and_can_be_left_out() -> None:
     assert verbose.text == "[+]ping ok\n[+]leaderElection excluded: ok\nhealthz check passed\n"
 
 
+def test_what_comes_after_a_check_that_is_left_out_is_checked() -> None:
+    health = Health()
+    health.live["leaderElection"] = lambda: "failed election to renew leadership on lease"
+    health.live["informers"] = lambda: "stuck"
+    assert health.report(health.live, but=["leaderElection"]) == (
+        False,
+        "[+]ping ok\n[+]leaderElection excluded: ok\n[-]informers failed: stuck",
+    )
+
+
 @pytest.mark.parametrize("path", ["/", "/explain/x", "/debug/pprof", "/configz"])
 def test_nothing_else_is_served(path: str) -> None:
     assert [got.status for got in ask(LOCAL, path)] == [404]
