@@ -20,8 +20,9 @@ import numpy.typing as npt
 from reprieve.api.storage import CSINode, PersistentVolume
 from reprieve.cluster.changes import ChangeReader
 from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.pod_volumes import InlineDisk
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.volumes import MIGRATED, InlineDisk, VolumeObjects, class_of
+from reprieve.cluster.volumes import MIGRATED, VolumeObjects, class_of
 
 Attached = tuple[str, str]
 """(driver, what names the volume there)."""

@@ -13,8 +13,8 @@ from reprieve.api import objects
 from reprieve.api.meta import ObjectMeta
 from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms_of
 from reprieve.cluster.label_classes import LabelClass
+from reprieve.cluster.pod_volumes import PodVolumes, volumes_of
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
-from reprieve.cluster.volumes import PodVolumes, volumes_of
 
 NO_ROW = -1
 _EMPTY: Mapping[str, str] = {}

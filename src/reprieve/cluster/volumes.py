@@ -14,7 +14,7 @@ Invariant: everything but the reservations is derived from the objects and from 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reprieve.api import objects
 from reprieve.api.meta import KubernetesObject
@@ -31,9 +31,7 @@ from reprieve.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-
-if TYPE_CHECKING:
-    from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.pods import PodRecord
 
 VOLUME_KINDS = (
     PersistentVolume,
@@ -61,35 +59,6 @@ MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode: in-tree plugins whose volumes its drivers serve."""
 _MOST_STALE = 1 << 14
 """Nodes that are named one by one as to be looked at again."""
-
-
-@dataclass(frozen=True, slots=True)
-class UsedClaim:
-    """A claim that a pod uses; `ephemeral`: made for this pod (generic ephemeral volume) and owned by it."""
-
-    key: str
-    name: str
-    ephemeral: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class InlineDisk:
-    """A disk that a pod's spec names itself. `source` is the field of `spec.volumes[]`.
-
-    `ids` are the names of which one in common means the same disk.
-    """
-
-    source: str
-    ids: frozenset[str]
-    read_only: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PodVolumes:
-    """What the volume plugins read of a pod's spec; equal for pods that use the same."""
-
-    claims: tuple[UsedClaim, ...]
-    disks: tuple[InlineDisk, ...]
 
 
 @dataclass(slots=True)
@@ -131,53 +100,10 @@ class StaleAttachments:
 class Unsettled:
     """A pod placed in a trial; `taken` are the volumes chosen for it, `chosen`: claim -> node, None: not asked yet."""
 
-    pod: "PodRecord"
+    pod: PodRecord
     row: int
     taken: dict[str, str] | None = None
     chosen: frozenset[str] = frozenset()
-
-
-def volumes_of(pod: objects.Pod) -> PodVolumes | None:
-    """The volumes of a pod that matter for placement; None if there are none, as for most pods."""
-    if not pod.spec.volumes:
-        return None
-    namespace = pod.metadata.namespace or "default"
-    claims: list[UsedClaim] = []
-    disks: list[InlineDisk] = []
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            name = volume.persistent_volume_claim.claim_name
-            claims.append(UsedClaim(f"{namespace}/{name}", name))
-        elif volume.ephemeral is not None:
-            name = f"{pod.metadata.name}-{volume.name}"
-            claims.append(UsedClaim(f"{namespace}/{name}", name, ephemeral=True))
-        else:
-            disk = _inline(volume)
-            if disk is not None:
-                disks.append(disk)
-    return PodVolumes(tuple(claims), tuple(disks)) if claims or disks else None
-
-
-def _inline(volume: objects.Volume) -> InlineDisk | None:
-    if volume.gce_persistent_disk is not None:
-        gce = volume.gce_persistent_disk
-        return InlineDisk("gcePersistentDisk", frozenset({gce.pd_name}), gce.read_only)
-    if volume.aws_elastic_block_store is not None:
-        return InlineDisk("awsElasticBlockStore", frozenset({volume.aws_elastic_block_store.volume_id}), False)
-    if volume.iscsi is not None:
-        return InlineDisk("iscsi", frozenset({volume.iscsi.iqn}), volume.iscsi.read_only)
-    if volume.rbd is not None:
-        rbd = volume.rbd
-        same = frozenset(f"{monitor}|{rbd.pool}|{rbd.image}" for monitor in rbd.monitors)
-        return InlineDisk("rbd", same, rbd.read_only)
-    if volume.azure_disk is not None:
-        return InlineDisk("azureDisk", frozenset({volume.azure_disk.disk_name}), volume.azure_disk.read_only)
-    if volume.cinder is not None:
-        return InlineDisk("cinder", frozenset({volume.cinder.volume_id}), volume.cinder.read_only)
-    if volume.portworx_volume is not None:
-        found = volume.portworx_volume
-        return InlineDisk("portworxVolume", frozenset({found.volume_id}), found.read_only)
-    return None
 
 
 def key_of(item: KubernetesObject) -> str:
@@ -298,7 +224,7 @@ class VolumeObjects:
 
     # -- pods --------------------------------------------------------------------------------------------------------
 
-    def placed(self, pod: "PodRecord", row: int, *, tentative: bool) -> None:
+    def placed(self, pod: PodRecord, row: int, *, tentative: bool) -> None:
         """A pod with volumes came to a row; `tentative`: in a trial, to see how others fare beside it."""
         assert pod.volumes is not None
         for claim in pod.volumes.claims:
@@ -308,7 +234,7 @@ class VolumeObjects:
         if tentative and not pod.bound and pod.uid not in self.reservations:
             self.unsettled[pod.uid] = Unsettled(pod, row)
 
-    def displaced(self, pod: "PodRecord", row: int) -> None:
+    def displaced(self, pod: PodRecord, row: int) -> None:
         """A pod with volumes left its row."""
         assert pod.volumes is not None
         for claim in pod.volumes.claims:
@@ -373,7 +299,7 @@ class VolumeObjects:
         """Everything a plugin can read beside the objects themselves."""
         return (self.version, sorted(self.users.items()), sorted(self.kept.items()), sorted(self.selected.items()))
 
-    def check(self, pods: "Iterable[PodRecord]") -> None:
+    def check(self, pods: Iterable[PodRecord]) -> None:
         """Compare the users with the pods; raises AssertionError on a difference."""
         users: dict[str, int] = {}
         for pod in pods:

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from reprieve.cluster.pod_volumes import InlineDisk
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volumes import ONCE_POD, InlineDisk, not_found
+from reprieve.cluster.volumes import ONCE_POD, not_found
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count, row_numbers
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status

@@ -196,6 +196,8 @@ def test_a_pod_bound_to_a_tainted_node_goes() -> None:
         ({"key": "other", "operator": "Exists"}, False),
         ({"key": "k", "operator": "Exists", "effect": "NoSchedule"}, False),
         ({"operator": "Equal", "value": "v"}, False),
+        ({"key": "k", "operator": "Gt", "value": "1"}, False),
+        ({"key": "k", "operator": "Almost", "value": "v"}, False),
     ],
 )
 def test_tolerates(toleration: Json, expected: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from reprieve.api.json import Json
+from reprieve.api.taints import covers
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.conditions import set_disrupted
 from reprieve.controlplane.controllers.podgc import index_nodes
@@ -19,17 +20,8 @@ from reprieve.controlplane.deleting import DeleteOptions
 
 def tolerates(toleration: Json, taint: Taint) -> bool:
     """Whether one toleration covers one taint."""
-    effect = toleration.get("effect") or ""
-    if effect and effect != taint.effect:
-        return False
-    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
-    if key and key != taint.key:
-        return False
-    if operator == "Exists":
-        return True
-    if not key:
-        return False
-    return (toleration.get("value") or "") == taint.value if operator == "Equal" else False
+    key, operator, value, effect = (toleration.get(field) or "" for field in ("key", "operator", "value", "effect"))
+    return covers(key, operator, value, effect, (taint.key, taint.value, taint.effect))
 
 
 def tolerated_until(since: datetime, seconds: int) -> datetime | None:
