@@ -8,7 +8,6 @@ in it, which have theirs from their pods where they came without one, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -16,10 +15,8 @@ from reprieve.api.objects import CompositePodGroup
 from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
 from reprieve.client.discovery import Resource
 from reprieve.client.informer import Change, ChangeKind
+from reprieve.live.namesakes import Namesakes
 from reprieve.scheduling.engine import Engine
-
-_STRONGER_FIRST: Final = (SCHEDULING_GROUP, CRD_GROUP)
-"""API groups that have CompositePodGroups."""
 
 ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
 
@@ -30,28 +27,17 @@ class Composites:
     def __init__(self, engine: Engine, *, listener: ChangeListener, warn: Callable[[str], None]) -> None:
         self._engine = engine
         self._listener = listener
-        self._warn = warn
-        self._there: dict[str, dict[str, tuple[CompositePodGroup, Resource]]] = {}
-        """By key, then by the API group they are of."""
+        self._namesakes: Namesakes[CompositePodGroup] = Namesakes((SCHEDULING_GROUP, CRD_GROUP), warn)
         self._open: dict[str, int | None] = {}
         """Those without a priority of their own, and the one they were given."""
 
     def told(self, change: Change[CompositePodGroup], resource: Resource, now: float) -> None:
         """One of a name appeared, changed or went."""
         item = change.object
-        there = self._there.setdefault(item.key, {})
-        counted = _counted(there)
-        if change.kind is ChangeKind.DELETED:
-            there.pop(resource.group, None)
-        else:
-            there[resource.group] = (item, resource)
-            if len(there) > 1:
-                strong, *weak = (there[group][1] for group in _STRONGER_FIRST if group in there)
-                for other in weak:
-                    self._warn(f"CompositePodGroup {item.key} is there as {strong}, which counts, and as {other}")
-        best = _counted(there)
+        counted = self._namesakes.counting(item.key)
+        self._namesakes.take(change, resource)
+        best = self._namesakes.counting(item.key)
         if best is None:
-            del self._there[item.key]
             self._open.pop(item.key, None)
             parent = self._parent(item.key)
             self._engine.remove_composite(item.key, now)
@@ -98,7 +84,7 @@ class Composites:
 
     def _give(self, key: str, now: float) -> None:
         """A composite without a priority gets the highest of what is in it."""
-        counted = _counted(self._there.get(key, {}))
+        counted = self._namesakes.counting(key)
         priority = self._highest(key)
         if counted is None or priority is None:
             return
@@ -116,12 +102,6 @@ class Composites:
         for child in composite.children if composite is not None else ():
             if child.spec is not None and child.spec.has_priority:
                 yield child.spec.priority
-
-
-def _counted(
-    there: dict[str, tuple[CompositePodGroup, Resource]],
-) -> tuple[CompositePodGroup, Resource] | None:
-    return next((there[group] for group in _STRONGER_FIRST if group in there), None)
 
 
 def _created(item: CompositePodGroup) -> float:

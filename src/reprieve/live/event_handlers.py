@@ -47,6 +47,7 @@ from reprieve.client.transport import ApiClient
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.live.classes import VictimClasses
 from reprieve.live.composites import Composites
+from reprieve.live.namesakes import Namesakes
 from reprieve.live.outages import Outages
 from reprieve.live.remarks import AnnotationRemarks
 from reprieve.scheduling.arrival_order import in_order
@@ -149,8 +150,7 @@ class ClusterFeed:
         self._sources: dict[tuple[str, str], _Source] = {}
         """By kind and API group."""
         self._changes: deque[tuple[Change[Any], Resource]] = deque()
-        self._groups: dict[str, dict[str, tuple[o.PodGroup, Resource]]] = {}
-        """PodGroups by key, then by the API group they are of."""
+        self._namesakes: Namesakes[o.PodGroup] = Namesakes(_STRONGER_FIRST, self._warn_once)
         self._open: dict[str, int | None] = {}
         """PodGroups without a priority of their own, and the one they were given."""
         self._refused = refused
@@ -481,19 +481,10 @@ class ClusterFeed:
     def _tell_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
         """Of two groups of one name that of the stronger API group counts, whichever came first."""
         item = change.object
-        there = self._groups.setdefault(item.key, {})
         counted = self._counted(item.key)
-        if change.kind is ChangeKind.DELETED:
-            there.pop(resource.group, None)
-        else:
-            there[resource.group] = (item, resource)
-            if len(there) > 1:
-                strong, *weak = (there[group][1] for group in _STRONGER_FIRST if group in there)
-                for other in weak:
-                    self._warn_once(f"PodGroup {item.key} is there as {strong}, which counts, and as {other}")
-        best = next((there[group] for group in _STRONGER_FIRST if group in there), None)
+        self._namesakes.take(change, resource)
+        best = self._namesakes.counting(item.key)
         if best is None:
-            del self._groups[item.key]
             self._open.pop(item.key, None)
             self._victims.forget(item.key)
             self._remarks.forget(item)
@@ -555,8 +546,8 @@ class ClusterFeed:
 
     def _counted(self, key: str) -> o.PodGroup | None:
         """Of the groups of one name the one that counts."""
-        there = self._groups.get(key, {})
-        return next((there[group][0] for group in _STRONGER_FIRST if group in there), None)
+        found = self._namesakes.counting(key)
+        return found[0] if found is not None else None
 
     def _refuse(self, group: o.PodGroup, why: str) -> None:
         self._trouble(WATCH, f"PodGroup {group.key}: {why}")
