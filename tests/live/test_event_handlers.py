@@ -144,6 +144,27 @@ def play(act: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
     asyncio.run(run())
 
 
+def test_how_far_each_watch_is_is_told() -> None:
+    """observability.md 3.5: each by itself; what has been heard waits to be applied, before all that is heard later."""
+
+    async def act(stage: Stage) -> None:
+        assert stage.feed.revisions() == {}
+        async with stage.running():
+            before = stage.feed.revisions()
+            assert {("", "v1", "nodes"), ("", "v1", "pods"), ("scheduling.k8s.io", "v1beta1", "podgroups")} <= set(
+                before
+            )
+            await stage.until(lambda: True)
+            await stage.node("n1")
+            made = (await stage.client.get(f"{NODES}/n1")).read(dict)["metadata"]["resourceVersion"]
+            assert int(made) > int(before["", "v1", "nodes"])
+            await until(lambda: stage.feed.revisions()["", "v1", "nodes"] == made)
+            assert stage.feed.pending
+            await stage.until(lambda: stage.engine.cluster.nodes.alive.any())
+
+    play(act)
+
+
 def test_the_first_feed_comes_in_order_and_all_at_once() -> None:
     """arrival_order.in_order: nodes, budgets, groups, the rest, bound pods, pending pods; nothing before that."""
 

@@ -68,6 +68,23 @@ def test_leadership_and_tasks_are_read_when_scraped(registry: CollectorRegistry,
     assert now() == (1, 2)
 
 
+def test_how_far_each_watch_is_is_read_when_scraped(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+    """observability.md 3.5: the last 15 digits of it; a server's revisions need not be numbers."""
+    pods, groups, odd = ("", "v1", "pods"), ("scheduling.k8s.io", "v1beta1", "podgroups"), ("", "v1", "nodes")
+    revisions: dict[tuple[str, str, str], str] = {}
+    runtime.reads_revisions("reprieve-scheduler", lambda: revisions)
+
+    def now(group: str, version: str, resource: str) -> float | None:
+        labels = {"name": "reprieve-scheduler", "group": group, "version": version, "resource": resource}
+        return value(scraped(registry), "informer_store_resource_version", labels)
+
+    assert now(*pods) is None
+    revisions |= {pods: "41", groups: "7000000000000042", odd: "a1"}
+    assert (now(*pods), now(*groups), now(*odd)) == (41, 42, None)
+    revisions[pods] = "43"
+    assert now(*pods) == 43
+
+
 def test_the_build_says_whose_behaviour_this_is(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
     """observability.md 3.5."""
     (build,) = [sample for sample in scraped(registry) if sample.name == "kubernetes_build_info"]

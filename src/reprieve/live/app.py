@@ -154,11 +154,12 @@ class Scheduler:
                 await self.events.drain()
 
     def counted_by(self, runtime: RuntimeMetrics) -> None:
-        """Let its tasks and its leadership be read."""
+        """Let its tasks, its leadership and how far it has heard be read."""
         runtime.counts_tasks("binding", lambda: self.executor.binder.under_way)
         runtime.counts_tasks("preemption", lambda: self.executor.preemptor.under_way)
         runtime.counts_tasks("api_calls", lambda: self.pool.in_flight)
         runtime.counts_tasks("events", lambda: self.events.in_flight)
+        runtime.reads_revisions(self.settings.scheduler_name, self.feed.revisions)
         if self.election is not None and self.settings.election is not None:
             fence = self.election.fence
             runtime.reads_leadership(self.settings.election.name, lambda: fence.open)

@@ -184,6 +184,17 @@ class ClusterFeed:
         """Changes that wait for `apply`."""
         return len(self._changes)
 
+    def revisions(self) -> dict[tuple[str, str, str], str]:
+        """(API group, version, plural) of each source -> the revision up to which it has been heard.
+
+        What was heard before something else, by whichever watch, is applied before it as well.
+        """
+        return {
+            (source.resource.group, source.resource.version, source.resource.plural): source.informer.revision
+            for source in self._sources.values()
+            if source.informer.revision is not None
+        }
+
     async def run(self, served: Served) -> None:
         """Watch until cancelled. Raises ApiError if nodes or pods may not be read or are not served."""
         for kind in REQUIRED:

@@ -1,4 +1,4 @@
-"""What dashboards of kube-scheduler draw beside its decisions: requests, leadership, tasks, events, hints, the build.
+"""What dashboards of kube-scheduler draw beside its decisions: requests, watches, leadership, tasks, hints, the build.
 
 Names, labels and buckets are those of client-go, of component-base and of kube-scheduler (observability.md, "Metrics").
 Events and hints are timed by shadowing the queue's methods on the instance, as `reprieve.observability.stopwatch` does
@@ -28,6 +28,11 @@ QUEUED: Final = "Queue"
 SKIPPED: Final = "QueueSkip"
 _REQUEST_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _UNANSWERED: Final = "<error>"
+_REVISION_DIGITS: Final = 15
+"""Last digits of a revision that are shown: a sample is a double."""
+
+ResourceRevisions = Mapping[tuple[str, str, str], str]
+"""(API group, version, plural) of a resource -> the `resourceVersion` up to which it has been heard."""
 
 
 class RuntimeMetrics:
@@ -37,6 +42,7 @@ class RuntimeMetrics:
         self._clock = clock
         self._tasks: dict[str, Callable[[], int]] = {}
         self._inflight: Callable[[], Mapping[str, int]] = dict
+        self._informers: dict[str, Callable[[], ResourceRevisions]] = {}
         registry.register(_Read(self))
 
         def histogram(name: str, text: str, bounds: Sequence[float], labels: Sequence[str]) -> Histogram:
@@ -116,6 +122,10 @@ class RuntimeMetrics:
         """How many tasks of a kind there are is read from `count`."""
         self._tasks[operation] = count
 
+    def reads_revisions(self, name: str, revisions: Callable[[], ResourceRevisions]) -> None:
+        """How far the informers called `name` are is read from `revisions`."""
+        self._informers[name] = revisions
+
     # -- the queue -------------------------------------------------------------------------------------------------
 
     def attach(self, queue: SchedulingQueue) -> None:
@@ -166,6 +176,16 @@ class RuntimeMetrics:
         for event, number in self._inflight().items():
             inflight.add_metric([event], number)
         yield inflight
+        heard = GaugeMetricFamily(
+            "informer_store_resource_version",
+            "The 15 least significant digits of the resource version of the store.",
+            labels=["name", "group", "version", "resource"],
+        )
+        for name, revisions in self._informers.items():
+            for labels, revision in revisions().items():
+                if revision.isdecimal():
+                    heard.add_metric([name, *labels], int(revision[-_REVISION_DIGITS:]))
+        yield heard
 
 
 class _Read(Collector):
