@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import math
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -219,6 +221,24 @@ class Up:
         self.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         return PODS.format(namespace=namespace)
 
+    def heard(self, *objects: Json) -> None:
+        """Return when the scheduler has heard of these objects as the API answered them.
+
+        It has a watch for each kind, and they run ahead of each other as they like: of a pod it may hear before it
+        hears what was done to a node long before. What it has heard counts before all that it hears later, by
+        whichever watch. What is gone cannot be asked for: make another object of its kind.
+        """
+        for one in objects:
+            eventually(partial(self._is_heard, one), f"the scheduler hearing of {one['metadata']['name']}")
+
+    def _is_heard(self, one: Json) -> bool:
+        kind = one["kind"].lower()
+        labels = {
+            "group": one["apiVersion"].rpartition("/")[0],
+            "resource": f"{kind}es" if kind.endswith("s") else f"{kind}s",
+        }
+        return self.metric("informer_store_resource_version", **labels) >= int(one["metadata"]["resourceVersion"])
+
     def explained(self, kind: str, name: str, namespace: str, home: Path, output: str = "text") -> str:
         """What `reprieve explain` says, on one line."""
         where = ["-n", namespace, f"--kubeconfig={self.kubeconfig}", f"--output={output}"]
@@ -328,7 +348,7 @@ def pod(
     stop: float | None = None,
     **metadata: Any,
 ) -> Json:
-    """A pod; `node` is asked for by a selector, `stop` is how many seconds it takes to end."""
+    """A pod; `node` is asked for by a selector, `stop` is how many seconds it takes to end, and is given."""
     spec: Json = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}
     if priority is not None:
         spec["priorityClassName"] = priority
@@ -338,6 +358,7 @@ def pod(
         spec["nodeSelector"] = {**(selector or {}), **({"kubernetes.io/hostname": node} if node else {})}
     if stop is not None:
         metadata["annotations"] = {"reprieve.dev/stop-seconds": str(stop)}
+        spec["terminationGracePeriodSeconds"] = max(30, math.ceil(stop))
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
 
 

@@ -51,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         respects = priority_class("respects", 1000)
         respects["metadata"]["annotations"] = {PDB_POLICY: "Respect"}
         for item in (priority_class("low", 100), priority_class("high", 1000), respects):
-            running.api.create(CLASSES, item)
+            running.heard(running.api.create(CLASSES, item))
         yield running
         assert "Traceback" not in running.log.read_text(), running.log.read_text()
 
@@ -125,7 +125,6 @@ def test_a_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_m
     api = cluster.api
     budgets = BUDGETS.format(namespace=space)
     web = {"web-0", "web-1", "web-2"}
-    # The budget comes first: long known to the scheduler when the first of those who respect it comes.
     api.create(
         budgets,
         {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 3}},
@@ -148,6 +147,7 @@ def test_a_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_m
             item["metadata"]["labels"] = {"app": "web"}
             api.create(path, item)
         seen.until(lambda: seen.seen(allows(0, 3, 1)), "the budget counts all three and allows none")
+        cluster.heard(api.get(f"{budgets}/web"))
         for name in ("urgent-0", "urgent-1"):
             api.create(path, full(name, "a", "respects"))
         pods.until(lambda: len(pods.seen(is_refused)) == 2, "both say that the budget forbids it")

@@ -137,6 +137,7 @@ def test_a_broken_device_loses_its_pod_and_gets_no_other(cluster: Up) -> None:
     with cluster.api.history(PODS.format(namespace=space)) as history:
         made = cluster.api.create(rules, body)
         assert made["spec"]["taint"]["timeAdded"]
+        cluster.heard(made)
         history.until(lambda: history.seen(is_evicted), "the pod told")
         eventually(lambda: cluster.api.gone("victim", namespace=space))
     others = [f"other-{index}" for index in range(ON_EACH)]

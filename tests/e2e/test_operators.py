@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.cluster import Up, eventually, nodes_file, pod, up
+from tests.e2e.cluster import Up, condition, eventually, nodes_file, pod, up
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parents[1] / "data" / "operators"
@@ -87,7 +87,7 @@ def test_the_gang_waits_for_its_last_pod_and_runs(cluster: Up, file: str) -> Non
         at = f"{path_of(one)}/{one['metadata']['name']}"
         if one["kind"] == "PodGroup":
             phase = PLACED[one["apiVersion"]]
-            eventually(lambda at=at, phase=phase: cluster.api.get(at)["status"]["phase"] == phase)  # type: ignore[misc]
+            eventually(lambda at=at, phase=phase: cluster.api.get(at).get("status", {}).get("phase") == phase)  # type: ignore[misc]
         cluster.api.delete(at)
     for one in pods:
         cluster.api.request("DELETE", f"{path_of(one)}/{one['metadata']['name']}", {"gracePeriodSeconds": 0})
@@ -134,11 +134,10 @@ def test_the_example_controller_makes_gangs_of_job_sets_and_leader_worker_sets(c
     replica = ["serve-0", "serve-0-1", "serve-0-2"]
 
     def waits() -> bool:
-        found = api.get(f"{groups}/serve-0").get("status", {}).get("conditions", [{}])[0]
-        return bool(found.get("status") == "False")
+        return bool(condition(api.group("serve-0") or {}, "PodGroupInitiallyScheduled").get("status") == "False")
 
     eventually(waits, "the replica is told that there is no room")
     assert not any(api.runs(name) for name in replica)
     api.delete(f"{sets}/train")
     eventually(lambda: api.runs(*replica), "the replica runs where the JobSet was")
-    assert "train-w-0" not in str(api.pods())
+    eventually(lambda: not any(name.startswith("train-w-0") for name in api.pods()), "no pod of the JobSet left")

@@ -205,12 +205,12 @@ def test_room_from_scaling_down_lets_a_waiting_gang_in(cluster: Up, tmp_path: Pa
 def test_cordon_and_drain_in_the_middle_of_a_preemption_leave_nothing_stuck(cluster: Up, tmp_path: Path) -> None:
     """preemption.md 4.5: a nominated group may be placed anywhere; nobody keeps a nomination that is no longer true."""
     user, space = workplace(cluster, "drained", tmp_path), "drained"
+    # The preemption lasts until they are let go.
     fillers = [pod(f"low-{i}", cpu="3", priority="low", node=f"d{i}", stop=STAYS) for i in (1, 2)]
-    for filler in fillers:  # the preemption lasts until they are let go
-        filler["spec"]["terminationGracePeriodSeconds"] = STAYS
     user.apply(*fillers)
     eventually(lambda: cluster.api.runs("low-1", "low-2", namespace=space))
     user.cordon("d3")
+    cluster.heard(cluster.api.get("/api/v1/nodes/d3"))
     members = [pod(f"move-{i}", cpu="3", priority="high", group="move", selector=pool("d")) for i in range(2)]
     user.apply(pod_group("move", 2, priority="high"), *members)
 
@@ -226,6 +226,7 @@ def test_cordon_and_drain_in_the_middle_of_a_preemption_leave_nothing_stuck(clus
         try:
             eventually(lambda: cluster.api.get("/api/v1/nodes/d1")["spec"].get("unschedulable"), "d1 cordoned")
             user.cordon("d3", on=False)
+            cluster.heard(*(cluster.api.get(f"/api/v1/nodes/{name}") for name in ("d1", "d3")))
             pods = cluster.api.pods(space)
             assert all("deletionTimestamp" in pods[f"low-{i}"]["metadata"] for i in (1, 2)), "in the middle"
             assert not any("nodeName" in pods[f"move-{i}"]["spec"] for i in range(2)), "in the middle"
@@ -258,7 +259,8 @@ def test_both_kinds_of_hands_do_the_same(kind: str, cluster: Up, tmp_path: Path)
     user.apply(pod_group("g", 1))
     eventually(lambda: cluster.api.runs("p", namespace=space))
     node = cluster.api.pods(space)["p"]["spec"]["nodeName"]
-    assert f"Successfully assigned {space}/p to {node}" in user.describe("p")
+    told = f"Successfully assigned {space}/p to {node}"
+    eventually(lambda: told in user.describe("p"), "the event of the binding, written beside it")
     other = "b1" if node == "b2" else "b2"
     user.cordon(other)
     assert cluster.api.get(f"/api/v1/nodes/{other}")["spec"]["unschedulable"] is True

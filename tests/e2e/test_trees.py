@@ -154,16 +154,6 @@ class Trees:
         """What a pod says of being scheduled."""
         return condition(self.api.pod(name, self.space) or {}, "PodScheduled")
 
-    def composites_heard(self) -> None:
-        """Return when the scheduler has heard all that has happened to composites.
-
-        It has a watch for each kind, and they run ahead of each other as they like: of a pod made after a composite has
-        gone it may hear first. What one watch tells comes in order, so it has heard the rest when it schedules a tree
-        of a composite made later.
-        """
-        self.make(composite("probe", 1), leaf("probe", 1, "probe"))
-        self.run(*self.pods("probe", 1))
-
     def disrupted(self, name: str) -> Json:
         """The condition of a composite that makes room."""
         return condition(self.api.get(f"{self.composites}/{name}"), "DisruptionTarget")
@@ -200,8 +190,8 @@ def test_a_root_of_two_waits_for_its_second_group(cluster: Up) -> None:
     names = trees.pods("prefill", 2)
     trees.waits("root", QUORUM)
     assert trees.said()["reason"] == "Unschedulable"
-    gated = trees.cluster.metric("scheduler_pending_entities", type="compositepodgroup", queue="gated")
-    assert gated == 1
+    gated = {"type": "compositepodgroup", "queue": "gated"}
+    eventually(lambda: trees.cluster.metric("scheduler_pending_entities", **gated) == 1, "the tree counted as gated")
     trees.make(leaf("decode", 1, "root"))
     names += trees.pods("decode", 1)
     trees.run(*names)
@@ -300,7 +290,7 @@ def test_a_new_node_wakes_the_tree(cluster: Up, tmp_path: Path) -> None:
     trees = Trees(cluster, "new-node", "later")
     trees.make(composite(least=2), leaf("one", 2, "root"), leaf("two", 2, "root"))
     names = [*trees.pods("one", 2), *trees.pods("two", 2)]
-    trees.waits("root", "")
+    trees.waits("root", "placements are available")
     assert trees.idle(*names)
     told = cluster.explained("cpg", "root", trees.space, tmp_path)
     assert "compositepodgroup new-node/root waits: 0 of its 4 pods on nodes. It needs 2 of its groups." in told
@@ -381,7 +371,7 @@ def test_a_parent_that_goes_under_a_running_tree(cluster: Up) -> None:
     trees.api.delete(f"{trees.composites}/root")
     assert trees.api.get(f"{trees.composites}/root")["metadata"]["deletionTimestamp"]  # its child keeps it
     trees.api.patch(f"{trees.composites}/root", {"metadata": {"finalizers": None}})
-    trees.composites_heard()
+    cluster.heard(trees.api.create(trees.composites, composite("later")))  # and so that the other one is gone
     second = trees.pods("leaf", 1, first=1)
     told = MISSING.format("root")
     eventually(lambda: told in trees.pod_said(second[0]).get("message", ""), "the pod saying why it waits")

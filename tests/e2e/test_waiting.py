@@ -103,7 +103,6 @@ def web(version: int) -> Json:
     """A Deployment of one pod that takes a whole node, replaced in place; its pods end when they are let go."""
     template = full("unnamed", "a", "high", stop=STAYS)
     del template["metadata"]["name"]
-    template["spec"]["terminationGracePeriodSeconds"] = STAYS
     template["metadata"]["labels"] = {"app": "web"}
     template["spec"]["containers"][0]["image"] = f"web:{version}"
     return {
