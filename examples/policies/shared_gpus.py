@@ -124,6 +124,11 @@ class SharedGpus(reprieve.FilterPlugin, reprieve.ScorePlugin, reprieve.ReservePl
         """The GPUs a pod takes of a node with that room."""
         return fullest(free, asked)
 
+    def free_per_gpu(self, cluster: reprieve.ClusterState) -> Ints:
+        """Free thousandths, int64[rows, SLOTS]: what a replay measures fragmentation by."""
+        self.room.look(cluster, slice(None))
+        return self.room.free[: len(cluster.nodes)]
+
     def pre_filter(self, state: reprieve.CycleState) -> reprieve.Status:
         """Pods without GPUs fit anywhere, as far as this is concerned."""
         return reprieve.SUCCESS if asked_of(state) else reprieve.Status(reprieve.Code.SKIP)

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -195,6 +196,33 @@ def test_listed_failures_are_at_times_of_the_trace_wherever_the_replay_begins(ru
     assert (row["job"], row["submit"], row["start"], row["end"], row["runs"]) == ("new", "0", "10", "170", "2")
 
 
+@pytest.mark.parametrize(
+    ("down", "runs", "end"),
+    [
+        # The trace begins at 10 s, the job comes at 500 s of the replay; who fails 20 s later fails 10 s later.
+        ("n1,1030,1050\n", "2", 500 + 10 + 20 + 100),
+        # Down from 499 s on for 42 s, and again from 520 s on for 40: that is once, until 560 s.
+        ("n1,1008,1050\nn1,1050,1090\n", "1", 560 + 100),
+        # Down before the replay begins, and for 520 s of it: as long at any load.
+        ("n1,1,530\n", "1", 520 + 1 + 100),
+        ("n1,1110,\n", "1", None),
+    ],
+)
+def test_a_trace_that_comes_faster_has_its_failures_come_faster_and_last_as_long(
+    run: Run, desk: Path, down: str, runs: str, end: int | None
+) -> None:
+    """replay.md 1.4."""
+    (desk / "two.csv").write_text("job,submit,duration,gpu\nfirst,10,1,1\nsecond,1010,100,8\n")
+    (desk / "down.csv").write_text("node,down,up\n" + down)
+    one = (desk / "four.yaml").read_text().split("---\n")[1]
+    (desk / "one.yaml").write_text(one)
+    arguments = ("two.csv", "--cluster", "one.yaml", "--load", "2", "--failures", "down.csv")
+    ended = run("replay", *arguments, "-o", "csv")
+    assert ended.code == 0, ended.err
+    second = list(csv.DictReader(io.StringIO(ended.out)))[1]
+    assert (second["runs"], second["end"]) == (runs, "" if end is None else str(end))
+
+
 def test_a_list_of_failures_names_nodes_of_the_cluster(run: Run, desk: Path) -> None:
     """replay.md 3.7: a misspelt node is not one that never fails."""
     (desk / "down.csv").write_text("node,down,up\nn1,0,10\nm1,0,10\n")
@@ -264,6 +292,27 @@ status: {phase: Running}
     rows = {row["job"]: row for row in csv.DictReader(io.StringIO(ended.out))}
     assert (rows["x"]["start"], rows["y"]["start"], rows["z"]["start"]) == ("0", "10", "20")
     assert rows["x"]["priority"] == "1000"
+
+
+def test_a_replay_that_is_killed_leaves_nothing_and_is_made_again(run: Run, desk: Path) -> None:
+    """No half file, no process; and who runs it again gets the same bytes as who was not killed (replay.md 7.5)."""
+    (desk / "many.csv").write_text(
+        "job,submit,duration,gpu,priority\n" + "".join(f"j{n},{n * 3},500,1,{n % 7}\n" for n in range(20_000))
+    )
+    arguments = ("replay", "many.csv", *FOUR, "--policy", "one", "--policy", "two", "-o", "csv", "--out", "found")
+    command = [sys.executable, "-m", "reprieve", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        _wait_until_it_reads(process.pid, 2)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        ends = [os.pidfd_open(int(child)) for child in children]
+        process.kill()
+    for end in ends:
+        assert select.select([end], [], [], 240)[0], "a policy runs on for nobody"
+        os.close(end)
+    assert list((desk / "found").iterdir()) == []
+    again, other = (run(*arguments[:-1], name) for name in ("found", "other"))
+    assert (again.code, other.code) == (0, 0), again.err
+    assert (desk / "found" / "jobs.csv").read_bytes() == (desk / "other" / "jobs.csv").read_bytes()
 
 
 def test_ctrl_c_reports_what_has_been_simulated(desk: Path) -> None:

@@ -174,7 +174,7 @@ def _settings(task: Task, found: "JobList", picked: "Chosen") -> "WorldSettings"
     return WorldSettings(
         checkpoint=checkpoint,
         restart=_long("--restart", task.restart),
-        failures=_failures(task.failures, picked.begin, dated=found.dated),
+        failures=_failures(task.failures, picked.begin, dated=found.dated, faster=task.load),
         seed=task.seed,
         tracks=task.tracks,
     )
@@ -189,7 +189,7 @@ def _long(option: str, text: str) -> int:
         refuse(f"{option}: {error}")
 
 
-def _failures(text: str, begin: int, *, dated: bool) -> Any:
+def _failures(text: str, begin: int, *, dated: bool, faster: float) -> Any:
     from reprieve.simulation.replay.failures import Failures, read_failures
     from reprieve.simulation.replay.job_list import JobListError
 
@@ -197,7 +197,7 @@ def _failures(text: str, begin: int, *, dated: bool) -> Any:
         return Failures()
     if "=" not in text:
         try:
-            return read_failures(Path(text), begin=begin, dated=dated)
+            return read_failures(Path(text), begin=begin, dated=dated, faster=faster)
         except JobListError as error:
             refuse(f"--failures: {error}")
         except OSError as error:
@@ -355,18 +355,22 @@ def _interrupts() -> Iterator[_Interrupt]:
 
 def _outcome(given: _Given, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "Outcome":
     from reprieve.simulation.replay.running import simulate
+    from reprieve.simulation.replay.world import ReplayError
 
-    return simulate(
-        name,
-        given.chosen,
-        given.cluster,
-        policy,
-        given.settings,
-        start=given.start,
-        quotas=given.quotas(),
-        stop=stop,
-        progress=progress,
-    )
+    try:
+        return simulate(
+            name,
+            given.chosen,
+            given.cluster,
+            policy,
+            given.settings,
+            start=given.start,
+            quotas=given.quotas(),
+            stop=stop,
+            progress=progress,
+        )
+    except ReplayError as error:
+        raise CommandError(str(error), Exit.NOT_SO) from error
 
 
 def _run_here(given: _Given, name: str, policy: "Policy", interrupt: _Interrupt) -> Answer:

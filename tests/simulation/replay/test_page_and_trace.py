@@ -5,15 +5,18 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.perfetto import as_trace, lanes
 from reprieve.simulation.replay.running import Outcome
 from reprieve.simulation.replay.statistics import report, rows
+from tests.building import pod
 from tests.simulation.replay.building import gpu_nodes, job, replay
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -29,8 +32,34 @@ def outcome(name: str = "evict") -> Outcome:
     return Outcome(report(name, run), rows(run), run.tracks)
 
 
-def test_slices_nest_and_flows_connect_and_counts_equal_the_tables() -> None:
-    found = outcome()
+def beside_others() -> Outcome:
+    """Jobs on nodes that hold pods already: one of them goes for a job, one with its node, one stays."""
+    nodes = gpu_nodes(3)
+    there = [pod(f"there-{at}", gpu=8, priority=at, node=f"n{at}") for at in range(3)]
+    jobs = [job("wants", 100, 900, gpu=8, priority=1), job("too", 120, 600, gpu=4, priority=1, workers=2)]
+    failures = Failures(listed={"n2": [(50_000, None)]})
+    run = replay(jobs, [*nodes, *there], tracks=True, failures=failures)
+    return Outcome(report("beside", run), rows(run), run.tracks)
+
+
+def test_pods_of_the_cluster_file_have_slices_too() -> None:
+    """Who was there before is seen, and seen to go."""
+    found = beside_others()
+    events = json.loads(as_trace([found]))["traceEvents"]
+    there = {event["name"]: event for event in events if event["ph"] == "X" and event["name"].startswith("default/")}
+    assert {name: event["cat"] for name, event in there.items()} == {
+        "default/there-0": "preempted",
+        "default/there-1": "unfinished",
+        "default/there-2": "lost",
+    }
+    assert there["default/there-0"]["ts"] == 0
+    assert there["default/there-0"]["dur"] == (100 + 30) * 1_000_000
+    assert there["default/there-2"]["dur"] == 50 * 1_000_000
+
+
+@pytest.mark.parametrize("make", [outcome, beside_others])
+def test_slices_nest_and_flows_connect_and_counts_equal_the_tables(make: Callable[[], Outcome]) -> None:
+    found = make()
     events: list[dict[str, Any]] = json.loads(as_trace([found]))["traceEvents"]
     by_thread: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for event in events:
@@ -77,7 +106,7 @@ def test_the_page_needs_no_network_and_is_the_same_every_time() -> None:
     assert "<two>" not in text
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
-    assert text.count("<figure") == 6
+    assert text.count("<figure") == 7
     assert "mathdefault" not in text
 
 
@@ -115,4 +144,4 @@ def test_a_browser_shows_the_page_without_complaints(tmp_path: Path, width: int,
     found = json.loads(title[1].replace("&quot;", '"'))
     assert found["width"] == width
     assert found["overflow"] <= 0
-    assert found["shown"] == 5
+    assert found["shown"] == 6

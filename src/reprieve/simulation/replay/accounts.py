@@ -7,6 +7,8 @@ A job's *clock* runs while enough of its workers do.  It first pays the restart 
 what has been counted is saved.  `pending` is the GPU-time of work that is not saved yet: it becomes useful, or lost.
 """
 
+from collections.abc import Sequence
+
 from reprieve.cluster.pods import PodRecord
 from reprieve.simulation.replay.job_list import Job
 
@@ -196,6 +198,9 @@ class Tracks:
 
     def __init__(self) -> None:
         self.job: list[int] = []
+        """-1: a pod of the cluster file."""
+        self.others: dict[int, str] = {}
+        """The names of those, by stay."""
         self.worker: list[int] = []
         self.node: list[str] = []
         self.begin: list[int] = []
@@ -207,9 +212,11 @@ class Tracks:
         """(when, the preemptor's job, -1 for a pod of the cluster file; stays of the victims)."""
         self._open: dict[str, int] = {}
 
-    def placed(self, uid: str, job: int, worker: int, node: str, now: int) -> None:
-        """A pod came to a node."""
+    def placed(self, uid: str, job: int, worker: int, node: str, now: int, name: str = "") -> None:
+        """A pod came to a node; one of the cluster file says its name."""
         self._open[uid] = len(self.job)
+        if job < 0:
+            self.others[len(self.job)] = name
         self.job.append(job)
         self.worker.append(worker)
         self.node.append(node)
@@ -223,6 +230,10 @@ class Tracks:
         for stay in stays:
             self.how[stay] = "preempted"
         self.preemptions.append((now, preemptor, stays))
+
+    def name(self, stay: int, jobs: Sequence[str]) -> str:
+        """Who it was; `jobs` are their names."""
+        return jobs[self.job[stay]] if self.job[stay] >= 0 else self.others[stay]
 
     def lost(self, uid: str) -> None:
         """A pod goes because a node failed; of one that was preempted before, that is what is kept."""

@@ -37,10 +37,11 @@ class Failures:
             yield down, at
 
 
-def read_failures(path: Path, *, begin: int, dated: bool) -> Failures:
+def read_failures(path: Path, *, begin: int, dated: bool, faster: float = 1.0) -> Failures:
     """A list: CSV `node,down,up`, `up` empty for a node that stays away. Raises JobListError, OSError.
 
-    Times are like those of the job list, whose first job is submitted at `begin`.
+    Times are like those of the job list, whose first job is submitted at `begin`.  Nodes fail `faster` times as fast
+    (replay.md 1.4), but are down as long.
     """
     file = str(path)
     found: defaultdict[str, list[Outage]] = defaultdict(list)
@@ -71,8 +72,23 @@ def read_failures(path: Path, *, begin: int, dated: bool) -> Failures:
         found[node].append((down, up))
     if header is None:
         raise JobListError(file, 1, "", "empty: want the columns node,down,up")
-    # What was over before the replay begins is no more; what lasts until then begins with it.
-    still = {
-        node: [(max(down, 0), up) for down, up in outages if up is None or up > 0] for node, outages in found.items()
-    }
-    return Failures(listed=still)
+    return Failures(listed={node: _moved(outages, faster) for node, outages in found.items()})
+
+
+def _moved(outages: Sequence[Outage], faster: float) -> list[Outage]:
+    """Outages as the replay has them, in milliseconds since it began.
+
+    What was over before is no more; what lasts until then begins with it; what comes to overlap is one.
+    """
+    found: list[Outage] = []
+    for was_down, was_up in outages:
+        if was_up is not None and was_up <= 0:
+            continue
+        down = max(0, round(was_down / faster))
+        up = None if was_up is None else down + was_up - max(0, was_down)
+        if found and (found[-1][1] is None or found[-1][1] >= down):
+            before, last = found[-1]
+            found[-1] = (before, None if last is None or up is None else max(last, up))
+        else:
+            found.append((down, up))
+    return found

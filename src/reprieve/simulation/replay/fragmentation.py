@@ -1,73 +1,187 @@
-"""Free GPUs that those who wait cannot use (replay.md 4.6).
+"""Free GPUs that tasks cannot use: the fragmentation of "Beware of Fragmentation" (ATC 2023), replay.md 4.6.
+
+What a task cannot use of a node: everything that is free, where the node cannot take it; else what is free on GPUs with
+less room than the task asks of each.  The fragmentation of a cluster is the mean of that over the tasks of a mix,
+divided by all that is free.  There are two mixes: the workers that wait, and those of the whole list, waiting or not.
 
 Looked at now and then, not at every event: the times between looks double when there are too many.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.resources import CPU, MEMORY
+from reprieve.cluster.resources import CPU, MEMORY, PODS
 from reprieve.cluster.state import ClusterState
-from reprieve.simulation.replay.job_list import Shape
+from reprieve.simulation.replay.gpu_room import GPU, Ints
+from reprieve.simulation.replay.job_list import Job, Shape
 from reprieve.simulation.replay.objects_of import Terms
 
 MOST = 512
+POPULAR, MOST_KINDS = 0.95, 64
+"""The kinds of tasks that the mix of the whole list is of: the most frequent, until they make up so much of it."""
+_Kind = tuple[int, int, int, tuple[str, ...]]
+"""GPUs in thousandths, cores in thousandths, bytes of memory, models: of a worker."""
+Mix = Sequence[tuple[_Kind, int]]
+"""How many workers of each kind."""
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Shares of the free GPUs that cannot be used; None: nobody waited, or nothing was free."""
+
+    at: int
+    by_waiting: float | None
+    by_workload: float | None
 
 
 class Fragmentation:
-    """(when, share of free GPUs) of each look at which somebody waited and GPUs were free."""
+    """Looks at a cluster, and their means over time.
 
-    def __init__(self, cluster: ClusterState, terms: Terms, span: int) -> None:
+    `free_per_gpu` says how much each GPU has, int64[rows, GPUs]; None where GPUs are not shared, so that a node's
+    number of free ones says it all. `jobs` are the whole list.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        terms: Terms,
+        jobs: Sequence[Job],
+        free_per_gpu: Callable[[ClusterState], Ints] | None = None,
+    ) -> None:
         self._cluster = cluster
         self._terms = terms
-        self.looks: list[tuple[int, float]] = []
-        self._every = max(60_000, span // MOST)
+        self._free_per_gpu = free_per_gpu
+        self._workload = popular(jobs)
+        self.looks: list[Look] = []
+        self._every = max(60_000, (jobs[-1].submit if jobs else 0) // MOST)
         self.next = 0
         """Before that there is no need to look."""
+        self._last = 0
+        self._sums = [[0.0, 0], [0.0, 0]]
+        """Of waiting and of workload: share × milliseconds, and the milliseconds."""
 
-    def look(self, now: int, waiting: Sequence[tuple[Shape, int]]) -> None:
+    def look(self, now: int, waiting: Iterable[tuple[Shape, int]]) -> None:
         """The picture as it has been until now; `waiting` is how many workers of each shape do."""
-        asked = [(shape, workers * shape.gpu) for shape, workers in waiting if shape.gpu]
-        if asked:
-            share = self._share(asked)
+        mix = _by_kind((shape, workers) for shape, workers in waiting if shape.gpu and workers)
+        found = Look(now, *self._shares((mix, self._workload)))
+        for sums, share in zip(self._sums, (found.by_waiting, found.by_workload), strict=True):
             if share is not None:
-                self.looks.append((now, share))
+                sums[0] += share * (now - self._last)
+                sums[1] += now - self._last
+        self._last = now
+        self.looks.append(found)
         if len(self.looks) > MOST:
             self.looks = self.looks[::2]
             self._every *= 2
         self.next = now + self._every
 
     @property
-    def mean(self) -> float | None:
-        """The mean over the looks; None: nobody waited while GPUs were free."""
-        return sum(share for _, share in self.looks) / len(self.looks) if self.looks else None
+    def by_waiting(self) -> float | None:
+        """The mean over the times at which somebody waited for GPUs while some were free; None: there were none."""
+        return self._mean(0)
 
-    def _share(self, shapes: Sequence[tuple[Shape, int]]) -> float | None:
+    @property
+    def by_workload(self) -> float | None:
+        """The mean over the times at which GPUs were free; None: there were none."""
+        return self._mean(1)
+
+    def _mean(self, which: int) -> float | None:
+        total, span = self._sums[which]
+        return total / span if span else None
+
+    def _shares(self, mixes: Sequence[Mix]) -> list[float | None]:
+        """Of each mix; None where it is empty, or nothing is free."""
         nodes = self._cluster.nodes
         n = len(nodes)
-        gpu = self._cluster.resources.column(self._terms.gpu)
+        column = self._cluster.resources.column(self._terms.gpu)
         nodes.fit_columns()
         free = (nodes.allocatable - nodes.used)[:, :n]
-        gpus = np.where(nodes.alive[:n], np.maximum(free[gpu], 0), 0)
-        total = int(gpus.sum())
-        if total == 0:
-            return None
-        asked = sum(weight for _, weight in shapes)
-        unusable = 0
-        for shape, weight in shapes:
-            fits = (
-                (free[gpu] >= shape.gpu * self._terms.per_gpu // 1000)
-                & (free[CPU] >= shape.cpu)
-                & (free[MEMORY] >= shape.memory)
-                & self._of_model(shape, n)
-            )
-            unusable += weight * int(gpus[~fits].sum())
-        return unusable / (asked * total)
+        alive = nodes.alive[:n]
+        room: _WholeGpus | _SharedGpus
+        if self._free_per_gpu is None:
+            whole = np.where(alive, np.maximum(free[column], 0), 0)
+            room = _WholeGpus(whole)
+        else:
+            room = _SharedGpus(np.where(alive[:, None], self._free_per_gpu(self._cluster)[:n], 0))
+        total = int(room.total.sum())
+        found: list[float | None] = []
+        for mix in mixes:
+            workers = sum(count for _, count in mix)
+            if not total or not workers:
+                found.append(None)
+                continue
+            unusable = 0
+            for (gpu, cpu, memory, models), count in mix:
+                fits = (free[CPU] >= cpu) & (free[MEMORY] >= memory) & (free[PODS] >= 1) & self._of_model(models, n)
+                unusable += count * room.unusable(gpu, fits)
+            found.append(unusable / (workers * total))
+        return found
 
-    def _of_model(self, shape: Shape, n: int) -> npt.NDArray[np.bool_]:
-        if not shape.models:
+    def _of_model(self, models: Sequence[str], n: int) -> Mask:
+        if not models:
             return np.ones(n, dtype=np.bool_)
         column, numbers = self._cluster.nodes.label_column(self._terms.model_label)
-        return np.isin(column[:n], [numbers[model] for model in shape.models if model in numbers])
+        return np.isin(column[:n], [numbers[model] for model in models if model in numbers])
+
+
+class _WholeGpus:
+    """`whole`: int64[rows], free GPUs of each node."""
+
+    def __init__(self, whole: Ints) -> None:
+        self._whole = whole
+        self.total: Ints = whole * GPU
+
+    def unusable(self, gpu: int, fits: Mask) -> int:
+        """Thousandths that a task of so many cannot use; `fits` says where the rest of it has room."""
+        takes = fits & (self._whole * GPU >= gpu) if gpu else np.zeros_like(fits)
+        return int(self.total[~takes].sum())
+
+
+class _SharedGpus:
+    """`free`: int64[rows, GPUs], free thousandths of each."""
+
+    def __init__(self, free: Ints) -> None:
+        self._free = free
+        self.total: Ints = free.sum(axis=1)
+        self._known: dict[int, tuple[Ints, Ints]] = {}
+
+    def unusable(self, gpu: int, fits: Mask) -> int:
+        """Thousandths that a task of so many cannot use; `fits` says where the rest of it has room."""
+        if not gpu:
+            return int(self.total.sum())
+        each = min(gpu, GPU)
+        if each not in self._known:
+            enough = self._free >= each
+            self._known[each] = (enough.sum(axis=1), np.where(enough, 0, self._free).sum(axis=1))
+        count, small = self._known[each]
+        return int(np.where(fits & (count >= -(-gpu // GPU)), small, self.total).sum())
+
+
+def popular(jobs: Iterable[Job]) -> Mix:
+    """The most frequent kinds of workers, until they make up POPULAR of all, at most MOST_KINDS."""
+    by_shape: Counter[int] = Counter()
+    shapes: dict[int, Shape] = {}
+    for job in jobs:  # jobs of one shape share it: telling shapes apart by what they are takes far longer
+        by_shape[id(job.shape)] += 1
+        shapes[id(job.shape)] = job.shape
+    kinds = _by_kind((shape, shape.workers * by_shape[key]) for key, shape in shapes.items())
+    total, counted = sum(count for _, count in kinds), 0
+    found: list[tuple[_Kind, int]] = []
+    for kind, count in sorted(kinds, key=lambda item: (-item[1], item[0])):
+        if counted >= POPULAR * total or len(found) == MOST_KINDS:
+            break
+        found.append((kind, count))
+        counted += count
+    return found
+
+
+def _by_kind(workers: Iterable[tuple[Shape, int]]) -> Mix:
+    found: Counter[_Kind] = Counter()
+    for shape, count in workers:
+        found[shape.gpu, shape.cpu, shape.memory, shape.models] += count
+    return list(found.items())

@@ -72,7 +72,8 @@ MEASURES: Sequence[Measure] = (
     Measure("most evictions of a job", lambda r: r.evictions.most_of_one_job, count_text, -1),
     Measure("budget violations", lambda r: r.evictions.budget_violations, count_text, -1),
     Measure("runs lost to nodes", lambda r: r.evictions.runs_lost_to_nodes, count_text, -1),
-    Measure("fragmentation", lambda r: r.fragmentation, _share, -1),
+    Measure("fragmentation, waiting", lambda r: r.fragmentation, _share, -1),
+    Measure("fragmentation, workload", lambda r: r.workload_fragmentation, _share, -1),
     Measure("makespan", lambda r: r.makespan, time_text, -1),
     Measure("decisions", lambda r: r.decisions, count_text),
 )

@@ -133,6 +133,11 @@ def _pictures(outcomes: Sequence[Outcome]) -> list[tuple[str, str, Draw]]:
         ("GPUs allocated", "GPUs that jobs hold, over time in days.", lambda axes, _: _allocation(axes, reports)),
         ("Jobs that wait", "Jobs that have come and do not run.", lambda axes, _: _queue(axes, reports)),
         (
+            "Fragmentation",
+            "Share of the free GPUs that the tasks of the list, waiting or not, cannot use.",
+            lambda axes, _: _fragmentation(axes, reports),
+        ),
+        (
             "Work lost",
             "GPU-hours lost so far: thrown away, or held without running.",
             lambda axes, _: _lost(axes, reports),
@@ -179,6 +184,15 @@ def _queue(axes: Any, reports: Sequence[PolicyReport]) -> None:
     for at, report in enumerate(reports):
         _curve(axes, report, at, report.series.waiting)
     _finish(axes, len(reports) > 1, "jobs")
+
+
+def _fragmentation(axes: Any, reports: Sequence[PolicyReport]) -> None:
+    for at, report in enumerate(reports):
+        looks = report.series.workload_fragmentation
+        days, shares = [when / 86400 for when, _ in looks], [100 * share for _, share in looks]
+        colour, label = COLOURS[at % len(COLOURS)], _in_legend(report.name)
+        axes.plot(days, shares, color=colour, linewidth=1.1, label=label)
+    _finish(axes, len(reports) > 1, "% of free GPUs")
 
 
 def _lost(axes: Any, reports: Sequence[PolicyReport]) -> None:
@@ -277,7 +291,8 @@ class _Strip:
         tracks = self._tracks
         runs: dict[int, list[int]] = {}
         for stay in self._stays:
-            runs.setdefault(tracks.job[stay], []).append(stay)
+            if tracks.job[stay] >= 0:
+                runs.setdefault(tracks.job[stay], []).append(stay)
         drawn = 0
         for when, preemptor, victims in tracks.preemptions:
             after = next((stay for stay in runs.get(preemptor, ()) if tracks.begin[stay] >= when), None)

@@ -66,7 +66,7 @@ def _policy(events: list[Event], prefix: str, tracks: Tracks, names: Sequence[st
             events.append(
                 {
                     "ph": "X",
-                    "name": names[tracks.job[stay]],
+                    "name": tracks.name(stay, names),
                     "cat": tracks.how[stay],
                     "pid": number,
                     "tid": found[stay],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from reprieve.simulation.replay.accounts import DONE, Account, Series
+from reprieve.simulation.replay.fragmentation import Look
 from reprieve.simulation.replay.world import Replay
 
 GPU_HOUR = 3_600_000_000
@@ -79,7 +80,9 @@ class Curves(msgspec.Struct, frozen=True, rename="camel"):
     waiting: tuple[float, ...]
     lost: tuple[float, ...]
     fragmentation: tuple[tuple[float, float], ...]
-    """(seconds, share of free GPUs) of each look."""
+    """(seconds, share of the free GPUs that who waits cannot use) of each look at which that was to be said."""
+    workload_fragmentation: tuple[tuple[float, float], ...]
+    """The same of the tasks of the whole list, waiting or not."""
 
 
 class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,6 +95,9 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
     goodput: float | None
     evictions: Evictions
     fragmentation: float | None
+    """Share of the free GPUs that who waits cannot use."""
+    workload_fragmentation: float | None
+    """Share of the free GPUs that the tasks of the list, waiting or not, cannot use."""
     makespan: float
     """When the last job ended."""
     ended: float
@@ -169,7 +175,8 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
             runs_lost_to_nodes=sum(account.lost_runs for account in arrived),
             pods_of_the_cluster_file=counts.foreign_pods,
         ),
-        fragmentation=None if replay.fragmentation.mean is None else round(replay.fragmentation.mean, 6),
+        fragmentation=_rounded(replay.fragmentation.by_waiting),
+        workload_fragmentation=_rounded(replay.fragmentation.by_workload),
         makespan=max(ends, default=0) / 1000,
         ended=now / 1000,
         decisions=replay.engine.attempts,
@@ -283,11 +290,15 @@ def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 6) if whole else None
 
 
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 6)
+
+
 def _hours(amount: int) -> float:
     return round(amount / GPU_HOUR, 6)
 
 
-def _curves(series: Series, looks: Sequence[tuple[int, float]]) -> Curves:
+def _curves(series: Series, looks: Sequence[Look]) -> Curves:
     allocated, capacity, waiting, lost = series.sums
     points = max(map(len, series.sums), default=0)
     spans = [min(series.width, series.at - point * series.width) for point in range(points)]
@@ -303,5 +314,10 @@ def _curves(series: Series, looks: Sequence[tuple[int, float]]) -> Curves:
         capacity=means(capacity, 1000),
         waiting=means(waiting, 1),
         lost=tuple(round(amount / GPU_HOUR, 6) for amount in lost),
-        fragmentation=tuple((at / 1000, round(share, 6)) for at, share in looks),
+        fragmentation=_shares((look.at, look.by_waiting) for look in looks),
+        workload_fragmentation=_shares((look.at, look.by_workload) for look in looks),
     )
+
+
+def _shares(looks: Iterable[tuple[int, float | None]]) -> tuple[tuple[float, float], ...]:
+    return tuple((at / 1000, round(share, 6)) for at, share in looks if share is not None)

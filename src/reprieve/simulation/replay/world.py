@@ -11,9 +11,13 @@ gone is forgotten.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from reprieve.api import objects
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin_guard import unguarded
 from reprieve.framework.profile import Profile
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.arrival_order import in_order
@@ -21,6 +25,7 @@ from reprieve.scheduling.engine import Engine
 from reprieve.simulation.replay.accounts import DONE, RUNNING, WAITING, Account, Series, Tracks
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.fragmentation import Fragmentation
+from reprieve.simulation.replay.gpu_room import GPU, Ints, KnowsRoomOfGpus, RoomOfGpus
 from reprieve.simulation.replay.job_list import Job, Shape
 from reprieve.simulation.replay.objects_of import Makers, terms_for
 from reprieve.simulation.replay.quotas import Quotas
@@ -145,12 +150,17 @@ class Replay:
         self.allocated = self.capacity_time = 0
         """GPU-time of all, and that there was."""
         self.series = Series(SERIES)
-        span = jobs[-1].submit if jobs else 0
-        self.fragmentation = Fragmentation(self.engine.cluster, self.terms, span)
         self.tracks = Tracks() if self.settings.tracks else None
+        if self.tracks is not None:
+            for pod in self.engine.cluster.pods.values():
+                if pod.row >= 0:
+                    self.tracks.placed(pod.uid, -1, 0, self.engine.cluster.nodes.names[pod.row], 0, pod.key)
         self.on_end: Callable[[], None] = lambda: None
         """Called whenever a job has ended: for whoever shows progress."""
         self._gpus_of_node = {name: self._gpus(item) for name, item in self._node_objects.items()}
+        self._room_of_gpus: RoomOfGpus | None = None
+        """Where GPUs are shared and no plugin knows better."""
+        self.fragmentation = Fragmentation(self.engine.cluster, self.terms, jobs, self._free_per_gpu(policy))
         self.capacity = sum(self._gpus_of_node.values())
         for name in sorted(self._node_objects):
             self._await_failure(name, self.settings.failures.of(name, self.settings.seed or 0))
@@ -208,8 +218,7 @@ class Replay:
             self.capacity_time += self.capacity * span
             self.series.advance(now, (self.holding, self.capacity, self._waiting_jobs()))
             if now >= self.fragmentation.next:
-                waiting = zip(self._shapes, self._workers_waiting, strict=True)
-                self.fragmentation.look(now, [(shape, workers) for shape, workers in waiting if workers])
+                self.fragmentation.look(now, zip(self._shapes, self._workers_waiting, strict=True))
 
     def _waiting_jobs(self) -> int:
         return self._next - (len(self.accounts) - self.unfinished) - self.running
@@ -267,6 +276,8 @@ class Replay:
 
     def placed(self, pod: PodRecord) -> None:
         """A worker is on its node: the job may have enough of them now."""
+        if self._room_of_gpus is not None:
+            self._take_gpus(self._room_of_gpus, pod)
         account = self._of.get(pod.uid)
         if account is None:
             return
@@ -304,10 +315,14 @@ class Replay:
 
     def gone(self, pod: PodRecord) -> None:
         """A pod has left; those of the job's own end were accounted for before."""
+        now = self.now
+        if self._room_of_gpus is not None:
+            self._room_of_gpus.give_back(pod.uid)
+        if self.tracks is not None:
+            self.tracks.gone(pod.uid, now)
         account = self._of.pop(pod.uid, None)
         if account is None:
             return
-        now = self.now
         self._bring_up(account, now)
         account.pods.pop(pod.uid, None)
         if pod.start is None:
@@ -320,8 +335,6 @@ class Replay:
             account.working -= 1
         account.holding -= 1
         self.holding -= account.job.shape.gpu
-        if self.tracks is not None:
-            self.tracks.gone(pod.uid, now)
 
     # -- what follows from it ----------------------------------------------------------------------------------------
 
@@ -424,6 +437,26 @@ class Replay:
             account.working -= 1
             self._leaving += 1
 
+    # -- room of each GPU --------------------------------------------------------------------------------------------
+
+    def _free_per_gpu(self, policy: Policy) -> Callable[[ClusterState], Ints] | None:
+        """How the room of each GPU is found; None where GPUs are not shared."""
+        if self.terms.per_gpu != GPU:
+            return None
+        for profile in policy.profiles:
+            for plugin in map(unguarded, profile.plugins):
+                if isinstance(plugin, KnowsRoomOfGpus):
+                    return _asked(plugin)
+        room = self._room_of_gpus = RoomOfGpus({name: gpus // GPU for name, gpus in self._gpus_of_node.items()})
+        for pod in self.engine.cluster.pods.values():
+            if pod.row >= 0:
+                self._take_gpus(room, pod)
+        return room.free_per_gpu
+
+    def _take_gpus(self, room: RoomOfGpus, pod: PodRecord) -> None:
+        node = self.engine.cluster.nodes.names[pod.row]
+        room.take(pod.uid, node, pod.signature.amounts.get(self.terms.gpu, 0))
+
     # -- nodes that fail ---------------------------------------------------------------------------------------------
 
     def _await_failure(self, node: str, outages: Iterator[tuple[int, int | None]]) -> None:
@@ -462,6 +495,25 @@ class Replay:
 
         amounts = resource_list(node.status.allocatable or {})
         return amounts.get(self.terms.gpu, 0) * 1000 // self.terms.per_gpu
+
+
+def _asked(plugin: KnowsRoomOfGpus) -> Callable[[ClusterState], Ints]:
+    """What a plugin says of GPUs, taken with care: it is not ours."""
+
+    def free_per_gpu(cluster: ClusterState) -> Ints:
+        name = type(plugin).__name__
+        try:
+            found = np.asarray(plugin.free_per_gpu(cluster))
+        except Exception as error:
+            raise ReplayError(f"plugin {name}, free_per_gpu: {type(error).__name__}: {error}") from error
+        if found.ndim != 2 or len(found) < len(cluster.nodes) or found.dtype.kind not in "iu":
+            raise ReplayError(
+                f"plugin {name}, free_per_gpu: want int64[{len(cluster.nodes)}, GPUs of a node], "
+                f"found {found.dtype}{list(found.shape)}"
+            )
+        return np.maximum(found.astype(np.int64), 0)
+
+    return free_per_gpu
 
 
 def check(jobs: Iterable[Job], classes: Mapping[str, int], per_gpu: int) -> None:
