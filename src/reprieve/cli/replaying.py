@@ -386,10 +386,12 @@ def _run_here(given: _Given, name: str, policy: "Policy", interrupt: _Interrupt)
 
 def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
     """Each policy in a fresh interpreter, as many at a time as there are cores: more would only take more memory."""
-    from multiprocessing import get_context
+    from multiprocessing import get_context, resource_tracker
     from multiprocessing.connection import wait
 
     context = get_context("spawn")
+    # Otherwise the first process to be started starts it, and lets Ctrl-C in when that has to wait.
+    resource_tracker.ensure_running()
     running: dict[Any, tuple[int, BaseProcess]] = {}
 
     def hand_on() -> None:
