@@ -9,7 +9,7 @@ from reprieve.api.unknown_fields import UnknownField, nearest
 from reprieve.api.workloads import group_of
 from reprieve.simulation.workloads.batches import LONGEST_BASE, Batch, Workload, reference_to
 from reprieve.simulation.workloads.owners import is_active, mapping, text
-from reprieve.simulation.workloads.rows import PodSet, WorkloadKind, filled, look
+from reprieve.simulation.workloads.rows import PodSet, WorkloadKind, entries_of, filled, look
 
 if TYPE_CHECKING:
     from reprieve.simulation.workloads.expanding import Maker
@@ -197,22 +197,6 @@ def _entries(workload: Workload, pods: PodSet) -> Iterator[tuple[str, str, Any]]
         if not isinstance(entry, Mapping):
             raise workload.error(at, "must be an object")
         yield at, part, entry
-
-
-def entries_of(manifest: Mapping[str, Any], pods: PodSet) -> Iterator[tuple[str, str, Any]]:
-    """(path, part, entry) of every entry of a set, whatever it is."""
-    path = pods.each.removesuffix("*").removesuffix(".")
-    found = look(manifest, path)
-    if found is None:
-        return
-    if not pods.each.endswith("*"):
-        yield path, "", found
-    elif isinstance(found, list):
-        for index, entry in enumerate(found):
-            yield f"{path}[{index}]", text(mapping(entry).get(pods.part)) or str(index), entry
-    elif isinstance(found, Mapping):
-        for name, entry in found.items():
-            yield f"{path}.{name}", str(name).lower(), entry
 
 
 def _number(

@@ -104,7 +104,7 @@ class Maker:
         self.unknown_fields: list[UnknownField] = []
         self._names = Names(manifests.pods)
         self._seen: set[Owner] = set()
-        self.gangs = Gangs(self.count, lambda workload: sum(map(is_active, self.there(workload, below=True))))
+        self.gangs = Gangs(self.count, lambda one: [pod for pod in self.there(one, below=True) if is_active(pod)])
         self._extra: list[tuple[KubernetesObject, Workload]] = []
         self._claims = {
             (loaded.object.namespace, loaded.object.name) for loaded in manifests.of(objects.PersistentVolumeClaim)

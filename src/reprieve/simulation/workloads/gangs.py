@@ -6,8 +6,9 @@ one of that name in the input counts instead.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -16,10 +17,12 @@ from reprieve.api import objects
 from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import finish, from_data
 from reprieve.api.errors import FieldError, InputError
+from reprieve.api.foreign_groups import VOLCANO_VERSION
+from reprieve.api.group_sources import GROUP_ANNOTATIONS, TASK_ANNOTATION, pod_group_name
 from reprieve.api.versions import INTERNAL_VERSION
 from reprieve.simulation.workloads.batches import Batch, Workload, names_group, reference_to
 from reprieve.simulation.workloads.owners import Owner, mapping
-from reprieve.simulation.workloads.rows import WorkloadKind, look
+from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, look
 
 GANG: Final = "scheduling.reprieve.dev/gang"
 POD_GROUP: Final = "reprieve.dev/pod-group"
@@ -38,6 +41,10 @@ class _Gang:
     more: Mapping[str, Any]
     """disruptionMode, schedulingConstraints."""
     basic: bool = False
+    named: bool = False
+    """Its pods name it by an annotation: without it they would wait for it."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """Where each part has a minimum of its own: how many pods of it are needed."""
     members: int = 0
     template: Mapping[str, Any] | None = None
 
@@ -45,11 +52,23 @@ class _Gang:
     def count(self) -> int:
         return self.members if self.min_count is None else self.min_count
 
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a group: one that has all it needs already, or nobody, is none."""
+        return self.count > 0 or self.basic or self.named
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether the minima of its parts count: they are no more than that of the whole (workloads.md 2.7)."""
+        return 0 < sum(self.parts.values()) <= self.count
+
 
 class Gangs:
-    """The gangs of one input. `count` reads a number of an object, `there` counts its pods that run."""
+    """The gangs of one input. `count` reads a number of an object, `there` has its pods that run."""
 
-    def __init__(self, count: Callable[[Workload, str, Any, int], int], there: Callable[[Workload], int]) -> None:
+    def __init__(
+        self, count: Callable[[Workload, str, Any, int], int], there: Callable[[Workload], Sequence[objects.Pod]]
+    ) -> None:
         self._count = count
         self._there = there
         self._gangs: dict[tuple[str, str], _Gang] = {}
@@ -73,8 +92,29 @@ class Gangs:
             return ""
         if least is not None:
             path = row.min_count if row is not None else ""
-            number = self._count(workload, path, least, 0) - self._there(workload)
-        return self._group(workload, f"{workload.name}-{replica}" if replica else workload.name, number, {})
+            number = self._count(workload, path, least, 0) - len(self._outside(workload))
+        name = f"{workload.name}-{replica}" if replica else workload.name
+        named = row is not None and any(key in pods.annotations for pods in row.sets for key in GROUP_ANNOTATIONS)
+        parts = self._parts(workload, row) if row is not None and row.min_count_of_part else {}
+        return self._group(workload, name, number, {}, named=named, parts=parts)
+
+    def _outside(self, workload: Workload) -> list[objects.Pod]:
+        """Pods of the workload that run and are in no group that is made for it: they do not count there."""
+        return [pod for pod in self._there(workload) if pod_group_name(pod) != workload.name]
+
+    def _parts(self, workload: Workload, row: WorkloadKind) -> Mapping[str, int]:
+        """What each part needs beyond the pods of it that run; nothing where no part says so of itself."""
+        pods, field = row.sets[0], row.min_count_of_part
+        running = Counter(pod.metadata.annotations.get(TASK_ANNOTATION, "") for pod in self._outside(workload))
+        found: dict[str, int] = {}
+        said = False
+        for at, part, entry in entries_of(workload.manifest, pods):
+            value = look(entry, field)
+            said = said or value is not None
+            replicas = pods.replicas if isinstance(pods.replicas, int) else look(entry, pods.replicas)
+            every = self._count(workload, f"{at}.{pods.replicas}", replicas, pods.default)
+            found[part] = max(self._count(workload, f"{at}.{field}", value, every) - running[part], 0)
+        return {part: least for part, least in found.items() if least} if said else {}
 
     def of_job(self, workload: Workload, template: Mapping[str, Any], wanted: int, there: Sequence[objects.Pod]) -> str:
         """The same for a Job, which may also say so in its spec or by the annotation that `reprieve up` knows."""
@@ -105,13 +145,22 @@ class Gangs:
         return self.of(workload, "", wanted - len(there))
 
     def _group(
-        self, workload: Workload, name: str, number: int | None, more: Mapping[str, Any], *, basic: bool = False
+        self,
+        workload: Workload,
+        name: str,
+        number: int | None,
+        more: Mapping[str, Any],
+        *,
+        basic: bool = False,
+        named: bool = False,
+        parts: Mapping[str, int] | None = None,
     ) -> str:
-        self._gangs.setdefault((workload.namespace, name), _Gang(workload, name, number, more, basic))
+        gang = _Gang(workload, name, number, more, basic, named, parts or {})
+        self._gangs.setdefault((workload.namespace, name), gang)
         return name
 
     def settle(self, batches: Sequence[Batch], existing: Collection[tuple[str, str]]) -> None:
-        """Count members; a gang that has all it needs already, or nobody, is none."""
+        """Count members, and take those out that are not in their gang, or are by what they say themselves."""
         for batch in batches:
             gang = self._gangs.get((batch.workload.namespace, batch.group)) if batch.group else None
             if gang is not None:
@@ -120,31 +169,48 @@ class Gangs:
         for batch in batches:
             key = (batch.workload.namespace, batch.group)
             gang = self._gangs.get(key)
-            if gang is not None and key not in existing and gang.count <= 0 and not gang.basic:
-                batch.group = ""
+            if gang is None or key in existing:
+                continue
+            if not gang.is_made or gang.in_parts:
+                batch.group = ""  # of parts: the pods name the group by their annotation
 
     def groups(
         self, admission: PriorityAdmission, existing: Collection[tuple[str, str]]
     ) -> Iterator[tuple[objects.PodGroup, Workload]]:
         """The groups that are made, each with the workload it is of."""
         for key, gang in self._gangs.items():
-            if key not in existing and (gang.count > 0 or gang.basic):
+            if key not in existing and gang.is_made:
                 yield self._pod_group(gang, admission), gang.workload
 
     def _pod_group(self, gang: _Gang, admission: PriorityAdmission) -> objects.PodGroup:
         pod_spec = mapping(mapping(gang.template).get("spec"))
-        policy: Mapping[str, Any] = {"basic": {}} if gang.basic else {"gang": {"minCount": gang.count}}
+        basic = gang.basic or gang.count <= 0
+        policy: Mapping[str, Any] = {"basic": {}} if basic else {"gang": {"minCount": gang.count}}
+        if gang.in_parts:
+            return self._in_parts(gang, pod_spec.get("priorityClassName"), admission)
         spec = {"schedulingPolicy": policy, **gang.more}
         for name in ("priorityClassName", "priority", "preemptionPolicy"):
             if pod_spec.get(name) is not None:
                 spec[name] = pod_spec[name]
+        return self._read(gang, INTERNAL_VERSION, spec, admission)
+
+    def _in_parts(self, gang: _Gang, priority_class: object, admission: PriorityAdmission) -> objects.PodGroup:
+        """The PodGroup that Volcano's controller makes, which says what each part needs."""
+        spec: dict[str, Any] = {"minMember": gang.count, "minTaskMember": dict(gang.parts)}
+        if priority_class:
+            spec["priorityClassName"] = priority_class
+        return self._read(gang, VOLCANO_VERSION, spec, admission)
+
+    def _read(
+        self, gang: _Gang, version: str, spec: Mapping[str, Any], admission: PriorityAdmission
+    ) -> objects.PodGroup:
         workload = gang.workload
         meta = {
             "name": gang.name,
             "namespace": workload.namespace,
             "ownerReferences": [msgspec.to_builtins(reference_to(workload.manifest))],
         }
-        made = {"apiVersion": INTERNAL_VERSION, "kind": "PodGroup", "metadata": meta, "spec": spec}
+        made = {"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": spec}
         try:
             group = finish(from_data(objects.PodGroup, made, workload.origin), workload.origin, stored_groups=True)
             return admission.resolve(group)

@@ -30,9 +30,11 @@ from typing import Any, Final
 import msgspec
 
 from reprieve.api.errors import InputError, Origin
+from reprieve.api.group_sources import GROUP_ANNOTATIONS, TASK_ANNOTATION
 from reprieve.api.unknown_fields import misnamed_in, path_text
 from reprieve.api.workloads import group_of
 from reprieve.api.yamltext import NodeBudget, YamlError, read_documents
+from reprieve.simulation.workloads import owners
 
 FILE_VERSION: Final = "reprieve.dev/v1alpha1"
 FILE_KIND: Final = "WorkloadKinds"
@@ -105,6 +107,10 @@ class WorkloadKind(Row, frozen=True, kw_only=True):
     """What an opt-in makes a gang of: `object`, everything it calls for, or `replica`."""
     min_count: str = ""
     """A path: the object asks for a gang of so many by itself."""
+    min_count_of_part: str = ""
+    """A path from each entry of the first set: so many of its pods are needed; by default all. Where an entry says so
+    and the numbers together are no more than `min_count`, each counts, as Volcano has it (workloads.md 2.7).
+    """
     always_gang: bool = False
     """It is a gang by itself, of everything unless `min_count` says less."""
     scale: str = ""
@@ -186,6 +192,10 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
         raise InputError(origin, "Required value: where its pods are", path=f"{path}.sets")
     if row.gang not in ("object", "replica"):
         raise InputError(origin, f'Unsupported value: "{row.gang}": object or replica', path=f"{path}.gang")
+    needed = (GROUP_ANNOTATIONS[0], TASK_ANNOTATION)
+    if row.min_count_of_part and not all(key in row.sets[0].annotations for key in needed):
+        message = f"counts for pods with the annotations {' and '.join(needed)} only"
+        raise InputError(origin, f'Invalid value: "{row.min_count_of_part}": {message}', path=f"{path}.minCountOfPart")
     for index, pods in enumerate(row.sets):
         at = f"{path}.sets[{index}]"
         for field in ("replicas", "size", "default", "less"):
@@ -218,3 +228,19 @@ def look(value: Any, path: str) -> Any:
 def filled(text: str, values: Mapping[str, object]) -> str:
     """A text with its placeholders filled in."""
     return text.format_map(values) if "{" in text else text
+
+
+def entries_of(manifest: Mapping[str, Any], pods: PodSet) -> Iterator[tuple[str, str, Any]]:
+    """(path, part, entry) of every entry of a set, whatever it is."""
+    path = pods.each.removesuffix("*").removesuffix(".")
+    found = look(manifest, path)
+    if found is None:
+        return
+    if not pods.each.endswith("*"):
+        yield path, "", found
+    elif isinstance(found, list):
+        for index, entry in enumerate(found):
+            yield f"{path}[{index}]", owners.text(owners.mapping(entry).get(pods.part)) or str(index), entry
+    elif isinstance(found, Mapping):
+        for name, entry in found.items():
+            yield f"{path}.{name}", str(name).lower(), entry

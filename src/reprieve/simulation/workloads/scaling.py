@@ -17,9 +17,9 @@ from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.unknown_fields import Path, nearest
 from reprieve.api.workloads import POD_MAKERS, templates_in
-from reprieve.simulation.workloads.by_row import entries_of, steps_of
+from reprieve.simulation.workloads.by_row import steps_of
 from reprieve.simulation.workloads.owners import HASH, Owner, Owners, is_active, key_of, mapping, reference_of, text
-from reprieve.simulation.workloads.rows import PodSet, Rows, filled, look
+from reprieve.simulation.workloads.rows import PodSet, Rows, entries_of, filled, look
 
 _SHORT: Final = {
     "deploy": "deployment",

@@ -280,6 +280,7 @@ TABLE: Final = Rows(
             kind="Job",
             ended={"status.state.phase": ("Completed", "Failed", "Terminated", "Aborted", "Terminating", "Aborting")},
             min_count="spec.minAvailable",
+            min_count_of_part="minAvailable",
             always_gang=True,
             sets=(
                 PodSet(
