@@ -10,9 +10,9 @@ import msgspec
 from reprieve.api import objects
 from reprieve.api.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
-from reprieve.cluster.few import count
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.cluster.pods import record_of
+from reprieve.cluster.small_sets import count
 from reprieve.cluster.state import ClusterState
 from tests.building import World, node, pdb, pod, priority_class, said
 

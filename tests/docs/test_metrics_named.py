@@ -20,7 +20,7 @@ def test_every_metric_a_page_names_is_scraped(page: str) -> None:
     metrics = Metrics(process=False)
     RuntimeMetrics(metrics.registry)
     metrics.attach(World().engine)
-    metrics.look()
+    metrics.read_engine()
     known = {family.name for family in metrics.registry.collect()}
     known |= {f"{name}_total" for name in known}
     known |= {sample.name for sample in read(metrics)}

@@ -125,7 +125,7 @@ class Cluster:
             kubeconfig=str(self.server.kubeconfig),
             verbosity=0,
             feed=ClusterFeedOptions(rediscover=0.2),
-            pace=Pace(look_around=0.05),
+            pace=Pace(tick=0.05),
             environment={},
         )
 

@@ -90,16 +90,16 @@ class Seen(Watched):
         return [found for name, found in self.heard if name == what]
 
 
-class Told(SchedulingLoop):
-    """The loop, as far as the executor knows it: what it is told it tells at once."""
+class Loop(SchedulingLoop):
+    """The loop, as far as the executor knows it: calls are made at once."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.time = SteadyTime(clock)
 
-    def tell(self, told: Callable[[float], None]) -> None:
-        told(self.time())
+    def call_soon(self, call: Callable[[float], None]) -> None:
+        call(self.time())
 
-    async def told(self) -> None:
+    async def calls_made(self) -> None:
         pass
 
 
@@ -122,7 +122,7 @@ class Stage:
         client = Client(self.clock)
         outages = Outages(self.clock, self.observer)
         self.executor = DecisionExecutor(self.engine, client, Served([]), self.writes, self.observer, outages)
-        self.executor.attach(Told(self.clock))
+        self.executor.attach(Loop(self.clock))
         self.engine.set_node(msgspec.convert(node("n1"), o.Node), self.now)
 
     @property
@@ -370,7 +370,7 @@ def test_it_looks_around_for_what_no_event_tells() -> None:
         stage.pod("waits", group="nowhere")
         stage.clock.advance(6)
         for _ in range(2):
-            stage.executor.look_around(stage.now)
+            stage.executor.tick(stage.now)
             await stage.settle()
         assert stage.observer.told("tick") == [stage.now] * 2
         assert stage.writes.deleted == ["uid-x"], "a unit past the point of no return is finished, once"

@@ -172,7 +172,7 @@ def test_groups_of_others_are_left_alone(resource: Resource) -> None:
                 await world.until(lambda p: p["ours"]["spec"].get("nodeName"))
                 await world.until(lambda _: found.loop.cycles >= 1)
                 for _ in range(3):
-                    found.executor.look_around(found.loop.time())
+                    found.executor.tick(found.loop.time())
                 await found.executor.conditions_written(DEADLINE)
             now = (await world.client.get(resource.path("default", "g"))).read(dict)
             assert now["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]

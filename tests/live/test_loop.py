@@ -90,7 +90,7 @@ class Acts:
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         self.ran += instructions
 
-    def look_around(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         self.looks += 1
 
 
@@ -220,7 +220,7 @@ def test_too_many_bindings_under_way_hold_the_loop_up() -> None:
             await asyncio.sleep(0)
         assert stage.bound == []
         stage.acts.bindings_under_way = 2
-        stage.loop.tell(lambda _: None)
+        stage.loop.call_soon(lambda _: None)
         await until(lambda: stage.bound == ["a"])
 
     play(act, pace=Pace(bindings=3))
@@ -267,8 +267,8 @@ def test_what_it_is_told_comes_between_cycles_and_in_order() -> None:
     async def act(stage: Stage) -> None:
         heard: list[int] = []
         for number in range(5):
-            stage.loop.tell(lambda _, n=number: heard.append(n))  # type: ignore[misc]
-        await stage.loop.told()
+            stage.loop.call_soon(lambda _, n=number: heard.append(n))  # type: ignore[misc]
+        await stage.loop.calls_made()
         assert heard == list(range(5))
 
     play(act)
@@ -347,9 +347,9 @@ def test_preemption_within_the_cycle_gives_reserved_victims_up_meanwhile() -> No
         async def evict(preemption: Preemption) -> None:
             [verdict] = preemption.victims
             uid = verdict.unit.pods[0].uid
-            stage.loop.tell(lambda now: stage.engine.bind_failed(uid, now))
-            await stage.loop.told()
-            stage.loop.tell(lambda now: stage.engine.preemption_done(preemption.key, now))
+            stage.loop.call_soon(lambda now: stage.engine.bind_failed(uid, now))
+            await stage.loop.calls_made()
+            stage.loop.call_soon(lambda now: stage.engine.preemption_done(preemption.key, now))
 
         stage.acts.evicting = evict
         stage.add(node("n1"), pod("low", cpu=4))
@@ -398,7 +398,7 @@ def test_plugins_that_wait_do_not_hold_the_event_loop_up() -> None:
         stage.feed.deciding.set()
         heard: list[bool] = []
         stage.add(pod("b", cpu=1))
-        stage.loop.tell(lambda _: heard.append(stage.feed.deciding.is_set()))
+        stage.loop.call_soon(lambda _: heard.append(stage.feed.deciding.is_set()))
         for _ in range(20):
             await asyncio.sleep(0)
         assert heard == []
@@ -427,15 +427,15 @@ def test_a_scrape_during_a_cycle_shows_the_state_before_or_after_it() -> None:
                 "pods": value("scheduler_cache_size", {"type": "pods"}),
             }
 
-        assert await stage.loop.at_rest(metrics.look, within=0.0)
+        assert await stage.loop.at_rest(metrics.read_engine, within=0.0)
         before = counts()
         assert before == {"active": 0, "pods": 0}
         stage.add(node("n1"), pod("a", cpu=1))
         await until(slow.asked.is_set)
-        assert not await stage.loop.at_rest(metrics.look, within=0.0)
-        metrics.render(look=False)
+        assert not await stage.loop.at_rest(metrics.read_engine, within=0.0)
+        metrics.render(read=False)
         assert counts() == before
-        scrape = asyncio.create_task(stage.loop.at_rest(metrics.look, within=DEADLINE))
+        scrape = asyncio.create_task(stage.loop.at_rest(metrics.read_engine, within=DEADLINE))
         await asyncio.sleep(0)
         assert not scrape.done()
         slow.go_on.set()

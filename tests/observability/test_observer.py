@@ -162,8 +162,8 @@ def test_an_annotation_that_cannot_be_read_is_a_warning_on_its_object(
     """observability.md 2.4, cost.md 2.2."""
     seen = Observed()
     remarks = AnnotationRemarks(lambda found, why: seen.observer.ignored(found, why, now=START), DEFAULT_SOURCES)
-    remarks.look_at(item)
-    remarks.look_at(item)
+    remarks.inspect(item)
+    remarks.inspect(item)
     [(severity, name, note)] = seen.events("InvalidAnnotation")
     assert (severity, name) == ("Warning", "x")
     assert note.startswith('metadata.annotations[scheduling.reprieve.dev/restart-cost]: Invalid value: "soon": ')

@@ -21,7 +21,7 @@ from reprieve.cli.whatif import ask
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan, starts_at
 from reprieve.simulation.report import Answer, Help, PodGroupOutcome, PodOutcome
-from reprieve.simulation.whatif.smallest import Trials, helped
+from reprieve.simulation.whatif.suggestions import Trials, helped
 from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE
 

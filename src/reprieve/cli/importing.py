@@ -66,9 +66,9 @@ def command(
     """Make a job list for `reprieve replay` of a public trace."""
     from reprieve.simulation.replay.job_list import JobListError
     from reprieve.simulation.traces.importer import ImportOptions
-    from reprieve.simulation.traces.known import UnknownFormatError, importer_of
     from reprieve.simulation.traces.priorities import read_priorities
     from reprieve.simulation.traces.reading import read_durations, read_machines, read_trace
+    from reprieve.simulation.traces.registry import UnknownFormatError, importer_of
 
     try:
         importer = importer_of(format)

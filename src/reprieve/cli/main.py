@@ -31,7 +31,7 @@ from reprieve.cli import (
 )
 from reprieve.cli.changing import ORDER
 from reprieve.cli.outcome import CommandError, note, show
-from reprieve.cluster.collecting import collect_seldom
+from reprieve.cluster.garbage_collection import collect_seldom
 
 app = typer.Typer(
     name="reprieve",

@@ -11,7 +11,7 @@ from reprieve.cli.plan import Format, document
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.simulation.whatif.waiting_line import Queue
+    from reprieve.simulation.whatif.queue_order import Queue
 
 PAUSE = 2.0
 """Seconds between two looks with `-w`."""
@@ -46,11 +46,11 @@ def _look(source: Source, output: Format, *, first: bool) -> None:
 
     from reprieve.api.errors import InputError
     from reprieve.cli.options import read_options
-    from reprieve.simulation.whatif.waiting_line import waiting_line
+    from reprieve.simulation.whatif.queue_order import queue_of
 
     gathered = gather(source)
     try:
-        queue = waiting_line(gathered.manifests, replace(read_options(), now=gathered.now))
+        queue = queue_of(gathered.manifests, replace(read_options(), now=gathered.now))
     except InputError as error:
         refuse(str(error))
     if first:

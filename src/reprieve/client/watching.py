@@ -82,7 +82,7 @@ async def _lines(stream: Stream, guard: _Silence, handle: Callable[[Event], None
     rest: list[bytes] = []
     size = 0
     while piece := await stream.piece():
-        guard.heard()
+        guard.received()
         if b"\n" not in piece:
             rest.append(piece)
             size += len(piece)
@@ -119,7 +119,7 @@ class _Silence:
         self.limit = limit()
         self.tripped = False
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """Some bytes came."""
         self._last = self._clock.monotonic()
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.affinity_terms import AffinityTerms, Matcher, TermSpec
-from reprieve.cluster.few import Few
+from reprieve.cluster.small_sets import Few
 
 Matchers = tuple[Matcher, ...]
 Counts = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from typing import Generic, TypeAlias, TypeVar
 
 from reprieve.api.selectors import EXISTS, IN, Selector
-from reprieve.cluster.few import Few, count, each, joined, left
+from reprieve.cluster.small_sets import Few, count, each, joined, left
 
 T = TypeVar("T", bound=Hashable)
 P = TypeVar("P", bound=Hashable)

@@ -26,12 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.affinity_terms import AffinityTerms, Matcher, TermKind, TermSpec, affinity_terms
-from reprieve.cluster.few import each, joined, left
 from reprieve.cluster.label_classes import Counts, ExistingTerm, LabelClass, MatchCounts, Matchers
 from reprieve.cluster.label_index import LabelIndex, SelectorIndex
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.small_sets import each, joined, left
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label every namespace has, with its name (the API server sees to it)."""

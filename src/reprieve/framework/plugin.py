@@ -229,7 +229,7 @@ class IncrementalFilter:
         """Positions that may have been made to fail since the last call: at least those that were."""
         raise NotImplementedError
 
-    def tell(self, position: int) -> None:
+    def update_state(self, position: int) -> None:
         """Bring `data` of that pod's state up to date, for `filter` to be asked."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan import plan as simulate
 from reprieve.simulation.report import Answer
 from reprieve.simulation.whatif.changes import Changed, with_changes
-from reprieve.simulation.whatif.smallest import Trials, helped
+from reprieve.simulation.whatif.suggestions import Trials, helped
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 

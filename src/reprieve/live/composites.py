@@ -31,7 +31,7 @@ class Composites:
         self._open: dict[str, int | None] = {}
         """Those without a priority of their own, and the one they were given."""
 
-    def told(self, change: Change[CompositePodGroup], resource: Resource, now: float) -> None:
+    def take(self, change: Change[CompositePodGroup], resource: Resource, now: float) -> None:
         """One of a name appeared, changed or went."""
         item = change.object
         counted = self._namesakes.counting(item.key)

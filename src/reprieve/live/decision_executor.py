@@ -157,7 +157,7 @@ class DecisionExecutor:
             self.conditions.rejected(rejection)
             self._observer.bind_failed(rejection.pod, "", rejection.message, now=self._now())
 
-    def look_around(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """What no event tells: pods long behind a gate, series of events; at first, what a killed scheduler left."""
         if not self._resumed:
             self._resumed = True
@@ -224,7 +224,7 @@ class DecisionExecutor:
         if not await self.binder.take_back(pod):
             return False
         self._tell(lambda now: self._engine.bind_failed(pod.uid, now))
-        await self._loop.told()
+        await self._loop.calls_made()
         return pod.row < 0
 
     def _preemption_failed(self, key: str, now: float) -> None:
@@ -260,7 +260,7 @@ class DecisionExecutor:
 
     def _tell(self, told: Callable[[float], None]) -> None:
         assert self._loop is not None
-        self._loop.tell(told)
+        self._loop.call_soon(told)
 
     def _now(self) -> float:
         return self._loop.time() if self._loop is not None else self._clock.now().timestamp()

@@ -412,19 +412,19 @@ class ClusterFeed:
     def _take(self, change: Change[Any], resource: Resource, now: float) -> None:
         """One change; an object that the engine cannot take in is said and left out: the others go on."""
         try:
-            self._tell(change, resource, now)
+            self._dispatch(change, resource, now)
         except Exception as error:
             item = change.object
             self._trouble(WATCH, f"{item.KIND} {item.key} not taken in: {type(error).__name__}: {error}")
 
-    def _tell(self, change: Change[Any], resource: Resource, now: float) -> None:
+    def _dispatch(self, change: Change[Any], resource: Resource, now: float) -> None:
         item = change.object
         if isinstance(item, o.PodGroup):
-            self._tell_group(change, resource, now)
+            self._take_group(change, resource, now)
             return
         if isinstance(item, o.CompositePodGroup):
-            (self._remarks.forget if change.kind is ChangeKind.DELETED else self._remarks.look_at)(item)
-            self._composites.told(change, resource, now)
+            (self._remarks.forget if change.kind is ChangeKind.DELETED else self._remarks.inspect)(item)
+            self._composites.take(change, resource, now)
             return
         if change.kind is ChangeKind.DELETED:
             self._gone(item, now)
@@ -434,7 +434,7 @@ class ClusterFeed:
 
     def _there(self, item: KubernetesObject, now: float) -> None:
         engine = self._engine
-        self._remarks.look_at(item)
+        self._remarks.inspect(item)
         if isinstance(item, o.Pod):
             record = engine.set_pod(item, now, created=self._arrival(item))
             if record is not None and record.group in self._open:
@@ -489,7 +489,7 @@ class ClusterFeed:
         else:
             engine.remove_resource(item.KIND, item.namespace, item.name, now)
 
-    def _tell_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
+    def _take_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
         """Of two groups of one name that of the stronger API group counts, whichever came first."""
         item = change.object
         counted = self._counted(item.key)
@@ -509,7 +509,7 @@ class ClusterFeed:
                 self._listener(Change(ChangeKind.DELETED, counted, counted), resource)
                 counted = None
             kind = ChangeKind.ADDED if counted is None else ChangeKind.UPDATED
-            self._remarks.look_at(best[0])
+            self._remarks.inspect(best[0])
             self._set_group(best[0], now)
             self._listener(Change(kind, best[0], counted), best[1])
 

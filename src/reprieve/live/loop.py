@@ -32,7 +32,7 @@ from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 
-Told = Callable[[float], None]
+EngineCall = Callable[[float], None]
 """What to tell the engine; gets the engine's time."""
 
 LONGEST_WAIT: Final = 60.0
@@ -57,8 +57,8 @@ class Pace:
 
     slice: float = 0.02
     """For how long cycles run, or changes are applied, before others get their turn."""
-    look_around: float = 1.0
-    """How often to look after what no event tells: pods long behind a gate, series of events."""
+    tick: float = 1.0
+    """How often to attend to what comes with no event: pods long behind a gate, series of events."""
     bindings: int = 1000
     """Bindings under way beyond which nothing more is decided."""
 
@@ -88,8 +88,8 @@ class DecisionListener(Protocol):
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         """What Permit plugins have decided about pods they had let wait."""
 
-    def look_around(self, now: float) -> None:
-        """Called before the first cycle, and then about once in `Pace.look_around`."""
+    def tick(self, now: float) -> None:
+        """Called before the first cycle, and then about once in `Pace.tick`."""
 
 
 class SchedulingLoop:
@@ -114,7 +114,7 @@ class SchedulingLoop:
         self._allowed = allowed
         self._pace = pace
         self._threaded = blocks(engine) if threaded is None else threaded
-        self._inbox: deque[Told] = deque()
+        self._calls: deque[EngineCall] = deque()
         self._due = asyncio.Event()
         self._unsaid: list[PodRecord] = []
         """Pods whose nomination has ended, of which nothing could be written yet."""
@@ -129,33 +129,33 @@ class SchedulingLoop:
         """There is something to do."""
         self._due.set()
 
-    def tell(self, told: Told) -> None:
-        """Tell the engine something as soon as no cycle runs."""
-        self._inbox.append(told)
+    def call_soon(self, call: EngineCall) -> None:
+        """Call with the time as soon as no cycle runs: what changes the engine."""
+        self._calls.append(call)
         self._due.set()
 
-    async def told(self) -> None:
-        """Return when everything that `tell` was called with before has been told."""
+    async def calls_made(self) -> None:
+        """Return when everything that `call_soon` was given before has been called."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.tell(lambda _: None if done.done() else done.set_result(None))
+        self.call_soon(lambda _: None if done.done() else done.set_result(None))
         await done
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        looked = self._clock.monotonic()
+        last_tick = self._clock.monotonic()
         while True:
             self._due.clear()
             busy = await self._turn()
             now = self._clock.monotonic()
-            if now >= looked + self._pace.look_around:
-                looked = now
+            if now >= last_tick + self._pace.tick:
+                last_tick = now
                 if self._feed.fed and self._allowed():
                     await self._ask_permission()
-                    self._listener.look_around(self.time())
+                    self._listener.tick(self.time())
             if busy:
                 await asyncio.sleep(0)
             else:
-                await self._wait(looked + self._pace.look_around)
+                await self._wait(last_tick + self._pace.tick)
 
     async def _turn(self) -> bool:
         """Apply what is new, then run some cycles; whether there is more to do at once."""
@@ -168,7 +168,7 @@ class SchedulingLoop:
             return True
         if not self._begun:
             self._begun = True
-            self._listener.look_around(self.time())
+            self._listener.tick(self.time())
         ends = time.perf_counter() + self._pace.slice
         while self._listener.bindings_under_way < self._pace.bindings:
             began = time.perf_counter()
@@ -202,8 +202,8 @@ class SchedulingLoop:
         return complete
 
     def _tell_all(self) -> None:
-        while self._inbox:
-            self._inbox.popleft()(self.time())
+        while self._calls:
+            self._calls.popleft()(self.time())
         self._tell_ended()
         self._send_deferred_writes()
 
@@ -231,19 +231,19 @@ class SchedulingLoop:
         finally:
             self.in_thread = False
 
-    async def at_rest(self, look: Callable[[], None], *, within: float) -> bool:
-        """Look at the engine as soon as no cycle runs; False if one runs for longer than `within` seconds."""
+    async def at_rest(self, read: Callable[[], None], *, within: float) -> bool:
+        """Read the engine as soon as no cycle runs; False if one runs for longer than `within` seconds."""
         if not self.in_thread:
-            look()
+            read()
             return True
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def told(_now: float) -> None:
+        def call(_now: float) -> None:
             if not done.done():
-                look()
+                read()
                 done.set_result(None)
 
-        self.tell(told)
+        self.call_soon(call)
         try:
             async with asyncio.timeout(within):
                 await done
@@ -283,9 +283,9 @@ class SchedulingLoop:
             finally:
                 carried_out.cancel()
 
-    async def _wait(self, look_around: float) -> None:
+    async def _wait(self, tick: float) -> None:
         """Until something is due."""
-        ends = min(look_around, self._clock.monotonic() + LONGEST_WAIT)
+        ends = min(tick, self._clock.monotonic() + LONGEST_WAIT)
         if self._feed.fed and self._allowed() and self._listener.bindings_under_way < self._pace.bindings:
             wakeup = self.engine.next_wakeup()
             if wakeup is not None:

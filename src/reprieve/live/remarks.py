@@ -22,7 +22,7 @@ class AnnotationRemarks:
         self._sources = sources
         self._said: dict[tuple[str, str], list[str]] = {}
 
-    def look_at(self, item: KubernetesObject) -> None:
+    def inspect(self, item: KubernetesObject) -> None:
         """An object appeared or changed."""
         key = (item.KIND, item.key)
         problems = [*annotation_problems(item), *group_problems(item, self._sources)]

@@ -246,8 +246,8 @@ class Server:
         refused = await self._refused(request, local_token=False)
         if refused is not None:
             return refused
-        await self._look()
-        return web.Response(body=self._metrics.render(look=False), headers={"Content-Type": CONTENT_TYPE})
+        await self._read_engine()
+        return web.Response(body=self._metrics.render(read=False), headers={"Content-Type": CONTENT_TYPE})
 
     async def _scrape_resources(self, request: web.Request) -> web.Response:
         refused = await self._refused(request, local_token=False)
@@ -262,15 +262,15 @@ class Server:
         body = await asyncio.to_thread(rendered, *(found[0] if found else ([], [])))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
-    async def _look(self) -> None:
-        await self._at_rest(self._metrics.look)
+    async def _read_engine(self) -> None:
+        await self._at_rest(self._metrics.read_engine)
 
-    async def _at_rest(self, look: Callable[[], None]) -> None:
-        """Look at the engine while no cycle runs; not at all if one runs for long."""
+    async def _at_rest(self, read: Callable[[], None]) -> None:
+        """Read the engine while no cycle runs; not at all if one runs for long."""
         if self._when_at_rest is not None:
-            await self._when_at_rest(look)
+            await self._when_at_rest(read)
         else:
-            look()
+            read()
 
     async def _explain(self, request: web.Request) -> web.Response:
         refused = await self._refused(request, local_token=True)

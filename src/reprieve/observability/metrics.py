@@ -243,14 +243,14 @@ class Metrics:
         """What the gauges read."""
         return self._engine
 
-    def look(self) -> None:
+    def read_engine(self) -> None:
         """Read the state of the engine, for the scrapes to come; no cycle may run meanwhile."""
         if self._engine is not None:
             self._state = list(_state_of(self._engine))
 
     @property
     def state(self) -> list[Metric]:
-        """The state as it was at the last look."""
+        """The state as it was read last."""
         return self._state
 
     def pod_attempt(self, result: str, profile: str, seconds: float) -> None:
@@ -262,10 +262,10 @@ class Metrics:
         pair[0].inc()
         pair[1].observe(seconds)
 
-    def render(self, *, look: bool = True) -> bytes:
-        """All metrics as `CONTENT_TYPE`. Not `look`: with the state of the engine as it was at the last `look()`."""
-        if look:
-            self.look()
+    def render(self, *, read: bool = True) -> bytes:
+        """All metrics as `CONTENT_TYPE`. Not `read`: with the state of the engine as it was read last."""
+        if read:
+            self.read_engine()
         return generate_latest(_WithoutCreated(self.registry))
 
     def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:

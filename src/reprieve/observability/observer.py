@@ -33,9 +33,9 @@ from reprieve.observability.metrics import (
     attempts_label,
 )
 from reprieve.observability.stopwatch import Stopwatch
+from reprieve.preemption.cost_report import counts_work, lost_text
 from reprieve.preemption.lost_work import lost_work
 from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
-from reprieve.preemption.telling import counts_work, lost_text
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom

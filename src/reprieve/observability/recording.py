@@ -55,10 +55,10 @@ from reprieve.observability.records import (
 from reprieve.observability.shortages import lack_of
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.cost import UPSTREAM
+from reprieve.preemption.cost_report import by_criterion, decisive, lost_by, names_of, plain, told, turns
 from reprieve.preemption.criteria import STANDARD, HighestPriority, PdbViolations, Pods, PrioritySum, StartTime
 from reprieve.preemption.outcome import CascadeStep, Criterion, Preemption, PreemptionInVain, PutOff, Verdict
 from reprieve.preemption.outcome import Cost as CostKey
-from reprieve.preemption.telling import by_criterion, decisive, lost_by, names_of, plain, told, turns
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries

@@ -358,8 +358,8 @@ class _Incremental(IncrementalFilter):
         self._touched = {}
         return found
 
-    def tell(self, position: int) -> None:
-        """See `IncrementalFilter.tell`."""
+    def update_state(self, position: int) -> None:
+        """See `IncrementalFilter.update_state`."""
         first = self._first[position]
         told = replace(first, affinity={}, anti={}, existing={})
         for table, (before, after) in enumerate(zip(first.tables, told.tables, strict=True)):

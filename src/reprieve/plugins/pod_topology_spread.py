@@ -345,8 +345,8 @@ class _Incremental(IncrementalFilter):
             self._touched[turn] = set()
         return found
 
-    def tell(self, position: int) -> None:
-        """See `IncrementalFilter.tell`."""
+    def update_state(self, position: int) -> None:
+        """See `IncrementalFilter.update_state`."""
         self._states[position].data[self._name] = [
             _Domains(counts[position] + since, first.there, first.eligible)
             for first, counts, since in zip(self._first[position], self._counts, self._since, strict=True)

@@ -42,7 +42,7 @@ class _Each(IncrementalFilter):
         counted, self._counted = self._counted, False
         return range(len(self._states)) if counted else ()
 
-    def tell(self, position: int) -> None:
+    def update_state(self, position: int) -> None:
         """They have been told."""
 
 
@@ -132,5 +132,5 @@ class IncrementalFilters:
         """The filters with a rule for an assigned pod, told all that has happened."""
         kind, position = self._whose[index]
         for kept in kind.filters:
-            kept.tell(position)
+            kept.update_state(position)
         return kind.active

@@ -48,7 +48,7 @@ from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
 from reprieve.scheduling.profiles import default_profile
-from reprieve.scheduling.reserving import given_up, reserve_all, told_bound, unreserve
+from reprieve.scheduling.reserving import given_up, reserve_all, run_post_bind, unreserve
 from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
@@ -478,7 +478,7 @@ class Engine:
             pod.bound = True
             self.cluster.volumes.settled(uid)
             if self.running.listen and pod.row >= 0:
-                told_bound(self.running.of(pod), pod, pod.row)
+                run_post_bind(self.running.of(pod), pod, pod.row)
 
     def permit(self, uid: str, *, allow: bool, now: float) -> Binding | None:
         """A Permit plugin that asked to wait has decided: the binding to carry out, or None if it was refused."""

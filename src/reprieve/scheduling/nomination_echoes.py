@@ -32,7 +32,7 @@ class NominationEchoes:
             if len(said) > _ECHOES:
                 del said[1]
 
-    def heard(self, uid: str, node: str) -> bool:
+    def observe(self, uid: str, node: str) -> bool:
         """What the API says now; whether that is news: neither known nor an echo."""
         said = self._said.get(uid, [""])
         if node not in said:

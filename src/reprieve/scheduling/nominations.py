@@ -185,7 +185,7 @@ class Nominations:
 
     def observe(self, pod: PodRecord, node: str, now: float) -> None:
         """The API's word on a pending pod's nomination: ours coming back, or somebody else's, which is taken over."""
-        if not self._echoes.heard(pod.uid, node):
+        if not self._echoes.observe(pod.uid, node):
             return
         before = pod.nominated
         self._cluster.clear_nomination(pod)

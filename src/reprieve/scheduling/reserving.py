@@ -103,7 +103,7 @@ def instructed(running: RunningProfile, binding: Binding) -> Binding:
     return Binding(binding.pod, binding.node, binding.row, tuple(before), binding.how) if before else binding
 
 
-def told_bound(running: RunningProfile, pod: PodRecord, row: int) -> None:
+def run_post_bind(running: RunningProfile, pod: PodRecord, row: int) -> None:
     """Tell the PostBind plugins; what they raise changes nothing and is kept for the log."""
     state = CycleState(running.cluster, pod)
     for plugin in running.profile.post_binds:

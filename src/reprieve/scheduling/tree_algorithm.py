@@ -280,7 +280,7 @@ class _Walk:
         succeeded = sum(1 for child in children if found.levels[child.ref].ok)
         _told(group, found, succeeded, len(children))
 
-    # -- telling -------------------------------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------------------------------
 
     def _failed(self, placements: int, status: str) -> str:
         by_topology = self.cycle.running.gates.topology_aware_workload_scheduling

@@ -25,8 +25,8 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
+from reprieve.preemption.cost_report import by_criterion, decisive, lost_by, names_of, told, turns
 from reprieve.preemption.outcome import CascadeStep, Missing, Preemption, Verdict, scarcest_first
-from reprieve.preemption.telling import by_criterion, decisive, lost_by, names_of, told, turns
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.arrival_order import in_order

@@ -42,7 +42,7 @@ def test_sources_equal_the_store(steps: list[tuple[str, str]]) -> None:
         else:
             told[seen.metadata.key] = new
 
-    source.tell(hear)
+    source.add_handler(hear)
     for number, (step, name) in enumerate(steps):
         try:
             match step:

@@ -25,8 +25,8 @@ class _PerNamespace(Controller):
         """Look at a namespace when it appears or when its object changes."""
         sources = self.context.sources
         self._namespaces = sources.of("namespaces", Seen)
-        self._namespaces.tell(lambda old, new: self.queue(new.metadata.name) if new and not old else None)
-        sources.of(self.resource, Seen).tell(self._changed)
+        self._namespaces.add_handler(lambda old, new: self.queue(new.metadata.name) if new and not old else None)
+        sources.of(self.resource, Seen).add_handler(self._changed)
 
     def _changed(self, old: Seen | None, new: Seen | None) -> None:
         seen = new or old

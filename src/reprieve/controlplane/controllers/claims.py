@@ -89,10 +89,10 @@ class ResourceClaims(Controller):
         self._claims.index("group", lambda claim: (owner.uid,) if (owner := claim.owning_group) is not None else ())
         self._pods.index("claims in group", pods_with_claims_in_group)
         self._groups = sources.of(f"{_SCHEDULING}/podgroups", GroupSeen)
-        self._claims.tell(self._claim_changed)
-        self._pods.tell(self._pod_changed)
-        self._groups.tell(self._group_changed)
-        sources.of("resource.k8s.io/resourceclaimtemplates", Seen).tell(self._template_changed)
+        self._claims.add_handler(self._claim_changed)
+        self._pods.add_handler(self._pod_changed)
+        self._groups.add_handler(self._group_changed)
+        sources.of("resource.k8s.io/resourceclaimtemplates", Seen).add_handler(self._template_changed)
 
     @property
     def lacking(self) -> int:

@@ -93,7 +93,7 @@ class DaemonSets(PodOwner):
         """Also look at every daemon set when a node comes, goes or changes its labels or taints."""
         super().connect()
         self._nodes = self.context.sources.nodes
-        self._nodes.tell(self._node_changed)
+        self._nodes.add_handler(self._node_changed)
 
     def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
         if old is not None and new is not None:

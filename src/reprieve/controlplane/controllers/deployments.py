@@ -120,9 +120,9 @@ class Deployments(Controller):
         index_owners(self._sets)
         self._pods = sources.pods
         index_owners(self._pods)
-        self._deployments.tell(self._deployment_changed)
-        self._sets.tell(self._set_changed)
-        self._pods.tell(self._pod_changed)
+        self._deployments.add_handler(self._deployment_changed)
+        self._sets.add_handler(self._set_changed)
+        self._pods.add_handler(self._pod_changed)
 
     def _deployment_changed(self, _old: SelectingSeen | None, new: SelectingSeen | None) -> None:
         if new is not None:

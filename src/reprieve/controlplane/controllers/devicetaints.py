@@ -73,10 +73,10 @@ class DeviceTaintEviction(Controller):
         self._claims.index("consumer", lambda claim: claim.consumers)
         self._claims.index("pool", lambda claim: {(one.driver, one.pool) for one in claim.results})
         if self.context.registry.kinds.of(_GROUP, "DeviceTaintRule") is not None:
-            self._rules.tell(self._rule_changed)
-        self._slices.tell(self._slice_changed)
-        self._claims.tell(self._claim_changed)
-        self._pods.tell(self._pod_changed)
+            self._rules.add_handler(self._rule_changed)
+        self._slices.add_handler(self._slice_changed)
+        self._claims.add_handler(self._claim_changed)
+        self._pods.add_handler(self._pod_changed)
 
     # -- who is looked at --------------------------------------------------------------------------------------------
 

@@ -56,11 +56,11 @@ class Disruption(Controller):
         self._pods.index("namespace", lambda pod: (pod.metadata.namespace,))
         self._budgets = sources.of(self._row.storage_key, SelectingSeen)
         self._budgets.index("namespace", lambda budget: (budget.metadata.namespace,))
-        self._budgets.tell(self._budget_changed)
-        self._pods.tell(self._pod_changed)
+        self._budgets.add_handler(self._budget_changed)
+        self._pods.add_handler(self._pod_changed)
         for pair in _SCALED:
             row = self.context.kind(*pair)
-            sources.of(row.storage_key, SelectingSeen).tell(self._owner_changed)
+            sources.of(row.storage_key, SelectingSeen).add_handler(self._owner_changed)
 
     def _budget_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
         if new is not None and (old is None or old.spec != new.spec or old.metadata != new.metadata):

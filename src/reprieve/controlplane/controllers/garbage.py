@@ -40,7 +40,7 @@ class GarbageCollector(Controller):
         self._rows: dict[str, Kind] = {}
         self._watch_all()
         definitions = self.context.sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
-        definitions.tell(lambda _old, _new: self._watch_all())
+        definitions.add_handler(lambda _old, _new: self._watch_all())
 
     def _watch_all(self) -> None:
         for row in list(self.context.registry.kinds):
@@ -51,7 +51,7 @@ class GarbageCollector(Controller):
                 self._rows[row.storage_key] = self.context.registry.kinds.storage_kind(row)
             if not known:
                 view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]
-                self.context.sources.of(row.storage_key, view).tell(partial(self._changed, row.storage_key))
+                self.context.sources.of(row.storage_key, view).add_handler(partial(self._changed, row.storage_key))
 
     def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:
         before = old.metadata if old is not None else None

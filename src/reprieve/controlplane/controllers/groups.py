@@ -31,8 +31,8 @@ class PodGroups(Controller):
         self._pods = sources.pods
         self._pods.index(_UNFINISHED, lambda pod: ((pod.metadata.namespace, pod.group),) if self._needs(pod) else ())
         self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
-        self._groups.tell(self._group_changed)
-        self._pods.tell(self._pod_changed)
+        self._groups.add_handler(self._group_changed)
+        self._pods.add_handler(self._pod_changed)
 
     @staticmethod
     def _needs(pod: PodSeen) -> bool:
@@ -74,8 +74,8 @@ class CompositePodGroups(Controller):
         self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
         for source in (self._composites, self._groups):
             source.index(_CHILDREN, self._above)
-            source.tell(self._child_changed)
-        self._composites.tell(self._changed)
+            source.add_handler(self._child_changed)
+        self._composites.add_handler(self._changed)
 
     @staticmethod
     def _above(group: GroupSeen) -> Iterator[Key]:

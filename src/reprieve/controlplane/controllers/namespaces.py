@@ -26,7 +26,7 @@ class Namespaces(Controller):
     def connect(self) -> None:
         """Look at a namespace once it is deleted."""
         self._namespaces = self.context.sources.of("namespaces", Seen)
-        self._namespaces.tell(
+        self._namespaces.add_handler(
             lambda _old, new: self.queue(new.metadata.name) if new and new.metadata.deletion_timestamp else None
         )
 

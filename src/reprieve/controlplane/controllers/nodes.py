@@ -47,8 +47,8 @@ class NodeLifecycle(Controller):
         self._leases = sources.of("coordination.k8s.io/leases", LeaseSeen)
         self._known_since: dict[str, datetime] = {}
         self._silent: set[str] = set()
-        self._nodes.tell(self._node_changed)
-        self._leases.tell(self._lease_changed)
+        self._nodes.add_handler(self._node_changed)
+        self._leases.add_handler(self._lease_changed)
         self.context.timers.after(self.context.times.node_period, self._tick)
 
     def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:

@@ -72,8 +72,8 @@ class PodOwner(Controller):
         index_owners(self.pods)
         self.owners = context.sources.of(self.row.storage_key, SelectingSeen)
         self.owners.index("namespace", lambda owner: (owner.metadata.namespace,))
-        self.owners.tell(self._owner_changed)
-        self.pods.tell(self._pod_changed)
+        self.owners.add_handler(self._owner_changed)
+        self.pods.add_handler(self._pod_changed)
 
     def _owner_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
         seen = new or old

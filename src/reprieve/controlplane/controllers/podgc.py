@@ -35,8 +35,8 @@ class PodCollector(Controller):
         index_nodes(self._pods)
         self._finished = 0
         self._suspected: set[str] = set()
-        self._nodes.tell(self._node_changed)
-        self._pods.tell(self._pod_changed)
+        self._nodes.add_handler(self._node_changed)
+        self._pods.add_handler(self._pod_changed)
 
     def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
         if new is None and old is not None:

@@ -43,7 +43,7 @@ class Provisioner(Controller):
         """Look at claims that are handed over and not bound."""
         self._claims = self.context.sources.of(CLAIMS, StorageSeen)
         self._classes = self.context.sources.of(CLASSES, StorageSeen)
-        self._claims.tell(self._changed)
+        self._claims.add_handler(self._changed)
 
     def _changed(self, _old: StorageSeen | None, new: StorageSeen | None) -> None:
         if new is not None and PROVISIONER in new.annotations and not new.spec.get("volumeName"):
@@ -111,7 +111,7 @@ class EphemeralVolumes(Controller):
 
     def connect(self) -> None:
         """Look at every new pod, and at one whose claim has gone."""
-        self.context.sources.pods.tell(self._changed)
+        self.context.sources.pods.add_handler(self._changed)
 
     def _changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
         if old is None and new is not None and not new.finished and not new.terminating:
@@ -163,8 +163,8 @@ class StorageProtection(Controller):
         self._held: dict[str, set[str]] = {}
         """Namespace -> claims that are deleted and in use."""
         for resource in (CLAIMS, VOLUMES):
-            sources.of(resource, StorageSeen).tell(partial(self._changed, resource))
-        sources.pods.tell(self._pod_changed)
+            sources.of(resource, StorageSeen).add_handler(partial(self._changed, resource))
+        sources.pods.add_handler(self._pod_changed)
 
     def _changed(self, resource: str, old: StorageSeen | None, new: StorageSeen | None) -> None:
         if new is None:

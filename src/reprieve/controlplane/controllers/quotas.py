@@ -34,8 +34,8 @@ class Quotas(Controller):
         self._quotas = sources.of(self._row.storage_key, SelectingSeen)
         self._quotas.index("namespace", lambda quota: (quota.metadata.namespace,))
         self._watched: set[str] = {"pods"}
-        self._quotas.tell(self._quota_changed)
-        sources.pods.tell(self._pod_changed)
+        self._quotas.add_handler(self._quota_changed)
+        sources.pods.add_handler(self._pod_changed)
 
     def _quota_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
         if new is not None and (old is None or old.spec != new.spec):
@@ -91,4 +91,4 @@ class Quotas(Controller):
         if row.storage_key not in self._watched:
             self._watched.add(row.storage_key)
             view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]
-            self.context.sources.of(row.storage_key, view).tell(partial(self._changed, row.storage_key))
+            self.context.sources.of(row.storage_key, view).add_handler(partial(self._changed, row.storage_key))

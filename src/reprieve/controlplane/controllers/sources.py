@@ -114,7 +114,7 @@ class Source(Generic[V]):
         items = self.items
         return [items[key] for key in self.keys_by(name, value)]
 
-    def tell(self, handler: Handler[V]) -> None:
+    def add_handler(self, handler: Handler[V]) -> None:
         """Call ``handler`` for every change from now on, and at once for what is there."""
         self._handlers.append(handler)
         for view in list(self.items.values()):

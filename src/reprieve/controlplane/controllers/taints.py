@@ -43,8 +43,8 @@ class TaintEviction(Controller):
         self._pods, self._nodes = sources.pods, sources.nodes
         index_nodes(self._pods)
         self._first_seen: dict[tuple[str, str, str], datetime] = {}
-        self._nodes.tell(self._node_changed)
-        self._pods.tell(self._pod_changed)
+        self._nodes.add_handler(self._node_changed)
+        self._pods.add_handler(self._pod_changed)
 
     @staticmethod
     def _executing(node: NodeSeen | None) -> tuple[Taint, ...]:

@@ -83,9 +83,9 @@ class VolumeBinder(Controller):
         self._claims.index("unbound", lambda one: () if one.spec.get("volumeName") else (True,))
         self._volumes.index("claim", lambda one: (_claim_of(one),) if _claim_of(one) else ())
         self._volumes.index("class", lambda one: (class_of(one) or "",))
-        self._claims.tell(self._claim_changed)
-        self._volumes.tell(self._volume_changed)
-        self._classes.tell(lambda _old, _new: self._wake_unbound())
+        self._claims.add_handler(self._claim_changed)
+        self._volumes.add_handler(self._volume_changed)
+        self._classes.add_handler(lambda _old, _new: self._wake_unbound())
 
     def _claim_changed(self, old: StorageSeen | None, new: StorageSeen | None) -> None:
         seen = new or old

@@ -85,7 +85,7 @@ class Fleet:
         """Nodes in the order of their last renewal, with when the next must be."""
         self._stopped = False
         self._waiting: dict[str, None] = {}
-        context.sources.nodes.tell(self._node_changed)
+        context.sources.nodes.add_handler(self._node_changed)
 
     def is_up(self, node: str) -> bool:
         """Whether a kubelet works on the node."""

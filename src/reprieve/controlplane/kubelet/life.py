@@ -50,7 +50,7 @@ class PodLife:
     def begin(self) -> None:
         """Make the nodes and take up every pod that is there."""
         self.fleet.make()
-        self._pods.tell(self._pod_changed)
+        self._pods.add_handler(self._pod_changed)
         self.fleet.start()
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from cProfile import Profile
 
 import msgspec
 
-from reprieve.cluster.collecting import collect_seldom
+from reprieve.cluster.garbage_collection import collect_seldom
 from reprieve.simulation.bench.running import NotBoundError, run
 from reprieve.simulation.bench.scenarios import named
 

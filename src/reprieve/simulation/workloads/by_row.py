@@ -9,7 +9,7 @@ from reprieve.api.unknown_fields import UnknownField, nearest
 from reprieve.api.workloads import group_of
 from reprieve.simulation.workloads.batches import LONGEST_BASE, Batch, Workload, reference_to
 from reprieve.simulation.workloads.owners import is_active, mapping, text
-from reprieve.simulation.workloads.rows import PodSet, WorkloadKind, entries_of, filled, look
+from reprieve.simulation.workloads.rows import PodSet, WorkloadKind, entries_of, filled, value_at
 
 if TYPE_CHECKING:
     from reprieve.simulation.workloads.expanding import Maker
@@ -22,7 +22,7 @@ def by_row(maker: Maker, workload: Workload, row: WorkloadKind) -> None:
         return  # a light object of a snapshot, there for its selector
     problems = len(maker.problems)
     for pods in row.sets:
-        if all(look(workload.manifest, path) in values for path, values in pods.when.items()):
+        if all(value_at(workload.manifest, path) in values for path, values in pods.when.items()):
             _set(maker, workload, row, pods)
         if len(maker.problems) > problems:
             return
@@ -43,11 +43,11 @@ def _set(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet) -> N
 
 
 def _entry(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet, path: str, part: str, entry: Any) -> None:
-    if pods.suspended and look(entry, pods.suspended) is True:
+    if pods.suspended and value_at(entry, pods.suspended) is True:
         return
     at, template = "", None
     for at in (pods.template,) if isinstance(pods.template, str) else pods.template:
-        template = look(entry, at)
+        template = value_at(entry, at)
         if template is not None:
             break
     where = ".".join(filter(None, (path, at)))
@@ -59,12 +59,12 @@ def _entry(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet, pa
         return
     replicas = _number(maker, workload, row, path, entry, pods.replicas, pods.default)
     for bound, choose in ((pods.least, max), (pods.most, min)):
-        limit = look(entry, bound) if bound else None
+        limit = value_at(entry, bound) if bound else None
         if limit is not None:
             replicas = choose(replicas, maker.count(workload, f"{path}.{bound}", limit, 0))
     size = _number(maker, workload, row, path, entry, pods.size, 1)
     members = max(0, size - pods.less)
-    start = maker.count(workload, f"{path}.{pods.start}", look(entry, pods.start), 0) if pods.start else 0
+    start = maker.count(workload, f"{path}.{pods.start}", value_at(entry, pods.start), 0) if pods.start else 0
     values: dict[str, object] = {
         "name": workload.name,
         "namespace": workload.namespace,
@@ -172,7 +172,7 @@ def _made_object(
             "annotations": {**mapping(pod_meta.get("annotations")), **annotations},
         }
         spec = {**spec, "template": {**pod, "metadata": pod_meta}}
-    name = text(look(workload.manifest, pods.named_in)) if pods.named_in else ""
+    name = text(value_at(workload.manifest, pods.named_in)) if pods.named_in else ""
     made = {
         "apiVersion": version,
         "kind": kind,
@@ -190,7 +190,7 @@ def _made_object(
 def _entries(workload: Workload, pods: PodSet) -> Iterator[tuple[str, str, Any]]:
     """(path, part, entry) of every entry of a set. Raises InputError for an entry that is none."""
     path = pods.each.removesuffix("*").removesuffix(".")
-    found = look(workload.manifest, path)
+    found = value_at(workload.manifest, path)
     if found is not None and pods.each.endswith("*") and not isinstance(found, list | Mapping):
         raise workload.error(path, "must be a list or a map")
     for at, part, entry in entries_of(workload.manifest, pods):
@@ -204,7 +204,7 @@ def _number(
 ) -> int:
     if isinstance(where, int):
         return where
-    value = look(entry, where)
+    value = value_at(entry, where)
     if value is None:
         _misnamed(maker, workload, row, path, entry, where)
     return maker.count(workload, ".".join(filter(None, (path, where))), value, default)
@@ -213,14 +213,14 @@ def _number(
 def _size_of(maker: Maker, workload: Workload, row: WorkloadKind, entry: Any) -> int:
     """How many pods a replica has in all, for a set that makes one of them."""
     other = next((pods.size for pods in row.sets if isinstance(pods.size, str)), "")
-    return maker.count(workload, other, look(entry, other), 1) if other else 1
+    return maker.count(workload, other, value_at(entry, other), 1) if other else 1
 
 
 def _misnamed(maker: Maker, workload: Workload, row: WorkloadKind, path: str, entry: Any, missing: str) -> None:
     """Note a field that was probably meant by one that is not there."""
     known = {step for pods in row.sets for each in _paths_of(pods) for step in each.split(".")}
     *above, last = missing.split(".")
-    entry = look(entry, ".".join(above))
+    entry = value_at(entry, ".".join(above))
     for name in mapping(entry):
         if isinstance(name, str) and name not in known and nearest(name, [last]) == last:
             steps = steps_of(workload.place(".".join(filter(None, (path, *above)))))
@@ -230,7 +230,9 @@ def _misnamed(maker: Maker, workload: Workload, row: WorkloadKind, path: str, en
 def _meant(maker: Maker, workload: Workload, path: str) -> str:
     """`, did you mean ...` for a path of which the last step is misspelt."""
     *above, last = path.removesuffix(".*").split(".")
-    meant = next((name for name in mapping(look(workload.manifest, ".".join(above))) if nearest(str(name), [last])), "")
+    meant = next(
+        (name for name in mapping(value_at(workload.manifest, ".".join(above))) if nearest(str(name), [last])), ""
+    )
     return f' (is "{meant}" meant to be "{last}"?)' if meant else ""
 
 

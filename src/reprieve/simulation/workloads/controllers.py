@@ -15,7 +15,7 @@ from reprieve.api.objects import Node, NodeSelector, Pod, Toleration
 from reprieve.api.selectors import CompiledNodeSelector, SelectorError, compile_node_selector
 from reprieve.cluster.taints import tolerates
 from reprieve.simulation.workloads.owners import HASH, is_active, key_of, mapping, name_of_meta, text
-from reprieve.simulation.workloads.rows import look
+from reprieve.simulation.workloads.rows import value_at
 
 if TYPE_CHECKING:
     from reprieve.simulation.workloads.batches import Workload
@@ -155,7 +155,7 @@ def stateful_set(workload: Workload, maker: Maker) -> None:
     template = maker.template(workload, "spec.template", spec.get("template"))
     if template is None:
         return
-    start = maker.count(workload, "spec.ordinals.start", look(spec, "ordinals.start"), 0)
+    start = maker.count(workload, "spec.ordinals.start", value_at(spec, "ordinals.start"), 0)
     wanted = maker.count(workload, "spec.replicas", spec.get("replicas"), 1)
     claims = spec.get("volumeClaimTemplates")
     claims = [claim for claim in claims if isinstance(claim, Mapping)] if isinstance(claims, list) else []
@@ -204,9 +204,9 @@ def train_job(workload: Workload, maker: Maker) -> None:
         maker.problem(workload, f'its {kind} "{name[:253]}" is not in the input')
         return
     trainer, runtime_spec = mapping(spec.get("trainer")), mapping(runtime.get("spec"))
-    jobs = look(runtime_spec, "template.spec.replicatedJobs")
+    jobs = value_at(runtime_spec, "template.spec.replicatedJobs")
     nodes = trainer.get("numNodes")
-    nodes = look(runtime_spec, "mlPolicy.numNodes") if nodes is None else nodes
+    nodes = value_at(runtime_spec, "mlPolicy.numNodes") if nodes is None else nodes
     nodes = maker.count(workload, "spec.trainer.numNodes", nodes, 1)
     made: dict[str, Any] = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -214,7 +214,7 @@ def train_job(workload: Workload, maker: Maker) -> None:
         "metadata": {"name": workload.name, "labels": mapping(spec.get("labels"))},
         "spec": {"replicatedJobs": [_trained(each, trainer, nodes) for each in jobs] if isinstance(jobs, list) else []},
     }
-    if look(runtime_spec, "podGroupPolicy") is not None:
+    if value_at(runtime_spec, "podGroupPolicy") is not None:
         maker.gangs.always(workload)
     maker.child(workload, made, f"{kind} {name[:253]}: spec.template", group=maker.gangs.of(workload, ""))
 
@@ -222,7 +222,7 @@ def train_job(workload: Workload, maker: Maker) -> None:
 def _trained(entry: Any, trainer: Mapping[str, Any], nodes: int) -> Any:
     """A replicated job of a runtime: the one that trains has as many pods as there are nodes, and what they ask for."""
     template = mapping(mapping(entry).get("template"))
-    step = mapping(look(template, "metadata.labels")).get(_ANCESTOR)
+    step = mapping(value_at(template, "metadata.labels")).get(_ANCESTOR)
     launched = text(mapping(entry).get("name")) == "launcher"
     if step != "trainer" and text(mapping(entry).get("name")) != "node":
         return entry
@@ -298,7 +298,7 @@ def _with_daemons_own(spec: Mapping[str, Any]) -> list[Any]:
 def _fitting(spec: Mapping[str, Any], tolerations: Sequence[Any]) -> Callable[[Node], bool]:
     """Whether pods of a template should run on a node; what cannot be read keeps from nothing (the pod is refused)."""
     labels = mapping(spec.get("nodeSelector"))
-    required = look(spec, f"affinity.nodeAffinity.{_REQUIRED}")
+    required = value_at(spec, f"affinity.nodeAffinity.{_REQUIRED}")
     selector: CompiledNodeSelector | None = None
     tolerated: Iterable[Toleration] = ()
     try:

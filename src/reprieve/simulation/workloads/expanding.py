@@ -40,7 +40,7 @@ from reprieve.simulation.workloads.owners import (
     subject_of_maker,
     text,
 )
-from reprieve.simulation.workloads.rows import Rows, WorkloadKind, look
+from reprieve.simulation.workloads.rows import Rows, WorkloadKind, value_at
 from reprieve.simulation.workloads.table import TABLE
 
 _DEEPEST: Final = 6
@@ -384,9 +384,9 @@ def _is_paused(workload: Workload) -> bool:
 def _is_over(workload: Workload, row: WorkloadKind) -> bool:
     """Whether it calls for no pods any more, or for none now (whatif.md 1.5)."""
     manifest = workload.manifest
-    if row.suspended and look(manifest, row.suspended) is True:
+    if row.suspended and value_at(manifest, row.suspended) is True:
         return True
-    if any(look(manifest, path) in values for path, values in row.ended.items()):
+    if any(value_at(manifest, path) in values for path, values in row.ended.items()):
         return True
     conditions = workload.status.get("conditions")
     return any(

@@ -22,7 +22,7 @@ from reprieve.api.group_sources import GROUP_ANNOTATIONS, TASK_ANNOTATION, pod_g
 from reprieve.api.versions import INTERNAL_VERSION
 from reprieve.simulation.workloads.batches import Batch, Workload, names_group, reference_to
 from reprieve.simulation.workloads.owners import Owner, mapping
-from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, look
+from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, value_at
 
 GANG: Final = "scheduling.reprieve.dev/gang"
 POD_GROUP: Final = "reprieve.dev/pod-group"
@@ -87,7 +87,7 @@ class Gangs:
             return workload.group
         annotations = mapping(workload.meta.get("annotations"))
         asked = annotations.get(GANG) == "true" or workload.key in self._always
-        least = look(workload.manifest, row.min_count) if row is not None and row.min_count else None
+        least = value_at(workload.manifest, row.min_count) if row is not None and row.min_count else None
         if not (asked or least is not None or (row is not None and row.always_gang)):
             return ""
         if least is not None:
@@ -109,9 +109,9 @@ class Gangs:
         found: dict[str, int] = {}
         said = False
         for at, part, entry in entries_of(workload.manifest, pods):
-            value = look(entry, field)
+            value = value_at(entry, field)
             said = said or value is not None
-            replicas = pods.replicas if isinstance(pods.replicas, int) else look(entry, pods.replicas)
+            replicas = pods.replicas if isinstance(pods.replicas, int) else value_at(entry, pods.replicas)
             every = self._count(workload, f"{at}.{pods.replicas}", replicas, pods.default)
             found[part] = max(self._count(workload, f"{at}.{field}", value, every) - running[part], 0)
         return {part: least for part, least in found.items() if least} if said else {}
@@ -132,7 +132,7 @@ class Gangs:
             }
             if "basic" in policy:
                 return self._group(workload, workload.name, 0, more, basic=True)
-            number = look(policy, "gang.minCount")
+            number = value_at(policy, "gang.minCount")
             least = wanted if number is None else self._count(workload, "spec.scheduling", number, 1)
             return self._group(workload, workload.name, least - len(there), more)
         if annotations.get(POD_GROUP) == "true":

@@ -217,7 +217,7 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
                 raise InputError(origin, message, path=f"{at}.{field}") from None
 
 
-def look(value: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
     """What stands at a path of names separated by dots; None where nothing does."""
     if path:
         for step in path.split("."):
@@ -233,7 +233,7 @@ def filled(text: str, values: Mapping[str, object]) -> str:
 def entries_of(manifest: Mapping[str, Any], pods: PodSet) -> Iterator[tuple[str, str, Any]]:
     """(path, part, entry) of every entry of a set, whatever it is."""
     path = pods.each.removesuffix("*").removesuffix(".")
-    found = look(manifest, path)
+    found = value_at(manifest, path)
     if found is None:
         return
     if not pods.each.endswith("*"):

@@ -19,7 +19,7 @@ from reprieve.api.unknown_fields import Path, nearest
 from reprieve.api.workloads import POD_MAKERS, templates_in
 from reprieve.simulation.workloads.by_row import steps_of
 from reprieve.simulation.workloads.owners import HASH, Owner, Owners, is_active, key_of, mapping, reference_of, text
-from reprieve.simulation.workloads.rows import PodSet, Rows, entries_of, filled, look
+from reprieve.simulation.workloads.rows import PodSet, Rows, entries_of, filled, value_at
 
 _SHORT: Final = {
     "deploy": "deployment",
@@ -198,7 +198,7 @@ class Workloads:
         if row is None:
             raise FieldError("", f"{found}: there is no row for its kind")
         if row.scale and not found.part:
-            before = look(manifest, row.scale)
+            before = value_at(manifest, row.scale)
             self._replace(index, _with(manifest, tuple(row.scale.split(".")), number))
             many = 1 if len(row.sets) < 2 else None
             return _number(before, 1), there[number:] if many else [], []
@@ -206,7 +206,7 @@ class Workloads:
             for path, part, entry in entries_of(manifest, pods):
                 if part == found.part.lower() and isinstance(pods.replicas, str) and part:
                     steps = (*steps_of(path), *pods.replicas.split("."))
-                    before = _number(look(entry, pods.replicas), pods.default)
+                    before = _number(value_at(entry, pods.replicas), pods.default)
                     self._replace(index, _with(manifest, steps, number))
                     return before, _beyond(there, pods, part, found, number), []
         parts = sorted({part for pods in row.sets for _, part, _ in entries_of(manifest, pods) if part})

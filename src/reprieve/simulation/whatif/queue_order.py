@@ -73,7 +73,7 @@ class _FirstDecisions:
         self.found.setdefault(decision.key, decision)
 
 
-def waiting_line(manifests: Manifests, options: PlanOptions) -> Queue:
+def queue_of(manifests: Manifests, options: PlanOptions) -> Queue:
     """Who waits, in order. Raises InputError as a plan does."""
     first = _FirstDecisions()
     document = plan(manifests, replace(options, observer=first, first_decision=False)).plan

@@ -16,7 +16,7 @@ from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Help, Plan
 from reprieve.simulation.whatif.changes import Change, changed
-from reprieve.simulation.whatif.smallest import LEAST_WORK, Trials, helped
+from reprieve.simulation.whatif.suggestions import LEAST_WORK, Trials, helped
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprieve.api.selectors import EXISTS, IN, NOT_IN, Requirement, Selector
-from reprieve.cluster.few import Few, Several, count, each, joined, left
 from reprieve.cluster.label_index import LabelIndex, SelectorIndex
+from reprieve.cluster.small_sets import Few, Several, count, each, joined, left
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=30))
