@@ -110,6 +110,17 @@ async def play(kubeconfig: Path) -> None:
         await create(PODS, *(pod(f"p{i}", group="parts", gpu=gpu) for i, gpu in enumerate(("1", "1", "1", "4"))))
         await until(rejected("w0", "o0", "p0"))
 
+        # What groups say, and the events, are written beside what their pods say.
+        async def told() -> bool:
+            groups = (await client.get(GROUPS)).read(dict)["items"]
+            events = (await client.get("/apis/events.k8s.io/v1/namespaces/default/events")).read(dict)["items"]
+            said = {one["metadata"]["name"] for one in groups if (one.get("status") or {}).get("conditions")}
+            return said == {"train", "wide", "odd", "parts"} and any(one["reason"] == "Preempted" for one in events)
+
+        async with asyncio.timeout(DEADLINE):
+            while not await told():
+                await asyncio.sleep(0.02)
+
 
 class Up:
     """A cluster of `reprieve up`, played on."""
