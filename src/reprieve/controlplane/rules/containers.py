@@ -71,9 +71,10 @@ def _value_source(variable: Json, place: str) -> r.Found:
 def _image(container: Json, place: str) -> r.Found:
     image = container.get("image", "")
     if not image:
-        yield fe.required(f"{place}.image")
-    elif image != image.strip():
-        yield fe.invalid(f"{place}.image", image, "must not have leading or trailing whitespace")
+        return (fe.required(f"{place}.image"),)
+    if image != image.strip():
+        return (fe.invalid(f"{place}.image", image, "must not have leading or trailing whitespace"),)
+    return ()
 
 
 def _lifecycle(hooks: Json, place: str) -> r.Found:

@@ -138,8 +138,9 @@ def listed(name: str, *checks: Check | Unique, most: int | None = None, stops: b
                 return found
         bound = [one.fresh() if isinstance(one, Unique) else one for one in checks] if unique else plain
         for index, item in enumerate(items):
+            where = f"{place}[{index}]"
             for one in bound:
-                found += one(item, f"{place}[{index}]")
+                found += one(item, where)
         return found
 
     return IfThere(name, check)
@@ -165,7 +166,12 @@ def required(*names: str, detail: str = "") -> Check:
 
 def wanted(name: str, syntax: Syntax) -> Check:
     """A text that is there and well formed."""
-    return lambda holder, path: fe.wanted(at(path, name), holder.get(name, ""), syntax)
+
+    def check(holder: Json, path: str) -> Found:
+        text = holder.get(name, "")
+        return () if text and not syntax(text) else fe.wanted(at(path, name), text, syntax)
+
+    return check
 
 
 def formed(name: str, syntax: Syntax, when: When = "filled") -> Check:
@@ -175,7 +181,7 @@ def formed(name: str, syntax: Syntax, when: When = "filled") -> Check:
         text = holder.get(name)
         if (when == "filled" and not text) or (when == "set" and text is None):
             return ()
-        return fe.malformed(at(path, name), text or "", syntax)
+        return fe.malformed(at(path, name), text or "", syntax) if syntax(text or "") else ()
 
     return check if when == "always" else IfThere(name, check)
 
