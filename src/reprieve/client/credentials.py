@@ -204,7 +204,7 @@ class Plugin(Credentials):
         return output
 
     def _info(self, interactive: bool) -> dict[str, Any]:
-        """What the plugin is told (KUBERNETES_EXEC_INFO)."""
+        """What the plugin is given (KUBERNETES_EXEC_INFO)."""
         spec: dict[str, Any] = {"interactive": interactive}
         if self._plugin.provide_cluster_info:
             spec["cluster"] = _cluster_info(self._connection, self._plugin.extension)

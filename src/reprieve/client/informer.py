@@ -1,4 +1,4 @@
-"""A copy of one resource that stays up to date, and a callback that hears every change once and in order.
+"""A copy of one resource that stays up to date, and a callback that is notified of every change once and in order.
 
 The way of an informer: it asks for a watch that begins with everything there is (WatchList, Kubernetes 1.32); where the
 server does not know that, it lists and watches from there. When the watch ends or is cut it resumes at the last
@@ -79,8 +79,8 @@ class InformerOptions:
 class Informer(Generic[T]):
     """See the module. `handler` is called in the task that runs `run`; what it raises ends `run`.
 
-    `on_trouble` hears of objects that cannot be read, `on_unreadable` of each of them by itself and of what is wrong
-    with it, so that its owner can be told; `on_cut` of every list or watch that failed and is tried again
+    `on_trouble` is called for objects that cannot be read, `on_unreadable` for each of them with what is wrong with it,
+    so that its owner can be notified; `on_cut` for every list or watch that failed and is tried again
     (default: as trouble), `on_answer` of every one that the server has begun to answer.
     """
 

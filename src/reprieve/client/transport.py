@@ -90,7 +90,7 @@ class Answer:
 
 
 class RequestWatch(Protocol):
-    """Is told of every attempt at a request; `host` is the server's, with its port."""
+    """Is notified of every attempt at a request; `host` is the server's, with its port."""
 
     def held_back(self, method: str, host: str, seconds: float) -> None:
         """It waited for so long for its turn (`Limits.qps`)."""
@@ -238,7 +238,7 @@ class ApiClient:
         wait = backoff.next()
         if error.retry_after is None:
             return wait
-        # The server's wish, and a little more so that those it told the same do not come back together.
+        # The server's wish, and a little more so that those it answered alike do not come back together.
         return min(error.retry_after, self.limits.longest_retry_after) + min(wait, 0.5)
 
     async def _once(

@@ -28,7 +28,7 @@ class TouchLog:
 
 
 class ChangeReader:
-    """One reader's place in the changes. Without nodes it is told of their pods only: there may be more rows, too."""
+    """One reader's place in the changes. Without nodes it records their pods only: there may be more rows, too."""
 
     __slots__ = ("_log", "_nodes", "_position", "_stamp")
 

@@ -95,7 +95,7 @@ class Device:
     value: Any = None
     """What CEL sees of it, once it was asked for."""
     answers: dict[str, bool | str] = field(default_factory=dict)
-    """Selectors it was asked for -> whether they hold, or why they cannot be told."""
+    """Selectors it was asked for -> whether they hold, or why that cannot be evaluated."""
 
     def attribute(self, name: str) -> Mapping[str, Any] | None:
         """An attribute by its fully qualified name; the driver is the domain of names without one."""

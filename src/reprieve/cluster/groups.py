@@ -103,7 +103,7 @@ class GroupState:
         self.existing = 0
         """Members that count towards minCount: all that are not on their way out."""
         self.root: Group | None = self
-        """The root of its tree; None while that cannot be told, and `fault` says why."""
+        """The root of its tree; None while that is unknown, and `fault` says why."""
         self.fault: Fault | None = None
         self.top: Group = self
         """The topmost group of its chain that exists."""
@@ -319,7 +319,7 @@ def running_below(groups: Iterable[Group]) -> list[PodRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a group's root cannot be told: an ancestor that is `missing`, or what is wrong with the layout."""
+    """Why a group's root is unknown: an ancestor that is `missing`, or what is wrong with the layout."""
 
     message: str
     missing: str = ""

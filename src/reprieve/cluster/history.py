@@ -173,7 +173,7 @@ class RecordedCluster(ClusterState):
         super()._take_all(pods)
 
     def _note(self, pod: PodRecord, what: str, row: int = -1) -> None:
-        """One change of a pod, also told of its node and its group."""
+        """One change of a pod, also recorded for its node and its group."""
         names = [pod.key]
         if row >= 0:
             node = self.nodes.names[row]

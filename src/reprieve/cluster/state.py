@@ -248,7 +248,7 @@ class ClusterState(Placements):
         return True
 
     def classes_changed(self) -> list[PodRecord]:
-        """Device classes serve other resources: nodes and pods are told. Returns the pods that it concerns."""
+        """Device classes serve other resources: nodes and pods are updated. Returns the pods that it concerns."""
         self._outside_trials()
         self.nodes.serve(self.devices.served)
         self._fit()

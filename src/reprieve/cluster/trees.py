@@ -19,7 +19,7 @@ _LONGEST_CHAIN: Final = 64
 
 
 def waiting_for_object(name: str) -> str:
-    """What is told while the object of a group does not exist (observability.md)."""
+    """What is reported while the object of a group does not exist (observability.md)."""
     return f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
 
 
@@ -106,7 +106,7 @@ class GroupTrees:
         return root.ready
 
     def pods_changed(self, group: GroupState) -> None:
-        """A pod group has more or fewer pods than before: its parents are told if that makes a difference."""
+        """A pod group has more or fewer pods than before: its parents are updated if that makes a difference."""
         root = group.root
         if root is group or not isinstance(root, CompositeState) or not root.counted:
             return
@@ -183,7 +183,7 @@ class GroupTrees:
         return chain, None
 
     def check(self, groups: Iterable[GroupState]) -> None:
-        """Compare what every group was told with what is so; raises AssertionError on a difference."""
+        """Compare what every group keeps with what is so; raises AssertionError on a difference."""
         every: list[Group] = [*groups, *self.composites.values()]
         for group in every:
             told = (group.root, group.fault, group.top, group.unit)

@@ -449,7 +449,7 @@ class Evaluator:
     def _counted(
         self, state: CycleState, active: Sequence[FilterPlugin], row: int, pods: Sequence[PodRecord]
     ) -> Iterator[None]:
-        """Nominated pods as running on the row: in the view, and for plugins that go by what they were told."""
+        """Nominated pods as running on the row: in the view, and for plugins that count what they are notified of."""
         with self._cluster.assume_silently([(pod, row) for pod in pods]):
             for plugin in active:
                 for pod in pods:

@@ -193,7 +193,7 @@ class FilterPlugin(Plugin):
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> "IncrementalFilter | None":
         """The rules of many pods of one kind, each on its row and prepared by `pre_filter`, to be kept up together.
 
-        None: each is told by itself with `add_pod` and `remove_pod`.
+        None: it is notified of each with `add_pod` and `remove_pod`.
         """
         return None
 
@@ -320,7 +320,7 @@ class BindPlugin(Plugin):
 
 
 class PostBindPlugin(Plugin):
-    """Told that a pod is bound."""
+    """Notified when a pod is bound."""
 
     def post_bind(self, state: CycleState, row: int) -> None:
         """Informational."""
@@ -448,7 +448,7 @@ class PodGroupAttempt:
         """Run the group's scheduling algorithm, without post filters, in the cluster's present view.
 
         The view is left as it was.  `ties` decides between nodes of equal score before their names do; `within` is the
-        only placement to use.  With `diagnose` it is told why members have no place.  `chosen`: the only placements to
+        only placement to use.  With `diagnose` it says why members have no place.  `chosen`: the only placements to
         use of groups below it, by their `ref`.
         """
         raise NotImplementedError

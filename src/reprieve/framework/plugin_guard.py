@@ -286,7 +286,7 @@ class _Filter(PluginGuard, FilterPlugin):
         return self._want("RemovePod", bool, lambda: self.inner.remove_pod(state, pod, row))
 
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter | None:
-        """Not passed on: what it gives would be asked past the guard. Each pod is told by itself."""
+        """Not passed on: what it gives would be asked past the guard. The plugin is notified of each pod."""
         return None
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:

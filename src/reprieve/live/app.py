@@ -154,7 +154,7 @@ class Scheduler:
                 await self.events.drain()
 
     def counted_by(self, runtime: RuntimeMetrics) -> None:
-        """Let its tasks, its leadership and how far it has heard be read."""
+        """Let its tasks, its leadership and up to which revision it has observed be read."""
         runtime.counts_tasks("binding", lambda: self.executor.binder.under_way)
         runtime.counts_tasks("preemption", lambda: self.executor.preemptor.under_way)
         runtime.counts_tasks("api_calls", lambda: self.pool.in_flight)

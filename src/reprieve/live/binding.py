@@ -121,8 +121,8 @@ class Binder:
     async def take_back(self, pod: PodRecord) -> bool:
         """Stop the binding of a pod whose room is wanted for another (preemption.md 7.2); whether that was in time.
 
-        Returns when it is known; the listener has then been told, unless the API server has not answered whether the
-        pod is bound.
+        Returns when it is known; the listener has then been notified, unless the API server has not answered whether
+        the pod is bound.
         """
         preparing = self._preparing.get(pod.uid)
         if preparing is not None and pod.uid not in self._binding:
@@ -139,7 +139,7 @@ class Binder:
         return error is not None and not _unsure(error)
 
     async def aclose(self) -> None:
-        """Stop everything under way; nobody is told any more."""
+        """Stop everything under way; nobody is notified any more."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -22,7 +22,7 @@ ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
 
 
 class Composites:
-    """See the module docstring. `listener` hears of every change of the one that counts when the engine knows it."""
+    """See the module docstring. `listener` is notified of each change of the one that counts once the engine has it."""
 
     def __init__(self, engine: Engine, *, listener: ChangeListener, warn: Callable[[str], None]) -> None:
         self._engine = engine

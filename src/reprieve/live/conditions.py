@@ -102,9 +102,9 @@ class _Subject:
         self.record: PodRecord | None = None
         self.now = _View()
         self.seen = _View()
-        """As an informer last told it."""
+        """As an informer last had it."""
         self.stale: list[_View] = []
-        """What it was before patches that the informer has not told yet: no news."""
+        """What it was before patches that the informer does not have yet: no news."""
         self.flight: asyncio.Future[None] | None = None
         self.error: BaseException | None = None
         """How the last patch failed, if it did."""
@@ -143,7 +143,7 @@ class _Subject:
 
 
 class Conditions:
-    """See the module docstring. Made and used in one event loop. `on_trouble` is told of writes that failed."""
+    """See the module docstring. Made and used in one event loop. `on_trouble` is called for writes that failed."""
 
     def __init__(self, writes: Writes, clock: Clock, *, on_trouble: Callable[[str], None] = lambda _: None) -> None:
         self._writes = writes
@@ -331,7 +331,7 @@ class Conditions:
             self.group(GroupCondition(group.key, False, UNSCHEDULABLE, why, composite=group.kind != "PodGroup"))
 
     def _without_root(self, composite: CompositeState, fault: Fault) -> None:
-        """Why the root of a composite cannot be told; where nobody is waited for it cannot be scheduled as it is."""
+        """Why the root of a composite cannot be found; where nobody is waited for it cannot be scheduled as it is."""
         reason = UNSCHEDULABLE if fault.missing else INVALID
         self.group(GroupCondition(composite.key, False, reason, fault.message, composite=True))
 
@@ -402,7 +402,7 @@ class Conditions:
         flight.add_done_callback(landed)
 
     def is_disrupted(self, ref: str) -> bool:
-        """Whether a group says that it makes room for somebody, as last heard."""
+        """Whether a group says that it makes room for somebody, as last observed."""
         subject = self._groups.get(ref)
         return subject is not None and subject.disrupted
 
@@ -480,7 +480,7 @@ class Conditions:
         before = subject.now
         said = before.condition
         if of_group and said.status == "True" and not back:
-            return  # heard of meanwhile, and it stays so
+            return  # observed meanwhile, and it stays so
         if condition is not None and (condition != said[:3] or (of_group and said.observed != subject.generation)):
             status, reason, message = condition
             since = said.since if said.status == status and said.since is not None else self._moment()
@@ -570,7 +570,7 @@ def observed(condition: dict[str, Any], generation: int) -> dict[str, Any]:
 
 
 def _told_on(ref: str) -> str:
-    """Where a group is told: the root of a tree that a foreign PodGroup stands for, on that (workloads.md 4.7)."""
+    """Where a group's conditions go: for the root of a foreign PodGroup's tree, to that group (workloads.md 4.7)."""
     kind, _, key = ref.partition("/")
     namespace, _, name = key.partition("/")
     own = made_for(name) if kind == "composite" else None

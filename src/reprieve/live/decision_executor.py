@@ -77,7 +77,7 @@ class DecisionExecutor:
         )
 
     def attach(self, loop: SchedulingLoop) -> None:
-        """The loop that everything is told to."""
+        """The loop that calls what changes the engine."""
         self._loop = loop
 
     async def conditions_written(self, seconds: float) -> None:
@@ -87,7 +87,7 @@ class DecisionExecutor:
                 await self.conditions.drain()
 
     async def aclose(self) -> None:
-        """Stop what is under way; nobody is told any more."""
+        """Stop what is under way; nobody is notified any more."""
         await self.preemptor.aclose()
         await self.binder.aclose()
 

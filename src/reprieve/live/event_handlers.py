@@ -60,7 +60,7 @@ KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
 )
 """What a plan reads as well, but for workloads: what they say of their groups stands in the groups."""
 NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is told as deleted."""
+"""Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is deleted to us."""
 _REFUSED: Final = (401, 403)
 _MOST_SAID: Final = 1_000
 """Warnings that are kept so as not to be said again."""
@@ -118,10 +118,10 @@ class _Telling:
 
 
 class ClusterFeed:
-    """See the module docstring. `wake` is called when there is something to apply; `listener` hears of all of it.
+    """See the module docstring. `wake` is called when there is something to apply; `listener` is notified of all of it.
 
-    `refused(group, reason)` hears of groups with a class as victims that does not count, `ignored(object, reason)` of
-    other annotations that cannot be read, and with only the metadata of objects that cannot be read at all.
+    `refused(group, reason)` is called for groups with a class as victims that does not count, `ignored(object, reason)`
+    for other annotations that cannot be read, and with only the metadata of objects that cannot be read at all.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class ClusterFeed:
         self._synced = asyncio.Event()
         self._fed = False
         self._owner_kinds: frozenset[str] = frozenset()
-        """Kinds of controllers that the engine was told to wait for."""
+        """Kinds of controllers that the engine waits for."""
 
     # -- watching --------------------------------------------------------------------------------------
 
@@ -185,9 +185,9 @@ class ClusterFeed:
         return len(self._changes)
 
     def revisions(self) -> dict[tuple[str, str, str], str]:
-        """(API group, version, plural) of each source -> the revision up to which it has been heard.
+        """(API group, version, plural) of each source -> the revision up to which it has been observed.
 
-        What was heard before something else, by whichever watch, is applied before it as well.
+        What was observed before something else, by whichever watch, is applied before it as well.
         """
         return {
             (source.resource.group, source.resource.version, source.resource.plural): source.informer.revision
@@ -383,7 +383,7 @@ class ClusterFeed:
         return not changes
 
     def _tell_kinds_of_owners(self, now: float) -> None:
-        """Pods wait for their controller only where it will be heard of (workloads.md 2.10)."""
+        """Pods wait for their controller only where it is watched (workloads.md 2.10)."""
         kinds = frozenset(
             source.kind.KIND
             for source in self._sources.values()

@@ -44,7 +44,7 @@ _CHUNK: Final = 64 * 1024
 
 
 class Bodies:
-    """Pods and nodes as the API has them, for the bodies of calls. Told by informers, asked by cycles."""
+    """Pods and nodes as the API has them, for the bodies of calls. Written by informers, read by cycles."""
 
     def __init__(self, items: Iterable[KubernetesObject] = ()) -> None:
         self._pods: dict[str, objects.Pod] = {}

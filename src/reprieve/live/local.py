@@ -34,7 +34,7 @@ class LocalOptions:
     """What is asked for. `metrics_port` 0 takes a free one.
 
     `arguments` are further ones of `reprieve scheduler`; what it writes goes to the descriptor `output`, by default
-    our stderr. `tell` hears when it died.
+    our stderr. `tell` is called when it died.
     """
 
     serve: ServeOptions

@@ -123,7 +123,7 @@ class SchedulingLoop:
         self.in_thread = False
         """Whether a thread has the engine now: nobody else may look at it."""
         self.last_turn = clock.monotonic()
-        """Monotonic time of the last turn: a loop that is stuck can be told by it."""
+        """Monotonic time of the last turn: a loop that is stuck is recognized by it."""
 
     def wake(self) -> None:
         """There is something to do."""

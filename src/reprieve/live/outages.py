@@ -34,7 +34,7 @@ class OutageListener(Protocol):
 
 
 class Outages:
-    """See the module docstring. `over(seconds, calls)` hears that an outage has ended and how many calls it cost."""
+    """See the module docstring. `over(seconds, calls)` is called when an outage has ended."""
 
     def __init__(
         self, clock: Clock, listener: OutageListener, over: Callable[[float, int], None] = lambda seconds, calls: None

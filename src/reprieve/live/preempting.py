@@ -159,7 +159,7 @@ class Preemptor:
         return any(self._conditions.is_disrupted(one.ref) for one in groups)
 
     async def aclose(self) -> None:
-        """Stop; nobody is told any more."""
+        """Stop; nobody is notified any more."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -204,7 +204,7 @@ class _Run:
         self._tried: set[str] = set()
         """UIDs of victims whose deletion was asked for."""
         self._marked: set[str] = set()
-        """UIDs of victims, and units, that are to be told if they stay."""
+        """UIDs of victims, and units, that are to be notified if they stay."""
         self._mark = means.conditions.disruption_target(first, by=preemption.kind)
         self._for = first
 
@@ -230,7 +230,7 @@ class _Run:
             self._calls.end(units)
 
     def spare(self) -> None:
-        """It failed: what was marked and not asked to go stays, and is told so."""
+        """It failed: what was marked and not asked to go stays, and its condition says so."""
         for verdict in self._preemption.victims:
             unit = verdict.unit
             if any(pod.uid in self._tried for pod in unit.pods):

@@ -1,4 +1,4 @@
-"""What the live scheduler is told: from flags and a `KubeSchedulerConfiguration` to one value.
+"""The settings of the live scheduler: from flags and a `KubeSchedulerConfiguration` to one value.
 
 Rules: a flag that is given wins over the file, as in kube-scheduler. Leader election is on by default, as there. The
 pace of the client is what the file says of it (`clientConnection.qps`, `burst`); without an explicit value there is no

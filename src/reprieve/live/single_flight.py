@@ -1,9 +1,9 @@
-"""Calls for victims that more than one preemption decided on: each is made once, and all hear what became of it.
+"""Calls for victims that more than one preemption decided on: each is made once, and all callers get its result.
 
 Two preemptors may choose the same victim before the first call for it is heard of again (preemption.md 7.1). Who comes
 second waits for the first one's call; one that failed is made anew.
 
-Invariant: a call that succeeded is remembered until the watch must have told of it.
+Invariant: a call that succeeded is remembered until the watch must have brought it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 STOP_SECONDS: Final = 8.0
-"""How long a process that was told to stop may take before it is killed."""
+"""How long a process that was asked to stop may take before it is killed."""
 
 
 def tie(descriptor: int = 0, *, grace: float = STOP_SECONDS) -> None:
@@ -55,7 +55,7 @@ class Restarts:
 
 
 class ChildRefusedError(Exception):
-    """The child ended with a code that says that starting it again would change nothing. It has told why."""
+    """The child ended with a code that says that starting it again would change nothing. It has printed why."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"ended with exit code {code}")

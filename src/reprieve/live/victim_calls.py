@@ -85,7 +85,7 @@ class VictimCalls:
     ) -> tuple[list[PodRecord], list[asyncio.Future[None]]]:
         """Begin to take DisruptionTarget back from who stays; the pods that are told, and the writes under way.
 
-        Nobody is told of a unit, or a pod, that another preemption evicts now.
+        Nobody is notified of a unit, or a pod, that another preemption evicts now.
         """
         if group is not None and self._shared.wanted(unit_key(group)):
             return [], []

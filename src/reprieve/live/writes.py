@@ -161,7 +161,7 @@ class Writes:
         """Set conditions (internal type names) on a group of that kind, in the form of the version it came from.
 
         `resource` is where the group was read; None: the best version that is served. Conditions of other types stay.
-        A PodGroup of another scheduler is told in the terms of its API, as far as that has any (workloads.md 4).
+        A PodGroup of another scheduler gets the terms of its own API, as far as that has any (workloads.md 4).
         """
         where = resource or next(iter(self._served.readable(kind)), None)
         if where is None:

@@ -214,7 +214,7 @@ class Engine:
         self._make(self._group_objects.remove_owner(kind, namespace, name), now)
 
     def watch_owners(self, kinds: Iterable[str], now: float) -> None:
-        """Of which kinds controllers are told from now on: pods of others are not kept waiting for them."""
+        """Of which kinds controllers are reported from now on: pods of others are not kept waiting for them."""
         self._make(self._group_objects.watched(frozenset(kinds)), now)
 
     def _make(self, changes: Iterable[GroupChange | Move], now: float) -> None:
@@ -658,8 +658,8 @@ class Engine:
     def give_up_gated(self, now: float, *, after: float) -> None:
         """Groups that may not be tried for `after` seconds now hold no room, whoever has nominated their pods.
 
-        The API may have such nominations: of a scheduler that was killed, or that had not heard yet that a member was
-        gone. They are not refused as they come, as the other members may be yet to come.
+        The API may have such nominations: of a scheduler that was killed, or that had not observed yet that a member
+        was gone. They are not refused as they come, as the other members may be yet to come.
         """
         for entity in self.queue.entities():
             if entity.group is not None and now - entity.since >= after:

@@ -369,7 +369,7 @@ def _unschedulable(group: Group, found: GroupAssignment, message: str) -> tuple[
 
 
 def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
-    """What is told of the groups of a tree; nothing of one level."""
+    """What is reported of the groups of a tree; nothing of one level."""
     if isinstance(group, GroupState):
         return ()
     return tuple(

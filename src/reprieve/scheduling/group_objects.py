@@ -86,7 +86,7 @@ class GroupObjects:
         self._named: dict[str, str] = {}
         """The key of the group that such a pod names, by UID: it may be in a leaf, or by itself."""
         self.owner_kinds: frozenset[str] = frozenset()
-        """Kinds of controllers that are told here; pods of others are by themselves."""
+        """Kinds of controllers that are reported here; pods of others are by themselves."""
         self._owners: dict[_OwnerKey, Mapping[str, int]] = {}
         """How large the gangs of each controller are; empty for one that asks for none."""
         self._owned: dict[_OwnerKey, dict[str, tuple[PodRecord, OwnerOf]]] = {}
@@ -209,7 +209,7 @@ class GroupObjects:
         return []
 
     def watched(self, kinds: frozenset[str]) -> Changes:
-        """Which kinds of controllers are told from now on."""
+        """Which kinds of controllers are reported from now on."""
         before, self.owner_kinds = self.owner_kinds, kinds
         concerned = [key for key in self._owned if (key[0] in before) != (key[0] in kinds)]
         for key in [key for key in self._owners if key[0] not in kinds]:

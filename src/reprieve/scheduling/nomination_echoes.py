@@ -25,7 +25,7 @@ class NominationEchoes:
         self._said[uid] = [node]
 
     def decided(self, uid: str, node: str) -> None:
-        """What the API will be told."""
+        """What will be written to the API."""
         said = self._said.setdefault(uid, [""])
         if said[-1] != node:
             said.append(node)
@@ -44,7 +44,7 @@ class NominationEchoes:
         return False
 
     def stands(self, uid: str) -> bool:
-        """Whether the API has a nomination, or will have one once it is told everything."""
+        """Whether the API has a nomination, or will have one once everything is written."""
         return bool(self._said.get(uid, [""])[-1])
 
     def forget(self, uid: str) -> None:

@@ -79,14 +79,14 @@ class Nominations:
     # -- ended without a decision ------------------------------------------------------------------
 
     def end(self, pod: PodRecord) -> None:
-        """A nomination ends without a decision; the room is not told of, as with a node that is gone."""
+        """A nomination ends without a decision; the room is not reported, as with a node that is gone."""
         self.clear(pod)
         self._ended[pod.uid] = pod
 
     def give_up(
         self, pods: Iterable[PodRecord], now: float, why: Released | None = None, message: str = ""
     ) -> list[PodRecord]:
-        """End the nominations among the pods; returns those that had one. It is told where there is a reason."""
+        """End the nominations among the pods; returns those that had one. It is reported where there is a reason."""
         ended = [(pod, pod.nominated) for pod in pods if pod.nominated >= 0]
         if why is not None:
             self.release(ended, why, message, now)
@@ -120,7 +120,7 @@ class Nominations:
         return ended
 
     def release(self, places: Places, why: Released, message: str, now: float) -> None:
-        """Room that was held on these rows is not held any more, to be told; all of it was for one preemptor."""
+        """Room that was held on these rows is not held any more, to be reported; all of it was for one preemptor."""
         names = self._cluster.nodes.names
         pods = tuple((pod, names[row]) for pod, row in places)
         if pods:
@@ -151,7 +151,7 @@ class Nominations:
         return released
 
     def _gone_by(self, pod: PodRecord, now: float) -> float:
-        """When a pod that leaves, or is about to be told to, is gone at the latest."""
+        """When a pod that leaves, or is about to be evicted, is gone at the latest."""
         due = self._cluster.departures.get(pod.uid)
         return min(max(due, now) if due is not None else now + pod.grace, now + LONGEST)
 
@@ -197,7 +197,7 @@ class Nominations:
             self.freed(pod, before, now)
 
     def stands_in_api(self, pod: PodRecord) -> bool:
-        """Whether the API has a nomination of the pod, or will have one once it is told everything."""
+        """Whether the API has a nomination of the pod, or will have one once everything is written."""
         return self._echoes.stands(pod.uid)
 
     def bound(self, uid: str) -> None:

@@ -34,7 +34,7 @@ Item = objects.KubernetesObject
 
 
 class StorageAndDeviceEvents:
-    """See the module docstring. `left` is told the UID of a victim that gave everything back, and when.
+    """See the module docstring. `left` is called with the UID of a victim that gave everything back, and when.
 
     `taint_rules` False (the gate DRADeviceTaintRules): DeviceTaintRules are passed over.
     """

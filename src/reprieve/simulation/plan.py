@@ -87,7 +87,7 @@ class PlanOptions:
     any_scheduler: bool = False
     """Pods that no profile is named for are scheduled by the first one."""
     tell: Callable[[objects.KubernetesObject], None] | None = None
-    """Told of every object of the input before anything is decided."""
+    """Called for every object of the input before anything is decided."""
     warnings: tuple[str, ...] = ()
     """To be given with the answer."""
     timing: Timing = field(default_factory=Timing)
@@ -95,7 +95,7 @@ class PlanOptions:
     now: float | None = None
     """Seconds since the epoch when virtual time begins, not before anything there; without it a second after that."""
     observer: Observer | None = None
-    """Told of every decision."""
+    """Notified of every decision."""
     share: bool = True
     """Share work between identical pods; off only to compare (the answer is the same)."""
 

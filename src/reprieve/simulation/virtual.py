@@ -120,7 +120,7 @@ class VirtualCluster:
         self.keep: Callable[[Preempted], None] = self.preemptions.append
         """What is done with every decision to preempt; each holds a verdict for every unit of the cluster."""
         self.observer: Observed | None = None
-        """Told of every decision before anything is done about it."""
+        """Notified of every decision before anything is done about it."""
         self.watcher: Watcher | None = None
         self.stopped = False
         self._future: list[tuple[float, int, Callable[[], None]]] = []
