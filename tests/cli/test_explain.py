@@ -193,7 +193,7 @@ def test_a_preemptor(up: Up, run: Run) -> None:
 def test_a_request_no_node_can_meet(up: Up, run: Run) -> None:
     ended = run("explain", "pods", "huge", "--kubeconfig", up.kubeconfig)
     assert "Why: none of 2 nodes would do" in ended.out
-    assert "A node with 64 cpu: it asks for that much, and the largest node has 4." in ended.out
+    assert "It asks for 64 cpu, and the largest node has 4." in ended.out
     assert "A priority of" not in ended.out, "no priority helps"
     assert "From the scheduler's record (http://127.0.0.1:" in ended.out
 
@@ -201,7 +201,9 @@ def test_a_request_no_node_can_meet(up: Up, run: Run) -> None:
 def test_what_amounts_and_which_priority_would_help(up: Up, run: Run) -> None:
     ended = run("explain", "pod", "same", "--kubeconfig", up.kubeconfig)
     assert "3 more cpu free on n2, where least is missing." in ended.out or "3 more cpu free on n1 or n2" in ended.out
-    assert "A priority of 1 or more (it has 0): as the cluster is now it could then make room." in ended.out
+    assert "A priority of 1 or more (it has 0): it could then make room (--set-priority default/pod/same=1)." in (
+        ended.out
+    )
 
 
 def test_a_gang_and_its_members_tell_the_same(up: Up, run: Run) -> None:
@@ -211,7 +213,7 @@ def test_a_gang_and_its_members_tell_the_same(up: Up, run: Run) -> None:
     for ended in (group, member):
         assert "Of 4 pods tried together 3 found a place." in ended.out
         assert "1 more example.com/gpu free on n2, where least is missing: one more pod must find a place." in ended.out
-        assert "With minCount 3 instead of 4 it could start: so many have a place." in ended.out
+        assert "With minCount 3 instead of 4 it could start (--scale default/podgroup/train=3)." in ended.out
 
 
 def test_why_nobody_is_pushed_out_for_a_gang(up: Up, run: Run) -> None:

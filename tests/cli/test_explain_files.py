@@ -1,6 +1,7 @@
 """`explain` of manifests, owners and everybody (whatif.md 11)."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,172 @@ def test_bad_questions(run: Run, cluster: str, arguments: tuple[str, ...], code:
     ended = run("explain", *(cluster if each == "@" else each for each in arguments))
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(message)
+
+
+# -- what would help -------------------------------------------------------------------------------
+
+
+def test_what_would_help_one_is_tried_and_in_the_document(run: Run, cluster: str) -> None:
+    """whatif.md 5.5: as in `plan`, with the flags that make the change; `--no-suggest` tries nothing."""
+    found = json.loads(run("explain", "job/sweep", "-f", cluster, "-o", "json").out)
+    kinds = {each["kind"]: each for each in found["help"]}
+    assert kinds["Priority"]["flags"] == ["--set-priority default/pod/sweep-00000=10"]
+    assert found["computed"]["priorityThatHelps"] == kinds["Priority"]["priority"] == 10
+    assert found["whatWouldHelp"] == [each["sentence"] for each in found["help"]]
+    planned = json.loads(run("plan", "-f", cluster, "-o", "json").out)
+    assert [one["help"] for one in planned["pods"] if one["name"] == "sweep-00000"] == [found["help"]]
+    silent = json.loads(run("explain", "job/sweep", "-f", cluster, "-o", "json", "--no-suggest").out)
+    assert (silent["help"], silent["computed"]["priorityThatHelps"]) == ([], None)
+
+
+def test_an_owner_says_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
+    ended = run("explain", "job/train", "-f", cluster)
+    assert ended.out.startswith("job default/train has 2 pods: 0 on nodes, 2 wait.\n\npodgroup default/train waits")
+    owner = json.loads(run("explain", "job/train", "-f", cluster, "-o", "json").out)["owner"]
+    assert owner == {"kind": "Job", "namespace": "default", "name": "train", "pods": 2, "waiting": 2}
+
+
+# -- the same input as a plan takes ----------------------------------------------------------------
+
+SWEEPS = """apiVersion: example.com/v1
+kind: Sweep
+metadata: {name: s}
+spec: {count: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: "9"}}}]}}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "0 1 * * *"
+  jobTemplate:
+    spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, resources: {requests: {cpu: "9"}}}]}}}
+"""
+KINDS = """apiVersion: reprieve.dev/v1alpha1
+kind: WorkloadKinds
+workloadKinds:
+- {group: example.com, kind: Sweep, sets: [{template: spec.template, replicas: spec.count, name: "{name}-{index}"}]}
+"""
+
+
+@pytest.fixture
+def sweeps(tmp_path: Path, cluster: str) -> tuple[str, ...]:
+    (tmp_path / "sweeps.yaml").write_text(SWEEPS)
+    (tmp_path / "kinds.yaml").write_text(KINDS)
+    return ("-f", cluster, "-f", str(tmp_path / "sweeps.yaml"))
+
+
+def test_a_kind_of_a_row_of_ones_own(run: Run, tmp_path: Path, sweeps: tuple[str, ...]) -> None:
+    """whatif.md 3.1: what `plan` expands `explain` does."""
+    kinds = ("--workload-kinds", str(tmp_path / "kinds.yaml"))
+    assert "sweep default/s has 2 pods: 0 on nodes, 2 wait." in run("explain", "sweep/s", *sweeps, *kinds).out
+    refused = run("explain", "--all-waiting", *sweeps)
+    assert (refused.code, refused.out) == (2, "")
+    assert "Sweep" in refused.err
+    lenient = run("explain", "--all-waiting", *sweeps, "--lenient")
+    assert lenient.code == 0
+    assert "Sweep" in lenient.err
+
+
+def test_a_run_of_a_cron_job(run: Run, sweeps: tuple[str, ...]) -> None:
+    ended = run("explain", "cronjob/nightly", *sweeps, "--lenient", "--run", "cronjob/nightly")
+    assert ended.code == 0
+    assert re.match(r"pod default/nightly-\d+-00000 waits", ended.out)
+
+
+def test_a_question_to_the_cluster_as_it_would_be(run: Run, cluster: str) -> None:
+    """whatif.md 4.2: the changes stand on top, and in the document."""
+    flags = ("--add-nodes", "1", "--like", "n1")
+    ended = run("explain", "job/sweep", "-f", cluster, *flags)
+    assert ended.out.startswith("Changes\n  --add-nodes 1 --like n1  1 node like n1: n1-1\n")
+    assert "There is room for it now" in ended.out
+    (made,) = json.loads(run("explain", "job/sweep", "-f", cluster, *flags, "-o", "json").out)["changes"]
+    assert made["change"] == "--add-nodes 1 --like n1"
+    everybody = run("explain", "--all-waiting", "-f", cluster, *flags)
+    assert everybody.out.startswith("Changes\n")
+
+
+def test_a_tree_that_waits_is_among_those_who_wait(run: Run, tmp_path: Path) -> None:
+    """It is what is tried: its groups do not wait by themselves (composite.md 3)."""
+    file = tmp_path / "tree.yaml"
+    file.write_text(TREE)
+    items = json.loads(run("explain", "--all-waiting", "-f", file, "-o", "json").out)["items"]
+    assert [(one["kind"], one["name"], one["parent"]) for one in items] == [
+        ("CompositePodGroup", "root", None),
+        ("CompositePodGroup", "mid", "root"),
+        ("PodGroup", "leaf", "mid"),
+    ]
+    assert "compositepodgroup default/root" in run("explain", "--all-waiting", "-f", file).out
+
+
+# -- redacted --------------------------------------------------------------------------------------
+
+SHARED = """apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", pods: "10"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable: {cpu: "4", pods: "10"}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: payroll, namespace: secretive}
+  spec: {nodeName: n1, priority: 3, containers: [{name: c, resources: {requests: {cpu: "4"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: takeover, namespace: secretive}
+  spec: {nodeName: n2, priority: 9, containers: [{name: c, resources: {requests: {cpu: "4"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: layoffs, namespace: secretive}
+  spec: {priority: 1, containers: [{name: c, resources: {requests: {cpu: "4"}}}]}
+- apiVersion: scheduling.k8s.io/v1beta1
+  kind: PodGroup
+  metadata: {name: plans, namespace: secretive}
+  spec: {priority: 2, schedulingPolicy: {gang: {minCount: 1}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: merger, namespace: secretive}
+  spec:
+    priority: 2
+    schedulingGroup: {podGroupName: plans}
+    containers: [{name: c, resources: {requests: {cpu: "4"}}}]
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: mine, namespace: team}
+  spec: {priority: PRIORITY, containers: [{name: c, resources: {requests: {cpu: "4"}}}]}
+"""
+SECRETS = ("payroll", "takeover", "layoffs", "plans", "merger", "secretive")
+
+
+@pytest.mark.parametrize("output", ["text", "json", "yaml"])
+@pytest.mark.parametrize(
+    ("asked", "priority", "told"),
+    [
+        (("pod/mine", "-n", "team"), 5, "a pod of priority 3"),  # it would evict
+        (("pod/mine", "-n", "team"), 0, "pod/mine"),  # it waits; others might end, or have a lower priority
+        (("--all-waiting", "-n", "team"), 0, "mine"),
+        (("--all-waiting",), 0, ""),
+    ],
+)
+def test_other_peoples_objects_by_kind_and_priority_alone(
+    run: Run, tmp_path: Path, asked: tuple[str, ...], priority: int, told: str, output: str
+) -> None:
+    """whatif.md 11.3, in the answer and on stderr; what is one's own is named as ever."""
+    file = tmp_path / "shared.yaml"
+    file.write_text(SHARED.replace("PRIORITY", str(priority)))
+    named = run("explain", *asked, "-f", file, "-o", output)
+    assert any(secret in named.out for secret in SECRETS) or asked[1:] == ("-n", "team")
+    ended = run("explain", *asked, "-f", file, "--redact", "-o", output)
+    assert ended.code == 0
+    assert [secret for secret in SECRETS if secret in ended.out + ended.err] == []
+    assert told in ended.out
+
+
+def test_others_who_wait_are_counted(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "shared.yaml"
+    file.write_text(SHARED.replace("PRIORITY", "0"))
+    out = run("explain", "--all-waiting", "--redact", "-n", "default", "-f", file).out
+    assert out.splitlines() == [
+        "Others who wait",
+        "  1 podgroup  of priority 2  Unschedulable",
+        "  1 pod       of priority 1  Unschedulable",
+        "  1 pod       of priority 0  Unschedulable",
+    ]

@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.api.errors import Origin
+from reprieve.api.loading import Loaded, Manifests
 from reprieve.cli.evidence import Asked, Evidence, Occurrence
 from reprieve.cli.explain_text import document, explanation_of, helps, state_of
 from reprieve.cli.sections import plain
@@ -195,7 +197,7 @@ def test_a_preemption_is_told_with_costs_reasons_and_the_comparison() -> None:
         "4 h of running time is lost, over all pods.",
         "3 domains would have worked; n1 was chosen over n2: fewest victim pods.",
         "Spared: 8 workloads of lower priority; with them running everything still fits",
-        "pod default/kept  1 pod  n1  2         unknown",
+        "pod default/kept  1 pod  n1  2\n",
         "... and 7 more",
     ):
         assert said in text
@@ -389,21 +391,17 @@ def test_events_and_messages_are_told() -> None:
 # -- what if ---------------------------------------------------------------------------------------
 
 
-class Manifests:
+def snapshot(*items: Any) -> Manifests:
     """A snapshot in the order of its objects."""
-
-    def __init__(self, *items: Any) -> None:
-        self._items = [one for item in items for one in (item if isinstance(item, list) else [item])]
-
-    def all(self) -> list[Any]:
-        from reprieve.api.errors import Origin
-        from reprieve.api.loading import Loaded
-
-        return [Loaded(item, Origin("test"), turn, START + turn) for turn, item in enumerate(self._items)]
+    found = Manifests()
+    listed = [one for item in items for one in (item if isinstance(item, list) else [item])]
+    for turn, item in enumerate(listed):
+        found.objects.setdefault(type(item), []).append(Loaded(item, Origin("test"), turn, START + turn))
+    return found
 
 
 def asked(kind: str, name: str, *items: Any) -> Answered:
-    return ask(Manifests(*items), kind, "default", name, now=START + 100)  # type: ignore[arg-type]
+    return ask(snapshot(*items), kind, "default", name, now=START + 100)
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,18 @@ def test_lenient_answers_for_the_rest(run: Run, tmp_path: Path) -> None:
     assert "its pods are not planned" in ended.err
 
 
+@pytest.mark.parametrize("question", [["plan"], ["queue"], ["explain", "--all-waiting"], ["drain-plan", "n1"]])
+def test_lenient_answers_without_a_kind_nobody_knows(run: Run, tmp_path: Path, question: list[str]) -> None:
+    """whatif.md 1.7: one warning, and the rest is planned, though a template was found in it."""
+    sweep = "apiVersion: example.com/v1\nkind: Sweep\nmetadata: {name: s}\nspec: {template: {spec: {containers: []}}}\n"
+    file = write(tmp_path / "a.yaml", NODE, sweep, POD % ("", ""))
+    refused = run(*question, "-f", file)
+    assert (refused.code, refused.out) == (2, "")
+    ended = run(*question, "-f", file, "--lenient")
+    assert ended.code == 0
+    assert ended.err.count("its pods are not planned") == 1
+
+
 def test_workloads_are_planned_as_their_pods(run: Run, tmp_path: Path) -> None:
     ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, DEPLOYMENT), "--fail-on-pending")
     assert (ended.code, ended.err) == (0, "")

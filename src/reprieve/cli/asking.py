@@ -8,7 +8,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +19,7 @@ from reprieve.cli.reading import Heed, expanded, read_files, read_workload_kinds
 from reprieve.cli.snapshot import read_live
 
 if TYPE_CHECKING:
-    from reprieve.api.loading import Manifests
+    from reprieve.api.loading import Manifests, PodMaker
     from reprieve.cli.sections import Section
     from reprieve.simulation.whatif.changes import Change, Changed
     from reprieve.simulation.workloads.rows import Rows
@@ -37,9 +37,16 @@ FilesOption = Annotated[
 KubeconfigOption = Annotated[
     str | None, typer.Option(metavar="FILE", help="Ask about the live cluster of this kubeconfig. It is only read.")
 ]
-ContextOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The context of the kubeconfig, if not the current one.")
+FoundKubeconfigOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Ask about a live cluster; without -f the one that kubectl finds ($KUBECONFIG, ~/.kube)."
+    ),
 ]
+ClusterOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="The cluster; default: as kubectl finds it ($KUBECONFIG, ~/.kube).")
+]
+ContextOption = Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")]
 ContextNameOption = Annotated[
     str | None,
     typer.Option("--context", metavar="NAME", help="The context of the kubeconfig, if not the current one."),
@@ -70,6 +77,26 @@ LenientOption = Annotated[
 ]
 
 
+RecordsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL|FILE",
+        help="Where the scheduler's decision records are: its endpoint, or the file it keeps them in (default: as the "
+        "kubeconfig says, else by way of the API server).",
+    ),
+]
+SuggestOption = Annotated[
+    bool,
+    typer.Option("--suggest/--no-suggest", help="Try what would help those who wait, which takes some more plans."),
+]
+NamespaceOption = Annotated[
+    str | None, typer.Option("-n", "--namespace", metavar="NS", help="Only those of this namespace.")
+]
+EverywhereOption = Annotated[
+    bool, typer.Option("-A", "--all-namespaces", help="In all namespaces, not in the context's alone.")
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a cluster is read from, and what is made of it."""
@@ -89,21 +116,45 @@ class Source:
     owners: bool = False
     """Read the controllers of a live cluster whose pods may be gangs: the source of groups is on."""
 
+    @property
+    def live(self) -> bool:
+        """Whether a cluster is read; without `kubeconfig` the one that kubectl would ask."""
+        return self.kubeconfig is not None or not self.files
+
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The input of a plan, changed and expanded. `now`: when it begins, None where the input says when."""
+    """The input of a plan, changed and expanded. `now`: when it begins, None where the input says when.
+
+    `makers`: what made its pods, and is no more among the manifests.
+    """
 
     manifests: "Manifests"
     now: float | None
     changed: "Changed"
+    makers: "Sequence[PodMaker]" = ()
+
+    @property
+    def with_makers(self) -> "Manifests":
+        """The input with what made its pods, by which each has its owners; not to be expanded again."""
+        from reprieve.api.loading import Manifests
+
+        return Manifests(self.manifests.objects, unknown=self.manifests.unknown, pod_makers=list(self.makers))
 
 
-def check_source(files: Sequence[str] | None, kubeconfig: str | None, context: str | None) -> None:
-    """Refuse to ask about nothing, and a context without a kubeconfig."""
-    if kubeconfig is None and not files:
-        refuse("nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE")
-    if kubeconfig is None and context is not None:
+NOTHING = "nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE"
+
+
+def check_source(files: Sequence[str] | None, kubeconfig: str | None, context: str | None, *, found: bool) -> None:
+    """Refuse to ask about nothing, and a context without a kubeconfig.
+
+    `found`: without either the cluster that kubectl would ask is meant; whether there is one is seen when it is read.
+    """
+    if kubeconfig is not None or (found and not files):
+        return
+    if not files:
+        refuse(NOTHING)
+    if context is not None:
         refuse("--context: only a --kubeconfig has contexts")
 
 
@@ -126,24 +177,39 @@ def gather(source: Source, now: float | None = None) -> Gathered:
     from reprieve.simulation.workloads.table import TABLE
 
     try:
-        if source.kubeconfig is not None:
+        if source.live:
             cluster, now = _live(source, now)
         else:
             cluster = read_files(source.files, source.max_bytes, source.heed, stdin=source.stdin)
             now = not_before(now, cluster.all()) if now is not None else None
         rows = source.rows or TABLE
 
+        makers: list[PodMaker] = []
+
         def expand(manifests: "Manifests") -> "Manifests":
-            return expanded(manifests, source.heed, rows=source.rows, run=source.run, now=now)
+            made = expanded(manifests, source.heed, rows=source.rows, run=source.run, now=now)
+            makers[:] = made.makers
+            return made.manifests
 
         whole, made = changed_and_expanded(cluster, source.changes, expand, rows=rows)
         if now is not None:  # what comes back was made last of all
             now = max(now, starts_at(whole.all()))
-        return Gathered(whole, now, made)
+        return Gathered(whole, now, made, makers)
     except InputError as error:
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
+
+
+def answering_for_all(source: Source, asked: "Sequence[tuple[str, bool]]") -> Source:
+    """The source, refused where an answer is asked for as an exit code and not all of it is answered for.
+
+    `asked`: the options that ask for one, and whether each was given.
+    """
+    option = next((name for name, given in asked if given), "")
+    if not option or source.heed.lenient or source.heed.answer_for_all:
+        return source
+    return replace(source, heed=replace(source.heed, answer_for_all=option))
 
 
 def warn_of(gathered: Gathered) -> None:
@@ -165,9 +231,12 @@ def show_with_changes(gathered: Gathered, sections: "Sequence[Section]") -> None
 
 def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     """A live cluster as it is now, with what the manifests add to it. What could not be read is on stderr."""
+    from reprieve.client.kubeconfig import is_configured
     from reprieve.client.reading import add_new, known_classes, manifests_of
     from reprieve.simulation.plan import not_before, starts_at
 
+    if source.kubeconfig is None and source.context is None and not is_configured():
+        refuse(NOTHING)
     reading, server = read_live(source.kubeconfig, source.context, source.heed, owners=source.owners)
     cluster = manifests_of(reading, server)
     for warning in reading.warnings:
@@ -182,24 +251,36 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     return cluster, max(now, starts_at(cluster.all()))
 
 
-def taking_source(command: Callable[..., None]) -> Callable[..., None]:
-    """A command of `context` and `source`, with all options that say what a source is, and what is changed in it."""
-    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "source"]
-    given = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=kind)
-        for name, kind, value in _SOURCE
+def taking_source(*, found: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command of `context` and `source`, with all options that say what a source is, and what is changed in it.
+
+    `found`: without -f and --kubeconfig it asks the cluster that kubectl would.
+    """
+    options = [
+        (name, FoundKubeconfigOption if found and name == "kubeconfig" else kind, default)
+        for name, kind, default in _SOURCE
     ]
 
-    @functools.wraps(command)
-    def taking(*args: Any, **values: Any) -> None:
-        of_source = {name: values.pop(name) for name, _, _ in _SOURCE}
-        context = values.get("context") or args[0]
-        command(*args, source=_source(context, of_source), **values)
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        own = [
+            each.replace(kind=by_name)
+            for each in inspect.signature(command, eval_str=True).parameters.values()
+            if each.name != "source"
+        ]
+        given = [inspect.Parameter(name, by_name, default=value, annotation=kind) for name, kind, value in options]
+        listed = [*given[:_FIRST], *own, *given[_FIRST:]]
 
-    signature = inspect.Signature([*own, *given])
-    vars(taking)["__signature__"] = signature
-    taking.__annotations__ = {each.name: each.annotation for each in (*own, *given)}
-    return taking
+        @functools.wraps(command)
+        def taking(**values: Any) -> None:
+            of_source = {name: values.pop(name) for name, _, _ in options}
+            command(source=_source(values["context"], of_source, found=found), **values)
+
+        vars(taking)["__signature__"] = inspect.Signature(listed)
+        taking.__annotations__ = {each.name: each.annotation for each in listed}
+        return taking
+
+    return decorated
 
 
 _SOURCE: tuple[tuple[str, Any, Any], ...] = (
@@ -227,10 +308,14 @@ _SOURCE: tuple[tuple[str, Any, Any], ...] = (
 )
 
 
-def _source(context: typer.Context, values: dict[str, Any]) -> Source:
+_FIRST = 3
+"""So many of them say which cluster it is: they are listed before a command's own options."""
+
+
+def _source(context: typer.Context, values: dict[str, Any], *, found: bool) -> Source:
     from reprieve.cli.options import read_size
 
-    check_source(values["files"], values["kubeconfig"], values["context_name"])
+    check_source(values["files"], values["kubeconfig"], values["context_name"], found=found)
     if values["strict"] and (values["ignore_unknown"] or values["lenient"]):
         refuse(f"--strict and {'--ignore-unknown' if values['ignore_unknown'] else '--lenient'} exclude each other")
     strict, lenient = values["strict"], values["lenient"]

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
+from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import reason_of, refuse, show
-from reprieve.cli.plan import Format, document
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
     from reprieve.simulation.whatif.capacity import Capacity
 
 
-@taking_source
+@taking_source()
 def command(
     context: typer.Context,
     source: Source,
@@ -49,7 +49,7 @@ def command(
         classes = known_classes(gathered.manifests)
         asked = read_files(shape, source.max_bytes, source.heed, complete=False, classes=classes)
         asked.objects[PriorityClass] = [*asked.of(PriorityClass), *gathered.manifests.of(PriorityClass)]
-        asked = expanded(asked, source.heed, rows=source.rows, run=source.run)
+        asked = expanded(asked, source.heed, rows=source.rows, run=source.run).manifests
         found = capacity(gathered.manifests, asked, read_options(), topology=topology, pool=pool)
     except InputError as error:
         refuse(str(error))

@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
+from reprieve.cli.asking import Source, answering_for_all, gather, show_with_changes, taking_source, warn_of
+from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import Exit, refuse, show
-from reprieve.cli.plan import Format, document
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
     from reprieve.simulation.whatif.draining import DrainPlan
 
 
-@taking_source
+@taking_source()
 def command(
     context: typer.Context,
     source: Source,
@@ -32,7 +32,7 @@ def command(
     from reprieve.simulation.whatif.draining import drain_plan, nodes_named
     from reprieve.simulation.workloads.table import TABLE
 
-    gathered = gather(source)
+    gathered = gather(answering_for_all(source, [("--fail-on-pending", fail_on_pending)]))
     base = gathered.changed.manifests
     try:
         named = nodes_named(base, nodes)

@@ -36,7 +36,11 @@ from reprieve.client.reading import manifests_of, read_cluster
 from reprieve.client.transport import ApiClient, Limits
 from reprieve.observability.records import DecisionRecord
 from reprieve.observability.store import evictions_in_file, find_in_file
+from reprieve.simulation.report import ChangeMade
 
+MANIFESTS: Final = "cluster they describe"
+"""What an answer was worked out on (`Evidence.worked_out_on`); another is the cluster as it would be when changed."""
+CHANGED: Final = "cluster as it would be"
 EXTENSION: Final = "reprieve.dev/scheduler"
 """Of the kubeconfig's context: {"url": ..., "certificate-authority-data": ...} or {"records": FILE}."""
 _OURS: Final = "app.kubernetes.io/name=reprieve"
@@ -93,6 +97,20 @@ class Occurrence:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """An owner, `kind namespace/name`, that is told of by one of its gangs or pods: how many it has, how many wait."""
+
+    kind: str
+    namespace: str
+    name: str
+    pods: int
+    waiting: int
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()} {self.namespace}/{self.name}"
+
+
 @dataclass(slots=True)
 class Evidence:
     """Everything there is. Without `pod`, `group` and `composite` the object is gone."""
@@ -113,8 +131,12 @@ class Evidence:
     """About the object, and about the group of a pod; newest first."""
     source: str = ""
     """Where the records are from; empty if there are none."""
-    from_manifests: bool = False
-    """Whether the objects were read from manifests, not from an API server."""
+    worked_out_on: str = ""
+    """What the answer was worked out on, where that is not the cluster as it is: then nobody was asked for records."""
+    owner: Owned | None = None
+    """The owner that was asked about, whose story this is."""
+    changes: Sequence[ChangeMade] = ()
+    """What was changed before the question."""
     computed: Answered | None = None
     """What a scheduler with the default configuration would decide now, where that was worked out."""
     warnings: list[str] = field(default_factory=list)
@@ -130,8 +152,11 @@ class Evidence:
         return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}[self.asked.kind]
 
 
-async def gather(connection: Connection, asked: Asked, records: str | None) -> Evidence:
-    """Read everything. Raises ClientError where the API server cannot be asked, ConfigError for bad `records`."""
+async def gather(connection: Connection, asked: Asked, records: str | None, *, suggest: bool = True) -> Evidence:
+    """Read everything; `suggest`: with what would help, tried on the cluster as it is now.
+
+    Raises ClientError where the API server cannot be asked, ConfigError for bad `records`.
+    """
     evidence = Evidence(asked)
     async with ApiClient(connection, limits=_SHOWN) as client:
         served = await discover(client)
@@ -140,7 +165,7 @@ async def gather(connection: Connection, asked: Asked, records: str | None) -> E
         names = _names(evidence)
         told = await _find_records(client, connection, names, records, evidence)
         if _waits(evidence) and (not told or _small(evidence.records)):
-            await _compute(client, evidence)
+            await _compute(client, evidence, suggest=suggest)
     return evidence
 
 
@@ -455,13 +480,13 @@ def _held_by(lease: Json) -> str:
 # -- without records -------------------------------------------------------------------------------
 
 
-async def _compute(client: ApiClient, evidence: Evidence) -> None:
+async def _compute(client: ApiClient, evidence: Evidence, *, suggest: bool) -> None:
     reading = await read_cluster(client)
     manifests: Manifests = manifests_of(reading, client.connection.server)
     asked = evidence.asked
     if evidence.pod is not None and pod_group_name(evidence.pod) is not None and evidence.group is not None:
         asked = Asked("PodGroup", asked.namespace, evidence.group.metadata.name)
     try:
-        evidence.computed = ask(manifests, asked.kind, asked.namespace, asked.name, now=time.time())
+        evidence.computed = ask(manifests, asked.kind, asked.namespace, asked.name, now=time.time(), suggest=suggest)
     except InputError as error:
         evidence.warnings.append(f"the answer could not be worked out: {error}")

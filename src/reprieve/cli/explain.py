@@ -1,14 +1,23 @@
 """`reprieve explain`: why a pod, a pod group or a tree of groups waits, why it was preempted, what would help."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reprieve.cli.asking import (
+    RecordsOption,
+    Source,
+    SuggestOption,
+    gather,
+    show_with_changes,
+    taking_source,
+)
+from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import CommandError, Exit, note, refuse, show
 
 if TYPE_CHECKING:
-    from reprieve.cli.evidence import Evidence
+    from reprieve.cli.evidence import Asked, Evidence, Owned
+    from reprieve.cli.render import RecordOf
 
 _KINDS = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
@@ -17,18 +26,10 @@ _KINDS = {
 }
 
 
-MAX_BYTES = 64 * 1024 * 1024
-"""Of manifests, as `plan` without --max-input-bytes."""
-
-
-class Format(StrEnum):
-    """What to write to stdout."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
+@taking_source()
 def command(
+    context: typer.Context,
+    source: Source,
     kind: Annotated[
         str | None,
         typer.Argument(
@@ -38,43 +39,34 @@ def command(
         ),
     ] = None,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False)] = None,
-    files: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-f", "--filename", metavar="FILE|DIR|-", help="Explain these manifests, not a cluster. Repeatable."
-        ),
-    ] = None,
     everybody: Annotated[
         bool, typer.Option("--all-waiting", help="Everybody who waits, and what would help each.")
     ] = False,
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", metavar="NS", help="Its namespace (default: the context's).")
-    ] = None,
-    kubeconfig: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="The cluster; default: as kubectl finds it ($KUBECONFIG, ~/.kube)."),
-    ] = None,
-    context: Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")] = None,
-    records: Annotated[
         str | None,
         typer.Option(
-            metavar="URL|FILE",
-            help="Where the scheduler's decision records are: its endpoint, or the file it keeps them in (default: as "
-            "the kubeconfig says, else by way of the API server).",
+            "-n",
+            "--namespace",
+            metavar="NS",
+            help="Its namespace (default: the context's). With --all-waiting only those of it, with --redact too "
+            "whose names may be told.",
         ),
     ] = None,
+    records: RecordsOption = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Tell of other people's objects only the kind and the priority.")
+    ] = False,
+    suggest: SuggestOption = True,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
 ) -> None:
     """Tell why a pod, a pod group or a tree of groups waits, why it was preempted, and what would help. Reads only.
 
-    Where no decision record can be read, the answer is worked out on the cluster as it is now.
+    Of manifests, of a cluster with changes, and where no decision record can be read, the answer is worked out.
     """
-    if files and (kubeconfig is not None or context is not None or records is not None):
-        refuse("-f explains manifests: --kubeconfig, --context and --records are of a cluster")
     if everybody:
         if kind is not None:
             refuse("--all-waiting is about everybody: no TYPE or NAME")
-        _explain_all(files, kubeconfig, context, output)
+        _explain_all(source, namespace, output, redact=redact, suggest=suggest)
         return
     if kind is None:
         refuse("what? TYPE NAME or TYPE/NAME, or --all-waiting")
@@ -82,116 +74,140 @@ def command(
         kind, _, name = kind.partition("/")
     if not name:
         refuse("the name is empty")
-    chosen = _KINDS.get(kind.lower())
-    if files:
-        evidence = _of_files(files, chosen, kind, name, namespace or "default")
-    elif chosen is None and not _is_owner(kind):
-        refuse(f"{kind!r}: want pod, podgroup or compositepodgroup")
-    elif chosen is None:
-        evidence = _of_owner(kind, name, namespace, kubeconfig, context, records)
+    if source.files or source.changes or source.run:
+        if records is not None:
+            what = "-f explains manifests" if source.files else "changes and --run explain what would be"
+            refuse(f"{what}: --records are of a cluster as it is")
+        evidence = _worked_out(source, kind, name, namespace, suggest=suggest)
     else:
-        evidence = _gather(chosen, name, namespace, kubeconfig, context, records)
+        evidence = _of_cluster(source, kind, name, namespace, records, suggest=suggest)
     if not evidence.exists and not evidence.records:
         asked = evidence.asked
         raise CommandError(
             f'{asked.kind.lower()} "{asked.name}" not found in namespace "{asked.namespace}"', Exit.NOT_SO
         )
+    if redact:
+        from reprieve.cli.redacting import redacted
+
+        evidence = redacted(evidence)
     for warning in evidence.warnings:
         note(f"warning: {warning}")
-    from reprieve.cli.explain_text import document, explanation_of
+    from reprieve.cli.explain_text import document as explanation
+    from reprieve.cli.explain_text import explanation_of
 
-    if output is Format.JSON:
-        import msgspec
-
-        show(msgspec.json.format(msgspec.json.encode(document(evidence)), indent=2).decode() + "\n")
+    if output is not Format.TEXT:
+        show(document(explanation(evidence), output))
         return
     from reprieve.cli.terminal import show_sections
 
-    show_sections(explanation_of(evidence))
+    sections = explanation_of(evidence)
+    if evidence.changes:
+        from reprieve.cli.render import changes_section
+
+        sections = [section for section in (changes_section(evidence.changes), *sections) if section is not None]
+    show_sections(sections)
 
 
-def _of_files(files: list[str], chosen: str | None, kind: str, name: str, namespace: str) -> "Evidence":
-    """What manifests tell."""
+def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, suggest: bool) -> "Evidence":
+    """What an input tells."""
     from reprieve.api.errors import InputError
-    from reprieve.cli.asking import Source, gather
     from reprieve.cli.evidence import Asked
     from reprieve.cli.explain_files import evidence_of, resolved
 
-    gathered = gather(Source(files=files, max_bytes=MAX_BYTES))
-    asked = Asked(chosen, namespace, name) if chosen else resolved(gathered.manifests, kind, name, namespace)
+    space = namespace or (_namespace_of(source) if source.live else "default")
+    gathered = gather(source)
+    asked, owner = (Asked(chosen, space, name) if (chosen := _KINDS.get(kind.lower())) else None), None
+    if asked is None:
+        asked, owner = resolved(gathered.with_makers, kind, name, space, source.rows)
     try:
-        return evidence_of(gathered, asked)
+        evidence = evidence_of(gathered, asked, source, suggest=suggest)
     except InputError as error:
         refuse(str(error))
+    evidence.owner = owner
+    return evidence
 
 
-def _is_owner(kind: str) -> bool:
-    """Whether objects of this kind make pods; those of a cluster are not read for any other."""
-    from reprieve.simulation.workloads.scaling import makes_pods_by_name
-
-    return makes_pods_by_name(kind)
-
-
-def _of_owner(
-    kind: str, name: str, namespace: str | None, kubeconfig: str | None, context: str | None, records: str | None
+def _of_cluster(
+    source: Source, kind: str, name: str, namespace: str | None, records: str | None, *, suggest: bool
 ) -> "Evidence":
-    """The story of what an owner of a live cluster made."""
-    from reprieve.cli.explain_files import resolved
-    from reprieve.cli.snapshot import read_live
-    from reprieve.client.errors import ConfigError
-    from reprieve.client.kubeconfig import connect
-    from reprieve.client.reading import manifests_of
-
-    try:
-        space = namespace or connect(kubeconfig, context).namespace
-    except ConfigError as error:
-        refuse(str(error))
-    reading, server = read_live(kubeconfig, context)
-    asked = resolved(manifests_of(reading, server), kind, name, space)
-    return _gather(asked.kind, asked.name, asked.namespace, kubeconfig, context, records)
-
-
-def _explain_all(files: list[str] | None, kubeconfig: str | None, context: str | None, output: Format) -> None:
-    """Everybody who waits, in manifests or on a live cluster."""
-    from reprieve.api.errors import InputError
-    from reprieve.cli.asking import Source, check_source, gather
-    from reprieve.cli.explain_files import all_waiting, waiting_document
-    from reprieve.cli.options import read_options
-
-    check_source(files, kubeconfig, context)
-    gathered = gather(Source(files=files or (), kubeconfig=kubeconfig, context=context, max_bytes=MAX_BYTES))
-    try:
-        answer, records = all_waiting(gathered, read_options())
-    except InputError as error:
-        refuse(str(error))
-    for warning in answer.account.warnings:
-        note(f"warning: {warning}")
-    if output is Format.JSON:
-        import msgspec
-
-        show(msgspec.json.format(msgspec.json.encode(waiting_document(answer)), indent=2).decode() + "\n")
-        return
-    from reprieve.cli.render import waiting_section
-    from reprieve.cli.sections import Section, Tone
-    from reprieve.cli.terminal import show_sections
-
-    show_sections([waiting_section(answer, records.of) or Section("Nobody waits.", tone=Tone.GOOD)])
-
-
-def _gather(
-    kind: str, name: str, namespace: str | None, kubeconfig: str | None, context: str | None, records: str | None
-) -> "Evidence":
+    """What a live cluster tells, and its scheduler's records."""
     import asyncio
 
-    from reprieve.cli.evidence import Asked, gather
+    from reprieve.cli.evidence import Asked
+    from reprieve.cli.evidence import gather as gather_evidence
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.kubeconfig import connect
 
     try:
-        connection = connect(kubeconfig, context)
-        asked = Asked(kind, namespace or connection.namespace, name)
-        return asyncio.run(gather(connection, asked, records))
+        connection = connect(source.kubeconfig, source.context)
+    except ConfigError as error:
+        refuse(str(error))
+    space = namespace or connection.namespace
+    chosen = _KINDS.get(kind.lower())
+    asked, owner = (Asked(chosen, space, name), None) if chosen is not None else _owner(source, kind, name, space)
+    try:
+        evidence = asyncio.run(gather_evidence(connection, asked, records, suggest=suggest))
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:
         raise CommandError(str(error), Exit.UNREACHABLE) from None
+    evidence.owner = owner
+    return evidence
+
+
+def _owner(source: Source, kind: str, name: str, namespace: str) -> "tuple[Asked, Owned]":
+    """What to tell of an owner of a live cluster; only for kinds that make pods is all of it read."""
+    from reprieve.cli.explain_files import resolved
+    from reprieve.cli.snapshot import read_live
+    from reprieve.client.reading import manifests_of
+    from reprieve.simulation.workloads.scaling import makes_pods_by_name
+
+    if not makes_pods_by_name(kind, source.rows):
+        refuse(f"{kind!r}: want pod, podgroup or compositepodgroup")
+    reading, server = read_live(source.kubeconfig, source.context)
+    return resolved(manifests_of(reading, server), kind, name, namespace, source.rows)
+
+
+def _namespace_of(source: Source) -> str:
+    from reprieve.client.errors import ConfigError
+    from reprieve.client.kubeconfig import connect
+
+    try:
+        return connect(source.kubeconfig, source.context).namespace
+    except ConfigError as error:
+        refuse(str(error))
+
+
+def _explain_all(source: Source, namespace: str | None, output: Format, *, redact: bool, suggest: bool) -> None:
+    """Everybody who waits, in manifests or on a live cluster."""
+    from reprieve.api.errors import InputError
+    from reprieve.cli.explain_files import all_waiting, waiting_document
+    from reprieve.cli.options import read_options
+
+    gathered = gather(source)
+    only = None if redact else namespace  # whose names may be told, else whose story is told
+    try:
+        answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
+    except InputError as error:
+        refuse(str(error))
+    told, others = answer, None
+    record_of: RecordOf = records.of
+    if redact:
+        from dataclasses import replace
+
+        from reprieve.cli.redacting import redacted_waiting
+
+        own = namespace or (_namespace_of(source) if source.live else "default")
+        found = redacted_waiting(answer.plan, records.of, gathered.manifests, own)
+        answer, told = replace(answer, plan=found.plan), replace(answer, plan=found.own)
+        record_of, others = found.record_of, found.others
+    for warning in answer.account.warnings:
+        note(f"warning: {warning}")
+    if output is not Format.TEXT:
+        show(document(waiting_document(answer, gathered.changed.made), output))
+        return
+    from reprieve.cli.render import waiting_sections
+    from reprieve.cli.sections import Section, Tone
+
+    sections = [*waiting_sections(told, record_of), *([others] if others is not None else [])]
+    show_with_changes(gathered, sections or [Section("Nobody waits.", tone=Tone.GOOD)])

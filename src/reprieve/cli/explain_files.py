@@ -5,28 +5,31 @@ An owner is told by the story of its gang, or of a pod of it that waits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace as with_fields
 
 from reprieve.api import objects
 from reprieve.api.errors import FieldError
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Manifests
 from reprieve.api.meta import KubernetesObject
-from reprieve.cli.evidence import Asked, Evidence, leaves_below, read_above
+from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse
-from reprieve.cli.whatif import ask
+from reprieve.cli.whatif import Expanding, ask
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan, starts_at
-from reprieve.simulation.report import Answer, Help, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.whatif.suggestions import Trials, helped
 from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:
-    from reprieve.cli.asking import Gathered
+    from reprieve.cli.asking import Gathered, Source
+    from reprieve.simulation.workloads.rows import Rows
 
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -41,6 +44,8 @@ class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     outcome: str
     reason: str | None
     message: str | None
+    parent: str | None = None
+    """The CompositePodGroup it is a child of."""
     help: tuple[Help, ...] = ()
 
 
@@ -49,12 +54,15 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     api_version: str = "reprieve.dev/v1alpha1"
     kind: str = "Waiting"
+    changes: tuple[ChangeMade, ...] = ()
     items: tuple[WaitingItem, ...] = ()
 
 
-def resolved(manifests: Manifests, kind: str, name: str, namespace: str) -> Asked:
+def resolved(
+    manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
+) -> tuple[Asked, Owned]:
     """What to tell of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the command."""
-    workloads = Workloads(manifests, TABLE)
+    workloads = Workloads(manifests, rows or TABLE)
     try:
         found = workloads.named(f"{namespace}/{kind}/{name}")
     except FieldError as error:
@@ -64,14 +72,16 @@ def resolved(manifests: Manifests, kind: str, name: str, namespace: str) -> Aske
     )
     if not pods:
         refuse(f"{found} has no pods")
+    owner = Owned(found.kind, namespace, found.name, len(pods), sum(not pod.spec.node_name for pod in pods))
     group = pod_group_name(pods[0])
-    return Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)
+    asked = Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)
+    return asked, owner
 
 
-def evidence_of(gathered: Gathered, asked: Asked) -> Evidence:
-    """Everything that manifests tell of an object, and what would be decided about it."""
+def evidence_of(gathered: Gathered, asked: Asked, source: Source, *, suggest: bool = True) -> Evidence:
+    """Everything that an input tells of an object, and what would be decided about it."""
     manifests = gathered.manifests
-    evidence = Evidence(asked, from_manifests=True)
+    evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
     found = manifests.all()
     evidence.pod = next(
         (one.object for one in manifests.pods if asked.kind == "Pod" and _is(one.object, asked.namespace, asked.name)),
@@ -102,27 +112,53 @@ def evidence_of(gathered: Gathered, asked: Asked) -> Evidence:
         if evidence.pod is not None and evidence.group is not None and group is not None:
             whole = Asked("PodGroup", asked.namespace, group)
         now = gathered.now if gathered.now is not None else starts_at(found)
-        evidence.computed = ask(manifests, whole.kind, whole.namespace, whole.name, now=now)
+        expanding = Expanding(gathered.changed.manifests, source.rows or TABLE, source.run)
+        evidence.computed = ask(
+            manifests, whole.kind, whole.namespace, whole.name, now=now, suggest=suggest, expanding=expanding
+        )
     return evidence
 
 
-def all_waiting(gathered: Gathered, options: PlanOptions) -> tuple[Answer, WaitingRecords]:
-    """The plan of it all, with what would help each who waits, and the last attempt of each."""
+def all_waiting(
+    gathered: Gathered, options: PlanOptions, source: Source, namespace: str | None = None, *, suggest: bool = True
+) -> tuple[Answer, WaitingRecords]:
+    """The plan of it all, with what would help each who waits, and the last attempt of each.
+
+    `namespace`: only of who is in it; all of the input is planned anyway.
+    """
     records = WaitingRecords()
     options = replace(options, observer=records, now=gathered.now)
     answer = plan(gathered.manifests, options)
-    trials = Trials(gathered.manifests, options, gathered.changed.manifests)
-    return helped(answer, trials, records.hints), records
+    if namespace is not None:
+        answer = Answer(of_namespace(answer.plan, namespace), answer.account)
+    if suggest:
+        rows = source.rows or TABLE
+        trials = Trials(gathered.manifests, options, gathered.changed.manifests, rows, source.run)
+        answer = helped(answer, trials, records.hints)
+    return answer, records
 
 
-def waiting_document(answer: Answer) -> Waiting:
-    """Everybody who waits, groups before pods, each with what would help."""
-    groups = [_item("PodGroup", one) for one in answer.plan.pod_groups if one.outcome != "Scheduled"]
-    pods = [_item("Pod", one) for one in answer.plan.pods if one.node_name is None and one.pod_group is None]
-    return Waiting(items=(*groups, *pods))
+def of_namespace(document: Plan, namespace: str) -> Plan:
+    """The document with only those who ask in one namespace."""
+    return with_fields(
+        document,
+        pods=tuple(one for one in document.pods if one.namespace == namespace),
+        pod_groups=tuple(one for one in document.pod_groups if one.namespace == namespace),
+        composite_pod_groups=tuple(one for one in document.composite_pod_groups if one.namespace == namespace),
+    )
 
 
-def _item(kind: str, one: PodOutcome | PodGroupOutcome) -> WaitingItem:
+def waiting_document(answer: Answer, changes: Sequence[ChangeMade] = ()) -> Waiting:
+    """Everybody who waits, trees of groups before groups before pods, each with what would help."""
+    found = answer.plan
+    trees = sorted(found.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name))
+    items = [_item("CompositePodGroup", one) for one in trees if one.outcome != "Scheduled"]
+    items += [_item("PodGroup", one) for one in found.pod_groups if one.outcome != "Scheduled"]
+    items += [_item("Pod", one) for one in found.pods if one.node_name is None and one.pod_group is None]
+    return Waiting(changes=tuple(changes), items=tuple(items))
+
+
+def _item(kind: str, one: PodOutcome | PodGroupOutcome | CompositeOutcome) -> WaitingItem:
     return WaitingItem(
         kind=kind,
         namespace=one.namespace,
@@ -131,7 +167,8 @@ def _item(kind: str, one: PodOutcome | PodGroupOutcome) -> WaitingItem:
         outcome=one.outcome,
         reason=one.reason,
         message=one.message,
-        help=one.help,
+        parent=None if isinstance(one, PodOutcome) else one.parent,
+        help=() if isinstance(one, CompositeOutcome) else one.help,
     )
 
 

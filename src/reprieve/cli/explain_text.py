@@ -6,7 +6,7 @@ the numbers say so.  Nothing here reads a clock or a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,24 +14,24 @@ import msgspec
 
 from reprieve.api import objects
 from reprieve.api.group_sources import pod_group_name
-from reprieve.cli.evidence import Evidence, Occurrence
+from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned
 from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.cli.units import UnitTold, unit_table
 from reprieve.cluster.pods import was_preempted
 from reprieve.library.helping import helps_of
 from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit, Waits
 from reprieve.preemption.cost import BY_NAME
 from reprieve.preemption.outcome import WaitsFor
+from reprieve.simulation.report import Help
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 MOST_UNITS: Final = 15
 MOST_SPARED: Final = 5
-MOST_NODES: Final = 6
 MOST_MESSAGES: Final = 3
 MOST_EVENTS: Final = 10
 _GROUPS: Final = ("PodGroup", "CompositePodGroup")
-_UNIT_COLUMNS: Final = ("workload", "size", "on", "priority", "running for")
 
 # -- the document ----------------------------------------------------------------------------------
 
@@ -55,6 +55,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
             for c in _conditions(evidence)
         ],
         "whatWouldHelp": helps(evidence),
+        "help": [msgspec.to_builtins(one) for one in tried(evidence)],
         "events": [
             {
                 "time": _stamp(event.at),
@@ -85,6 +86,17 @@ def document(evidence: Evidence) -> dict[str, Any]:
         found["object"]["scheduled"] = _scheduled(evidence.members)
     if evidence.above:
         found["object"]["compositePodGroups"] = evidence.above
+    if evidence.owner is not None:
+        owner = evidence.owner
+        found["owner"] = {
+            "kind": owner.kind,
+            "namespace": owner.namespace,
+            "name": owner.name,
+            "pods": owner.pods,
+            "waiting": owner.waiting,
+        }
+    if evidence.changes:
+        found["changes"] = [msgspec.to_builtins(made) for made in evidence.changes]
     computed = evidence.computed
     if computed is not None:
         found["computed"] = {
@@ -101,10 +113,10 @@ def document(evidence: Evidence) -> dict[str, Any]:
 
 def explanation_of(evidence: Evidence) -> list[Section]:
     """The story in sections, the answer first."""
-    sections = [_state_section(evidence)]
+    sections = [*_owner_section(evidence.owner), _state_section(evidence)]
     own = own_record(evidence)
     if _is_waiting(evidence) and own is not None:
-        sections += _why(own)
+        sections += _why(own, {one.kind for one in tried(evidence)})
         sections += _levels(own)
         if own.in_vain is not None:
             sections.append(_looked_at(own.in_vain, own.entity.priority))
@@ -112,7 +124,8 @@ def explanation_of(evidence: Evidence) -> list[Section]:
             sections.append(_waits(own.waits))
     preemptions = list(_preemptions_by(evidence))
     for record in preemptions[:1]:
-        sections += _preemption(record)
+        would = evidence.computed is not None and record is evidence.computed.record
+        sections += _preemption(record, would=would)
     released = [told for record in preemptions[1:] for told in _released(record.preemption)]
     if released:
         sections.append(Section("Room that was held for it before", notes=tuple(released[:MOST_EVENTS])))
@@ -205,6 +218,17 @@ def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
     if evidence.pod is not None and asked.kind == "Pod":
         return _pod_state(evidence, evidence.pod)
     return _group_state(evidence)
+
+
+def _owner_section(owner: Owned | None) -> list[Section]:
+    """How an owner of several pods stands, of which only one, or one gang, is told of."""
+    if owner is None or owner.pods < 2:
+        return []
+    waiting = f"{owner.waiting} wait" if owner.waiting != 1 else "1 waits"
+    tone = Tone.WAITING if owner.waiting else Tone.GOOD
+    return [
+        Section(f"{owner} has {count(owner.pods, 'pod')}: {owner.pods - owner.waiting} on nodes, {waiting}.", tone=tone)
+    ]
 
 
 def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
@@ -325,8 +349,14 @@ def _group_priority(group: objects.PodGroup | objects.CompositePodGroup, members
 # -- why -------------------------------------------------------------------------------------------
 
 
-def _why(record: DecisionRecord) -> list[Section]:
+def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
+    """Why nobody would do. `suggested`: sorts of changes that would help, which say what they need."""
     notes = []
+    if record.lack is not None and "Node" not in suggested:
+        notes += [
+            f"It asks for {big.asked} {big.resource}, and the largest node has {big.largest}."
+            for big in record.lack.too_big
+        ]
     if record.members is not None and record.result != "Error":
         members = record.members
         notes.append(f"Of {count(members.tried, 'pod')} tried together {members.placed} found a place.")
@@ -386,11 +416,13 @@ def _waits(found: Waits) -> Section:
 
 
 def _looked_at(found: InVain, priority: int) -> Section:
-    rows = tuple(_unit_row(unit) for unit in found.looked_at[:MOST_SPARED])
-    more = found.potential_victims - len(rows)
+    shown = found.looked_at[:MOST_SPARED]
+    columns, rows = unit_table(map(_told, shown), together=False)
+    more = found.potential_victims - len(shown)
     notes = [f"... and {more} more"] if rows and more else []
     notes += in_vain_sentences(found, priority)
-    return Section("Nobody is pushed out for it", _UNIT_COLUMNS if rows else (), rows, tuple(notes), tone=Tone.WAITING)
+    columns = columns if rows else ()
+    return Section("Nobody is pushed out for it", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)
 
 
 # -- preemption ------------------------------------------------------------------------------------
@@ -402,38 +434,41 @@ _STATES: Final = {
 }
 
 
-def _preemption(record: DecisionRecord) -> list[Section]:
+def _preemption(record: DecisionRecord, *, would: bool) -> list[Section]:
+    """Who goes and who is spared; `would`: it was worked out, and nobody has been told to go."""
     made = record.preemption
     if made is None:
         return []
     cost = made.cost
-    title = f"To make room: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) evicted"
-    notes = [
-        f"Decided {_when(record.time)}; {_STATES.get(made.state, made.state)}"
-        + (f": {made.error}" if made.error else ".")
-    ]
+    verb = "would be evicted" if would else "evicted"
+    title = f"To make room: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
+    notes = []
+    if not would:
+        error = f": {made.error}" if made.error else "."
+        notes.append(f"Decided {_when(record.time)}; {_STATES.get(made.state, made.state)}{error}")
     if cost.pdb_violations:
         notes.append(f"{count(cost.pdb_violations, 'workload')} although a PodDisruptionBudget forbids it.")
     if cost.running_seconds_lost >= 1:
         notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
     notes += _comparison(made)
     notes += [sentence for sentence in made.told if f"over {_runner_up(made)}:" not in sentence]
-    notes += _held(made)
+    notes += _held(made) if not would else []
     if record.order is not None:
         notes.append(order_sentence(record.order))
-    rows = tuple(_unit_row(unit) for unit in made.evicted[:MOST_UNITS])
-    if len(made.evicted) > len(rows):
-        notes.insert(0, f"... and {len(made.evicted) - len(rows)} more (-o json lists them all)")
-    sections = [Section(title, _UNIT_COLUMNS if rows else (), rows, tuple(notes), tone=Tone.BAD)]
+    columns, rows = unit_table(map(_told, made.evicted))
+    if len(rows) > MOST_UNITS:
+        notes.insert(0, f"... and {len(rows) - MOST_UNITS} more (-o json lists them all)")
+    shown = tuple(rows[:MOST_UNITS])
+    sections = [Section(title, columns if rows else (), shown, tuple(notes), tone=Tone.BAD)]
     if made.reprieved_total:
-        spared = tuple(_unit_row(unit) for unit in made.reprieved[:MOST_SPARED])
+        columns, spared = unit_table(map(_told, made.reprieved[:MOST_SPARED]), together=False)
         more = made.reprieved_total - len(spared)
         sections.append(
             Section(
                 f"Spared: {count(made.reprieved_total, 'workload')} of lower priority; with them running everything "
                 "still fits",
-                _UNIT_COLUMNS,
-                spared,
+                columns,
+                tuple(spared),
                 (f"... and {more} more",) if more else (),
                 tone=Tone.GOOD,
             )
@@ -477,15 +512,14 @@ def _comparison(made: PreemptionRecord) -> list[str]:
     return [f"{text} over {other.domain}: {comparison.decided_by}{values}."]
 
 
-def _unit_row(unit: Unit) -> Row:
-    more = max(unit.nodes_total, len(unit.nodes)) - MOST_NODES
-    nodes = ", ".join(unit.nodes[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
-    ran = "unknown" if unit.running_seconds is None else seconds_text(unit.running_seconds)
+def _told(unit: Unit) -> UnitTold:
     kind = {"PodGroup": "group", "CompositePodGroup": "tree"}.get(unit.kind, "pod")
     below = [f"why: {_because(unit)}"] if unit.why is not None else []
     if unit.violates_pdb and unit.why is not None:
         below.append(BUDGET_OVERRULED)
-    return Row((f"{kind} {unit.unit}", count(unit.pods, "pod"), nodes, str(unit.priority), ran), below=tuple(below))
+    nodes = tuple(unit.nodes)
+    ran = unit.running_seconds
+    return UnitTold(kind, unit.unit, unit.pods, nodes, unit.nodes_total, unit.priority, ran, tuple(below))
 
 
 def _because(unit: Unit) -> str:
@@ -500,8 +534,9 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
     unit = _unit_of(evidence, record)
     assert made is not None
     assert unit is not None
-    by = f"{entity.kind.lower()} {entity.namespace}/{entity.name}"
-    notes = [f"{by} has priority {entity.priority}, this has {unit.priority}."]
+    kind = entity.kind.lower()
+    by = f"{kind} {entity.namespace}/{entity.name}" if entity.name else f"a {kind} of priority {entity.priority}"
+    notes = [f"{by if entity.name else 'It'} has priority {entity.priority}, this has {unit.priority}."]
     if unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
         whole = "group" if unit.kind == "PodGroup" else "tree"
         notes.append(f"It went with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
@@ -531,8 +566,16 @@ def helps(evidence: Evidence) -> list[str]:
     if own is None or not _is_waiting(evidence):
         return found
     computed = evidence.computed
+    if computed is not None and computed.helps is not None:
+        return found + [help.sentence for help in computed.helps]
     priority_that_helps = computed.priority_that_helps if computed is not None else None
     return found + [help.sentence for help in helps_of(own, priority_that_helps)]
+
+
+def tried(evidence: Evidence) -> Sequence[Help]:
+    """What would help the object, each suggestion tried (whatif.md 5); none where nothing was tried."""
+    computed = evidence.computed
+    return computed.helps or () if computed is not None and _is_waiting(evidence) else ()
 
 
 # -- the rest --------------------------------------------------------------------------------------
@@ -552,8 +595,10 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
     computed = evidence.computed
     if computed is not None and not evidence.source:
         title, on = "No decision record of a scheduler could be read.", "cluster as it is now"
-        if evidence.from_manifests:
-            title, on = "Manifests hold no decision record of a scheduler.", "cluster they describe"
+        if evidence.worked_out_on == MANIFESTS:
+            title, on = "Manifests hold no decision record of a scheduler.", MANIFESTS
+        elif evidence.worked_out_on:
+            title, on = "No scheduler has a decision record of this.", evidence.worked_out_on
         return Section(
             title,
             notes=(
@@ -570,7 +615,7 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
         return Section(f"From the scheduler's record ({evidence.source}).", tone=Tone.QUIET)
     if evidence.source:
         return Section(f"The scheduler ({evidence.source}) has no record of an attempt that failed.", tone=Tone.QUIET)
-    if evidence.from_manifests:
+    if evidence.worked_out_on == MANIFESTS:
         return Section("From the manifests alone: they hold no decision record of a scheduler.", tone=Tone.QUIET)
     return Section("From the API server alone: no decision record of a scheduler could be read.", tone=Tone.QUIET)
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reprieve.cli.asking import ClusterOption, ContextOption, EverywhereOption, NamespaceOption, RecordsOption
+from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import CommandError, Exit, note, refuse, show
-from reprieve.cli.plan import Format, document
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
@@ -21,28 +22,17 @@ def command(
     since: Annotated[
         str, typer.Option(metavar="DURATION|TIME", help="How far back: 6h, 30m, 7d, or a time (RFC 3339).")
     ] = DEFAULT_SINCE,
-    namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", metavar="NS", help="Only preemptions by or of this namespace.")
-    ] = None,
-    everywhere: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="In all namespaces, not in the context's alone.")
-    ] = False,
-    kubeconfig: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="The cluster; default: as kubectl finds it ($KUBECONFIG, ~/.kube)."),
-    ] = None,
-    context: Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")] = None,
-    records: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL|FILE",
-            help="Where the scheduler's decision records are: its endpoint, or the file it keeps them in (no cluster "
-            "needed then).",
-        ),
-    ] = None,
+    namespace: NamespaceOption = None,
+    everywhere: EverywhereOption = False,
+    kubeconfig: ClusterOption = None,
+    context: ContextOption = None,
+    records: RecordsOption = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
 ) -> None:
-    """Tell who evicted whom, when, why and at what cost, newest first. Reads only."""
+    """Tell who evicted whom, when, why and at what cost, newest first. Reads only.
+
+    A file of --records is read without a cluster.
+    """
     if namespace is not None and everywhere:
         refuse("-n and -A exclude each other")
     start = _read_since(since)

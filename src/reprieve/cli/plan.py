@@ -1,72 +1,31 @@
 """`reprieve plan`: what would happen, and why."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import (
-    DEFAULT_MAX_BYTES,
-    ContextOption,
-    FilesOption,
-    IgnoreUnknownOption,
-    KubeconfigOption,
-    LenientOption,
-    MaxBytesOption,
-    RunOption,
-    Source,
-    StrictOption,
-    WorkloadKindsOption,
-    check_source,
-    gather,
-    read_runs,
-)
-from reprieve.cli.changing import (
-    AddNodesOption,
-    CordonOption,
-    DrainOption,
-    FailOption,
-    LabelOption,
-    LikeOption,
-    RemoveNodeOption,
-    ScaleOption,
-    SetPriorityOption,
-    TaintOption,
-    UncordonOption,
-    WithoutOption,
-    read_changes,
-)
+from reprieve.cli.asking import Source, SuggestOption, answering_for_all, gather, taking_source
+from reprieve.cli.documents import Format, document
 from reprieve.cli.options import (
     DEFAULT_PLUGIN_TIMEOUT,
     CompatibleOption,
     PluginOption,
     PluginTimeoutOption,
     read_options,
-    read_size,
     read_time,
 )
 from reprieve.cli.outcome import Exit, note, refuse, show
-from reprieve.cli.reading import Heed, read_workload_kinds
 
 if TYPE_CHECKING:
-    import msgspec
-
     from reprieve.library.waiting import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
 
 
-class Format(StrEnum):
-    """What to write to stdout."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
-
-
+@taking_source(found=False)
 def command(
-    ctx: typer.Context,
-    files: FilesOption = None,
+    context: typer.Context,
+    source: Source,
     first_decision: Annotated[
         bool,
         typer.Option(
@@ -97,9 +56,6 @@ def command(
         bool,
         typer.Option("--fail-on-pending", help="Exit 1 if a pod would still wait, or is lost with its node."),
     ] = False,
-    strict: StrictOption = False,
-    ignore_unknown: IgnoreUnknownOption = False,
-    lenient: LenientOption = False,
     compare: Annotated[
         list[str] | None,
         typer.Option("--compare", metavar="FILE", help="Plan under this configuration too, side by side. Repeatable."),
@@ -111,23 +67,7 @@ def command(
     only_different: Annotated[
         bool, typer.Option("--diff", help="Of plans side by side only that in which they differ.")
     ] = False,
-    run: RunOption = None,
-    cordon: CordonOption = None,
-    uncordon: UncordonOption = None,
-    drain: DrainOption = None,
-    remove_node: RemoveNodeOption = None,
-    fail_node: FailOption = None,
-    taint: TaintOption = None,
-    label: LabelOption = None,
-    add_nodes: AddNodesOption = None,
-    like: LikeOption = None,
-    scale: ScaleOption = None,
-    set_priority: SetPriorityOption = None,
-    without: WithoutOption = None,
-    workload_kinds: WorkloadKindsOption = None,
-    max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
+    suggest: SuggestOption = True,
     compatible: CompatibleOption = False,
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
@@ -140,30 +80,8 @@ def command(
 
     Pods with a nodeName run; pods without one are what is asked about.
     """
-    given = {
-        "cordon": cordon,
-        "uncordon": uncordon,
-        "drain": drain,
-        "remove_node": remove_node,
-        "fail_node": fail_node,
-        "taint": taint,
-        "label": label,
-        "add_nodes": add_nodes,
-        "like": like,
-        "scale": scale,
-        "set_priority": set_priority,
-        "without": without,
-    }
-    check_source(files, kubeconfig, context)
-    if strict and (ignore_unknown or lenient):
-        refuse(f"--strict and {'--ignore-unknown' if ignore_unknown else '--lenient'} exclude each other")
-    asked = [("--strict", strict), ("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
-    heed = Heed(
-        unknown_fields=not ignore_unknown,
-        strict=strict,
-        answer_for_all="" if lenient else next((option for option, given in asked if given), ""),
-        lenient=lenient,
-    )
+    codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
+    source = answering_for_all(source, codes)
     options = read_options(
         first_decision=first_decision,
         config=config,
@@ -173,16 +91,6 @@ def command(
         plugin_timeout=plugin_timeout,
         call_extenders=call_extenders,
         compatible=compatible,
-    )
-    source = Source(
-        files=files or (),
-        kubeconfig=kubeconfig,
-        context=context,
-        max_bytes=read_size("--max-input-bytes", max_input_bytes),
-        heed=heed,
-        run=read_runs(run),
-        rows=read_workload_kinds(workload_kinds or ()),
-        changes=read_changes(ctx, given),
     )
     from dataclasses import replace
 
@@ -218,7 +126,7 @@ def command(
 
     records = WaitingRecords()
     options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
-    answer = answer_for(source, options, records)
+    answer = answer_for(source, options, records if suggest else None)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
     if output is Format.TEXT:
@@ -232,8 +140,11 @@ def command(
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
-def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords") -> "Answer":
-    """Read the cluster and plan. Whatever is wrong with it ends the command with exit code 2, or 3 for a server."""
+def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords | None") -> "Answer":
+    """Read the cluster and plan; with `records` what would help is tried (`answered`).
+
+    Whatever is wrong with it ends the command with exit code 2, or 3 for a server.
+    """
     from dataclasses import replace
 
     from reprieve.api.errors import InputError
@@ -247,15 +158,3 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords"
         return answered(gathered.manifests, gathered.changed, options, records, source.rows or TABLE, source.run)
     except InputError as error:
         refuse(str(error))
-
-
-def document(plan: "msgspec.Struct", output: Format) -> str:
-    """A document as JSON or YAML."""
-    import msgspec
-
-    if output is Format.JSON:
-        return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
-    import yaml
-
-    text: str = yaml.safe_dump(msgspec.to_builtins(plan), sort_keys=False, allow_unicode=True, width=110)
-    return text

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
+from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import refuse, show
-from reprieve.cli.plan import Format, document
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
@@ -17,7 +17,7 @@ PAUSE = 2.0
 """Seconds between two looks with `-w`."""
 
 
-@taking_source
+@taking_source()
 def command(
     context: typer.Context,
     source: Source,

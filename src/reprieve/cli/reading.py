@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reprieve.api.loading import Manifests
     from reprieve.api.objects import PriorityClass
     from reprieve.api.unknown_fields import UnknownField
+    from reprieve.simulation.workloads.expanding import Expansion
     from reprieve.simulation.workloads.rows import Rows
 
 MOST_LINES = 20
@@ -97,7 +98,7 @@ def _heed_fields(found: "Sequence[UnknownField]", total: int, heed: Heed) -> Non
 
 def expanded(
     manifests: "Manifests", heed: Heed, *, rows: "Rows | None" = None, run: Sequence[str] = (), now: float | None = None
-) -> "Manifests":
+) -> "Expansion":
     """An input, with the cluster it is added to, and the pods that its workloads call for (whatif.md 1).
 
     What calls for pods and cannot be expanded is an error, with `--lenient` a warning; what only may is a warning, and
@@ -110,7 +111,7 @@ def expanded(
     _heed_fields(made.unknown_fields, len(made.unknown_fields), heed)
     found = made.problems
     if not found:
-        return made.manifests
+        return made
     alike: dict[object, list[str]] = {}
     for each in found:
         alike.setdefault((each.kind, each.certain), []).append(str(each))
@@ -123,7 +124,7 @@ def expanded(
         more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
         refuse(f"{certain[0]}{more}")
     _say([_with_more(same[0], len(same)) for same in alike.values()])
-    return made.manifests
+    return made
 
 
 def read_workload_kinds(files: Sequence[str]) -> "Rows | None":

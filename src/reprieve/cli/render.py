@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from reprieve.cli.in_vain import in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.cli.units import MOST_NAMES, MOST_NODES, UnitTold, nodes_text, unit_table
 from reprieve.cluster.resources import insufficient
 from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import DecisionRecord
@@ -31,9 +32,7 @@ from reprieve.simulation.report import (
 
 MOST_ROWS = 20
 """Rows of one table; the rest is counted. `-o json` lists everything."""
-MOST_NODES = 6
 MOST_SPARED = 5
-MOST_NAMES = 4
 MOST_REASONS = 6
 NOT_TRIED = "not tried yet"
 """Of a pod whose turn has not come when the plan stops at the first decision."""
@@ -73,11 +72,12 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
     return [section for section in sections if section is not None]
 
 
-def waiting_section(answer: Answer, record_of: RecordOf = _no_record) -> Section | None:
-    """Those who wait, told why and what would help; None if nobody does."""
+def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Section]:
+    """Those who wait, told why and what would help: trees of groups, then groups and pods; nothing if nobody does."""
     plan = answer.plan
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
-    return _waiting(plan, groups, _members(plan.pods), record_of)
+    found = (_trees(plan), _waiting(plan, groups, _members(plan.pods), record_of))
+    return [section for section in found if section is not None]
 
 
 def decision_sections(made: PreemptionAccount) -> list[Section]:
@@ -86,15 +86,15 @@ def decision_sections(made: PreemptionAccount) -> list[Section]:
     The same decision gives the same text, whenever it was made and whatever UIDs the pods have.
     """
     units = sorted(made.units, key=lambda unit: (-unit.priority, not unit.whole_group, unit.nodes, _natural(unit.unit)))
-    evicted = [_victims(alike, ages=False) for alike in _alike(unit for unit in units if unit.evicted)]
-    spared = [_victims(alike, ages=False) for alike in _alike(unit for unit in units if not unit.evicted)]
+    evicted = unit_table(_told(unit for unit in units if unit.evicted), ages=False)
+    spared = unit_table(_told(unit for unit in units if not unit.evicted), ages=False)
     sections = []
-    for title, rows, tone in (
+    for title, (columns, rows), tone in (
         (f"Evicted for {made.preemptor} (priority {made.priority})", evicted, Tone.BAD),
         ("Spared of those with a lower priority", spared, Tone.GOOD),
     ):
         shown, notes = _first(rows)
-        sections.append(Section(title, _UNIT_COLUMNS[:-1], shown, notes, tone=tone))
+        sections.append(Section(title, columns, shown, notes, tone=tone))
     return sections
 
 
@@ -128,7 +128,7 @@ def _verdict(plan: Plan, account: Account) -> Section:
         notes = ["Nobody is evicted."]
     if plan.lost:
         nodes = sorted({pod.node_name for pod in plan.lost})
-        notes.append(f"{count(len(plan.lost), 'pod')} lost with {_nodes(nodes)}.")
+        notes.append(f"{count(len(plan.lost), 'pod')} lost with {nodes_text(nodes)}.")
     below = sum(group.below_minimum for group in plan.pod_groups)
     if below:
         notes.append(f"{count(below, 'gang')} fell below {'its' if below == 1 else 'their'} minimum.")
@@ -213,9 +213,10 @@ def _evicted(made: PreemptionAccount) -> Section:
         resource, needed, freed = made.needed
         amounts = (f"{freed} {resource} freed, {needed} needed.",)
     title = f"Evicted for {made.preemptor} (priority {made.priority}), {seconds_text(made.at)} in"
-    shown, notes = _first([_victims(alike) for alike in _alike(units)])
+    columns, rows = unit_table(_told(units))
+    shown, notes = _first(rows)
     return Section(
-        title, _UNIT_COLUMNS, shown, (*_domain(made), *amounts, *_worth(made, units), *made.told, *notes), tone=Tone.BAD
+        title, columns, shown, (*_domain(made), *amounts, *_worth(made, units), *made.told, *notes), tone=Tone.BAD
     )
 
 
@@ -240,74 +241,33 @@ def _domain(made: PreemptionAccount) -> tuple[str, ...]:
     return (f"The group is placed in {made.domain}{others}.",)
 
 
-_UNIT_COLUMNS = ("workload", "size", "on", "priority", "running for")
-
-
-def _alike(units: Iterable[UnitAccount]) -> Iterable[list[UnitAccount]]:
-    """Victims in order, single pods that go from one node for one reason together."""
-    together: dict[object, list[UnitAccount]] = {}
+def _told(units: Iterable[UnitAccount]) -> Iterable[UnitTold]:
+    """Units with what is to be said of them: why they have to go, or what spares them first of all."""
     for unit in units:
-        alone = unit.whole_group or len(unit.pods) > 1
-        key = unit.unit if alone else (unit.nodes, unit.priority, unit.violates_pdb, unit.why, unit.evicted_before)
-        together.setdefault(key, []).append(unit)
-    return together.values()
-
-
-def _victims(alike: Sequence[UnitAccount], *, ages: bool = True) -> Row:
-    first = alike[0]
-    if len(alike) == 1:
-        who, size, ran = _unit(first), len(first.pods), _ran(first)
-    else:
-        space = f"{first.unit.partition('/')[0]}/"
-        names = ", ".join([first.unit, *(unit.unit.removeprefix(space) for unit in alike[1:MOST_NAMES])])
-        more = f" and {len(alike) - MOST_NAMES} more" if len(alike) > MOST_NAMES else ""
-        who, size, ran = f"pods {names}{more}", len(alike), _ran_between(alike)
-    cells = (who, count(size, "pod"), _nodes(first.nodes), str(first.priority), *([ran] if ages else []))
-    if not first.evicted:
-        protected = "first of all because a PodDisruptionBudget protects them" if first.violates_pdb else ""
-        return Row(cells, below=(protected,) if protected else ())
-    budget = (BUDGET_OVERRULED,) if first.violates_pdb else ()
-    leaving = ("leaving already for an earlier preemptor, whose room this is",) if first.evicted_before else ()
-    return Row(cells, below=(f"why: {first.why}", *budget, *leaving))
-
-
-def _ran_between(units: Sequence[UnitAccount]) -> str:
-    times = [unit.running_seconds for unit in units if unit.running_seconds is not None]
-    if not times:
-        return "unknown"
-    shortest, longest = seconds_text(min(times)), seconds_text(max(times))
-    return shortest if shortest == longest else f"{shortest} to {longest}"
+        if not unit.evicted:
+            below = ["first of all because a PodDisruptionBudget protects them"] if unit.violates_pdb else []
+        else:
+            below = [f"why: {unit.why}"] + [BUDGET_OVERRULED] * unit.violates_pdb
+            below += ["leaving already for an earlier preemptor, whose room this is"] * unit.evicted_before
+        kind = "group" if unit.whole_group else "pod"
+        nodes = unit.nodes
+        ran = unit.running_seconds
+        yield UnitTold(kind, unit.unit, len(unit.pods), nodes, len(nodes), unit.priority, ran, tuple(below))
 
 
 def _spared(made: PreemptionAccount) -> Section:
     spared = [unit for unit in made.units if not unit.evicted]
     if not spared:
         return Section(f"Spared: nobody, everything of lower priority that {made.preemptor} could push out has to go")
-    rows = tuple(
-        Row((_unit(unit), count(len(unit.pods), "pod"), _nodes(unit.nodes), str(unit.priority), _ran(unit)))
-        for unit in spared[:MOST_SPARED]
-    )
+    columns, told = unit_table(_told(spared[:MOST_SPARED]), together=False)
+    rows = tuple(Row(row.cells) for row in told)
     total = len(spared) + made.more_spared
     notes = [f"... and {total - len(rows)} more"] if total > len(rows) else []
     budgeted = sum(unit.violates_pdb for unit in spared) + made.more_protected
     if budgeted:
         notes.append(f"{budgeted} of them first of all because a PodDisruptionBudget protects them.")
     title = f"Spared: {count(total, 'workload')} of lower priority, the most important first"
-    return Section(title, _UNIT_COLUMNS, rows, tuple(notes), tone=Tone.GOOD)
-
-
-def _unit(unit: UnitAccount) -> str:
-    return f"{'group' if unit.whole_group else 'pod'} {unit.unit}"
-
-
-def _nodes(nodes: Sequence[str]) -> str:
-    if len(nodes) <= MOST_NODES:
-        return ", ".join(nodes)
-    return f"{', '.join(nodes[:MOST_NODES])} and {len(nodes) - MOST_NODES} more"
-
-
-def _ran(unit: UnitAccount) -> str:
-    return "unknown" if unit.running_seconds is None else seconds_text(unit.running_seconds)
+    return Section(title, columns, rows, tuple(notes), tone=Tone.GOOD)
 
 
 # -- waited ------------------------------------------------------------------------------------------------------------
@@ -348,7 +308,7 @@ def _released(plan: Plan) -> Section | None:
     if not plan.released:
         return None
     rows = [
-        Row((_who(found.preemptor), _nodes(found.nodes), seconds_text(found.at), found.message))
+        Row((_who(found.preemptor), nodes_text(found.nodes), seconds_text(found.at), found.message))
         for found in plan.released
     ]
     shown, notes = _first(rows)
@@ -501,7 +461,7 @@ def _outcomes(pods: Sequence[PodOutcome]) -> str:
     nominated = Counter(pod.nominated_node_name for pod in pods if pod.nominated_node_name)
     if not nominated:
         return text
-    return f"{text}: {_nodes(sorted(node for node in nominated if node))}"
+    return f"{text}: {nodes_text(sorted(node for node in nominated if node))}"
 
 
 def _with_node(pod: PodOutcome) -> str:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.api.errors import InputError
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Manifests
+from reprieve.library.answering import what_helps
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
 from reprieve.observability.store import Name
@@ -22,7 +24,12 @@ from reprieve.preemption.units import effective_priority
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.simulation.plan import PlanOptions, starts_at
+from reprieve.simulation.report import Help
 from reprieve.simulation.virtual import VirtualCluster
+from reprieve.simulation.whatif.suggestions import Trials
+from reprieve.simulation.workloads.rows import Rows
+from reprieve.simulation.workloads.table import TABLE
 
 MOST_OBJECTS = 5_000
 """In clusters with more, only what is, not what might be, is worked out: somebody waits for the answer."""
@@ -41,6 +48,8 @@ class Answered:
     gated: str = ""
     priority_that_helps: int | None = None
     """The lowest priority with which it would be placed or could make room."""
+    helps: tuple[Help, ...] | None = None
+    """What would help, each tried; None where nothing was tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +61,29 @@ class _Turn:
     gated: str
 
 
-def ask(manifests: Manifests, kind: str, namespace: str, name: str, *, now: float) -> Answered:
-    """Decide about one object now, with the feature gates at their defaults."""
+@dataclass(frozen=True, slots=True)
+class Expanding:
+    """How the input was expanded, for trials of what would help: `base` is as it was before, to which flags apply."""
+
+    base: Manifests | None = None
+    rows: Rows = TABLE
+    run: Sequence[str] = ()
+
+
+def ask(
+    manifests: Manifests,
+    kind: str,
+    namespace: str,
+    name: str,
+    *,
+    now: float,
+    suggest: bool = True,
+    expanding: Expanding | None = None,
+) -> Answered:
+    """Decide about one object now, with the feature gates at their defaults.
+
+    `suggest`: with what would help, for which all of it is planned some more times (whatif.md 5).
+    """
     items = [(loaded.object, loaded.created) for loaded in manifests.all()]
     turn = _turn(items, kind, namespace, name, now)
     decision = turn.decision
@@ -61,10 +91,21 @@ def ask(manifests: Manifests, kind: str, namespace: str, name: str, *, now: floa
         return Answered(gated=turn.gated)
     if decision.result is Result.SCHEDULED:
         return Answered(record=turn.record, fits=True)
-    helps = None
-    if decision.result is Result.UNSCHEDULABLE and len(items) <= MOST_OBJECTS:
-        helps = _priority(items, kind, namespace, name, now)
-    return Answered(record=turn.record, priority_that_helps=helps)
+    if not suggest or decision.result is not Result.UNSCHEDULABLE or len(items) > MOST_OBJECTS:
+        return Answered(record=turn.record)
+    if len(_one_tree(items, kind, namespace, name)) > 1:  # what is changed has to be changed in all of the tree
+        return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
+    options = PlanOptions(now=max(now, starts_at(manifests.all())))
+    expanding = expanding or Expanding()
+    trials = Trials(manifests, options, expanding.base, expanding.rows, expanding.run)
+    try:
+        helps = what_helps((kind, namespace, name), options, trials)
+    except InputError:  # not all of it can be planned
+        return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
+    priority = next((one.priority for one in helps if one.kind == "Priority"), None)
+    if priority is None and trials.spent:
+        priority = _priority(items, kind, namespace, name, now)
+    return Answered(record=turn.record, priority_that_helps=priority, helps=helps)
 
 
 def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: float) -> _Turn:

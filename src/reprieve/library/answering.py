@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reprieve.api.loading import Manifests
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan import plan as simulate
-from reprieve.simulation.report import Answer
+from reprieve.simulation.report import Answer, Help
 from reprieve.simulation.whatif.changes import Changed, with_changes
-from reprieve.simulation.whatif.suggestions import Trials, helped
+from reprieve.simulation.whatif.suggestions import Trials, Waiting, helped
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -31,3 +32,12 @@ def answered(
     if records is None:
         return answer
     return helped(answer, Trials(manifests, options, changed.manifests, rows, run), records.hints)
+
+
+def what_helps(who: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:
+    """What would help one pod or group of the input of `trials`, each suggestion tried. Raises InputError."""
+    records = WaitingRecords()
+    answer = simulate(trials.manifests, replace(options, observer=records))
+    told = helped(answer, trials, records.hints, only=who).plan
+    outcomes = told.pods if who[0] == "Pod" else told.pod_groups
+    return next((one.help for one in outcomes if (one.namespace, one.name) == who[1:]), ())

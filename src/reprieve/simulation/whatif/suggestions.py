@@ -67,6 +67,8 @@ class Trials:
     rows: Rows = TABLE
     run: Sequence[str] = ()
     left: int = MOST_WORK
+    spent: bool = False
+    """Something was not tried because there had been trials enough."""
     _known: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
 
     def runs(self, who: Waiting, changes: Sequence[Change]) -> bool:
@@ -80,6 +82,7 @@ class Trials:
         """Whether it runs in another input."""
         cost = max(LEAST_WORK, sum(map(len, manifests.objects.values())) + sum(map(_rules, manifests.pods)))
         if cost > self.left:
+            self.spent = True
             raise _SpentError
         self.left -= cost
         now = self.options.now  # what a change adds may be newer
@@ -116,8 +119,10 @@ class _SpentError(Exception):
     """There have been trials enough."""
 
 
-def helped(answer: Answer, trials: Trials, hints: Callable[[Waiting], Sequence[Help]]) -> Answer:
-    """The answer with what would help those who wait, each suggestion tried.
+def helped(
+    answer: Answer, trials: Trials, hints: Callable[[Waiting], Sequence[Help]], only: Waiting | None = None
+) -> Answer:
+    """The answer with what would help those who wait, each suggestion tried; `only`: nobody but this one.
 
     `hints`: what the last attempt of somebody says would help; what does not hold in a trial is left out.
     """
@@ -133,7 +138,7 @@ def helped(answer: Answer, trials: Trials, hints: Callable[[Waiting], Sequence[H
         if group.outcome == "Unschedulable"
     ]
     found: dict[Waiting, tuple[Help, ...]] = {}
-    chosen = sorted(waiting)[:MOST_HELPED]
+    chosen = [one for one in sorted(waiting) if only in (None, one[1])][:MOST_HELPED]
     for turn, (_, who) in enumerate(chosen):
         share = trials.left // (len(chosen) - turn)
         aside, trials.left = trials.left - share, share

@@ -10,7 +10,7 @@ for pods is passed over in silence: it is expanded, or among the problems.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -62,12 +62,17 @@ class Unexpanded(NamedTuple):
 
 @dataclass(slots=True)
 class Expansion:
-    """What became of an input. `manifests` has no pod makers any more; `problems` are those not expanded."""
+    """What became of an input. `manifests` has no pod makers any more; `problems` are those not expanded.
+
+    What surely has pods and is not expanded is not among the manifests either.  `makers`: what the input had, and what
+    they made that makes pods in turn; by them every pod has its owners.
+    """
 
     manifests: Manifests
-    problems: list[Unexpanded]
-    batches: list[Batch]
-    unknown_fields: list[UnknownField]
+    problems: list[Unexpanded] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    unknown_fields: list[UnknownField] = field(default_factory=list)
+    makers: list[PodMaker] = field(default_factory=list)
 
 
 def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (), now: float | None = None) -> Expansion:
@@ -76,10 +81,10 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
     Raises InputError for what has the wrong shape, and for a `run` that names no CronJob.
     """
     if not manifests.pod_makers and not manifests.unknown and not run:
-        return Expansion(manifests, [], [], [])
+        return Expansion(manifests)
     maker = Maker(manifests, rows, run, now)
     maker.make()
-    return Expansion(maker.finished(), maker.problems, maker.batches, maker.unknown_fields)
+    return Expansion(maker.finished(), maker.problems, maker.batches, maker.unknown_fields, maker.makers)
 
 
 class Maker:
@@ -90,11 +95,13 @@ class Maker:
         self._rows = rows
         self._run = {one if "/" in one else f"default/{one}" for one in run}
         self._ran: set[str] = set()
+        self._left_out: list[UnknownObject] = []
         with_rows = [each for each in manifests.unknown if rows.of(each.api_version, each.kind) is not None]
         self._unknown = (
             [each for each in manifests.unknown if each not in with_rows] if with_rows else manifests.unknown
         )
         self._makers = [*manifests.pod_makers, *(_as_maker(each) for each in with_rows)]
+        self.makers = list(self._makers)
         known = Manifests(manifests.objects, unknown=self._unknown, pod_makers=self._makers)
         self.owners = Owners(known)
         self.nodes: list[objects.Node] = [loaded.object for loaded in manifests.nodes]
@@ -124,7 +131,8 @@ class Maker:
             if key not in self._seen:
                 self._expand(workload_of(each))
         for unknown in self._unknown:
-            self._judge(unknown)
+            if not self._judge(unknown):
+                self._left_out.append(unknown)
         missing = sorted(self._run - self._ran)
         if missing:
             raise InputError(Origin("--run"), f"no CronJob {missing[0]} is in the input")
@@ -136,13 +144,13 @@ class Maker:
             above, depth = self.owners.owner(above), depth + 1
         return depth
 
-    def _judge(self, found: UnknownObject) -> None:
-        """Of a kind that nobody knows: it may hold pods, and does if there is a template in it."""
+    def _judge(self, found: UnknownObject) -> bool:
+        """Of a kind that nobody knows: it may hold pods. False: it surely does, as there is a template in it."""
         key = key_of(found.manifest)
         if not is_unknown_kind(found) or found.kind in _TEMPLATES_ONLY.get(group_of(found.api_version), ()):
-            return
+            return True
         if self.owners.pods(key) or self.owners.owned(key):
-            return
+            return True
         where = next((path_text(path) for path, _ in templates_in(found.manifest)), "")
         if where and not found.nearest:
             reason = f"its pods are not planned: it has a pod template at {where}, and there is no row for its kind"
@@ -150,6 +158,7 @@ class Maker:
         else:
             certain = bool(found.nearest)
             self.problems.append(Unexpanded(found.origin, found.subject, found.kind, unknown_kind(found), certain))
+        return not self.problems[-1].certain
 
     def _expand(self, workload: Workload) -> None:
         self._seen.add(workload.key)
@@ -247,6 +256,7 @@ class Maker:
             return
         meta = {**made["metadata"], "ownerReferences": [msgspec.to_builtins(reference_to(workload.manifest))]}
         made = {**made, "metadata": meta}
+        self.makers.append(PodMaker(made, workload.origin, workload.created))
         self.adopt(workload, made)
         self._expand(
             Workload(
@@ -318,7 +328,7 @@ class Maker:
         made = Manifests(
             objects={kind: list(found) for kind, found in was.objects.items()},
             scenarios=was.scenarios,
-            unknown=self._unknown,
+            unknown=[each for each in self._unknown if each not in self._left_out],
             unknown_fields=was.unknown_fields,
             unknown_fields_total=was.unknown_fields_total,
         )

@@ -293,9 +293,11 @@ def _singular(kind: str, known: Iterable[str]) -> str | None:
     return name[:-1] + dot + group if name.endswith("s") and name[:-1] in known else None
 
 
-def makes_pods_by_name(kind: str) -> bool:
-    """Whether a kind as it is typed (`deploy`, `jobs`) is one that makes pods."""
-    return _singular(kind, {each.lower() for kinds in POD_MAKERS.values() for each in kinds}) is not None
+def makes_pods_by_name(kind: str, rows: Rows | None = None) -> bool:
+    """Whether a kind as it is typed (`deploy`, `jobs`) is one that makes pods; `rows`: with kinds of others."""
+    known = {each.lower() for kinds in POD_MAKERS.values() for each in kinds}
+    known |= {each.lower() for _, each in rows.kinds()} if rows is not None else set()
+    return _singular(kind, known) is not None
 
 
 def _deployment_of(pod: objects.Pod) -> str:

@@ -1,0 +1,89 @@
+"""Units of preemption as rows of a table: who goes or is spared, where, of which priority, running for how long.
+
+Terms: units are alike if they are single pods on the same nodes, of one priority, with the same to be said of them;
+they share a row, which names the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.cli.sections import Row
+from reprieve.library.wording import count, seconds_text
+
+MOST_NAMES: Final = 4
+MOST_NODES: Final = 6
+COLUMNS: Final = ("workload", "size", "on", "priority", "running for")
+UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTold:
+    """What is told of a unit. `name`: `namespace/name`, or what stands for it; `kind`: pod, group or tree."""
+
+    kind: str
+    name: str
+    pods: int
+    nodes: tuple[str, ...]
+    nodes_total: int
+    priority: int
+    running_seconds: float | None
+    below: tuple[str, ...] = ()
+
+
+def unit_table(
+    units: Iterable[UnitTold], *, ages: bool = True, together: bool = True
+) -> tuple[tuple[str, ...], list[Row]]:
+    """Columns and rows. Without `ages`, and where none is known, there is no column of them.
+
+    `together`: units that are alike share a row.
+    """
+    rows = [_row(alike) for alike in (_alike(units) if together else ([unit] for unit in units))]
+    if ages and any(row.cells[-1] != UNKNOWN for row in rows):
+        return COLUMNS, rows
+    return COLUMNS[:-1], [Row(row.cells[:-1], row.below, row.tone) for row in rows]
+
+
+def nodes_text(nodes: Sequence[str], total: int = 0) -> str:
+    """The first names, and how many more there are."""
+    more = max(total, len(nodes)) - MOST_NODES
+    return ", ".join(nodes[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _alike(units: Iterable[UnitTold]) -> Iterable[Sequence[UnitTold]]:
+    """Units in order, those that are alike with the first of them."""
+    found: dict[object, list[UnitTold]] = {}
+    for unit in units:
+        alone = unit.kind != "pod" or unit.pods > 1
+        key = (unit.kind, unit.name) if alone else (unit.nodes, unit.priority, unit.below)
+        found.setdefault(key, []).append(unit)
+    return found.values()
+
+
+def _row(alike: Sequence[UnitTold]) -> Row:
+    first = alike[0]
+    pods = sum(unit.pods for unit in alike)
+    cells = (_called(alike), count(pods, "pod"), nodes_text(first.nodes, first.nodes_total), str(first.priority))
+    return Row((*cells, _ran(alike)), below=first.below)
+
+
+def _called(alike: Sequence[UnitTold]) -> str:
+    first = alike[0]
+    if "/" not in first.name:  # it may not be named
+        return first.name
+    if len(alike) == 1:
+        return f"{first.kind} {first.name}"
+    space = f"{first.name.partition('/')[0]}/"
+    names = ", ".join([first.name, *(unit.name.removeprefix(space) for unit in alike[1:MOST_NAMES])])
+    more = f" and {len(alike) - MOST_NAMES} more" if len(alike) > MOST_NAMES else ""
+    return f"pods {names}{more}"
+
+
+def _ran(units: Sequence[UnitTold]) -> str:
+    times = [unit.running_seconds for unit in units if unit.running_seconds is not None]
+    if not times:
+        return UNKNOWN
+    shortest, longest = seconds_text(min(times)), seconds_text(max(times))
+    return shortest if shortest == longest else f"{shortest} to {longest}"
