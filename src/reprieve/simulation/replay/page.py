@@ -4,33 +4,46 @@ The pictures are vector graphics by matplotlib, drawn twice, wide and narrow; th
 and axes take the page's colours, so that they read in light and in dark.
 """
 
+import heapq
 import html
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from reprieve.simulation.replay.measures import table, time_text
-from reprieve.simulation.replay.perfetto import lanes
 from reprieve.simulation.replay.running import Outcome
 from reprieve.simulation.replay.statistics import JobGroup, PolicyReport
 
-_INK, _LINE = "#010203", "#040506"
+_INK, _LINE, _QUIET = "#010203", "#040506", "#070809"
 """Stand-ins for colours of the page, replaced in the finished picture."""
 COLOURS = ("#2f81d6", "#e07b22", "#1f9e77", "#d1495b", "#8c6bd1", "#c2a21b", "#17a2b8", "#b0568f")
-_HOW = {"done": "#2f81d6", "unfinished": "#8a929c", "preempted": "#d1495b", "lost": "#c2a21b"}
-_WIDE, _NARROW = (8.6, 2.9), (3.9, 2.9)
+_HOW = {
+    "done": ("#2f81d6", "#62a5ea"),
+    "unfinished": ("#8a929c", "#a7aeb7"),
+    "preempted": ("#d1495b", "#e07784"),
+    "lost": ("#c2a21b", "#d8bd4d"),
+}
+"""Two shades each, so that jobs beside each other are told apart."""
+_WIDE, _NARROW, _HIGH = 8.6, 3.9, 2.9
+"""Inches."""
+_ROW = 0.15
+"""Inches of a node."""
+_LEGEND = (120, 46)
+"""Characters of a legend's line, wide and narrow."""
 MOST_NODES, MOST_STAYS, MOST_ARROWS = 24, 1500, 120
 Draw = Callable[[Any, bool], None]
 """Draws into axes; True: there is little room."""
+Picture = tuple[str, str, Draw, float]
+"""Title, what it shows, how, and how high it is in inches."""
 
 
 def as_page(outcomes: Sequence[Outcome], setting: Mapping[str, Any]) -> str:
     """The page; the same for the same run, byte for byte."""
     reports = [outcome.report for outcome in outcomes]
     parts = [_head(reports, setting), _table(reports)]
-    pictures = enumerate(_pictures(outcomes), 1)
-    parts += [_figure(number, title, text, draw) for number, (title, text, draw) in pictures]
+    parts += [_figure(number, *picture) for number, picture in enumerate(_pictures(outcomes), 1)]
     parts += [_groups(reports), "</main></body></html>\n"]
     return "".join(parts)
 
@@ -52,7 +65,10 @@ th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:
 td.best{color:var(--best);font-weight:600}
 figure{margin:0}svg{width:100%;height:auto;display:block;color:var(--ink)}
 .narrow{display:none}
-@media (max-width:640px){.wide{display:none}.narrow{display:block}main{padding:10px}}
+@media (max-width:640px){.wide{display:none}.narrow{display:block}main{padding:10px}
+table{font-size:13px;line-height:1.35}th,td{padding-right:8px}
+th:first-child,td:first-child{white-space:normal;overflow-wrap:anywhere;min-width:98px;max-width:40vw}
+td span{display:block}}
 """
 
 
@@ -83,11 +99,18 @@ def _html_table(columns: Sequence[str], body: str) -> str:
 
 
 def _row(label: str, cells: Sequence[str]) -> str:
-    shown = "".join(
-        f'<td class="best">{_text(cell[:-2])}</td>' if cell.endswith(" *") else f"<td>{_text(cell)}</td>"
-        for cell in cells
-    )
-    return f"<tr><td>{_text(label)}</td>{shown}</tr>"
+    return f"<tr><td>{_text(label)}</td>{''.join(map(_cell, cells))}</tr>"
+
+
+def _cell(cell: str) -> str:
+    """What is in brackets, or after a comma, may stand below the rest where there is little room."""
+    kind = ' class="best"' if cell.endswith(" *") else ""
+    text = cell.removesuffix(" *")
+    for mark in (" (", ", "):
+        first, found, rest = text.partition(mark)
+        if found:
+            return f"<td{kind}>{_text(first + mark.rstrip(' ('))} <span>{_text(mark.strip(', ') + rest)}</span></td>"
+    return f"<td{kind}>{_text(text)}</td>"
 
 
 def _groups(reports: Sequence[PolicyReport]) -> str:
@@ -127,27 +150,24 @@ def _text(content: str) -> str:
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-def _pictures(outcomes: Sequence[Outcome]) -> list[tuple[str, str, Draw]]:
+def _pictures(outcomes: Sequence[Outcome]) -> list[Picture]:
     reports = [outcome.report for outcome in outcomes]
-    found: list[tuple[str, str, Draw]] = [
-        ("GPUs allocated", "GPUs that jobs hold, over time in days.", lambda axes, _: _allocation(axes, reports)),
-        ("Jobs that wait", "Jobs that have come and do not run.", lambda axes, _: _queue(axes, reports)),
+    found: list[Picture] = [
+        ("GPUs allocated", "GPUs that jobs hold, over time.", _allocation(reports), _HIGH),
+        ("Jobs that wait", "Jobs that have come and do not run.", _queue(reports), _HIGH),
         (
             "Fragmentation",
-            "Share of the free GPUs that the tasks of the list, waiting or not, cannot use.",
-            lambda axes, _: _fragmentation(axes, reports),
+            "Share of the free GPUs that the tasks of the list, waiting or not, cannot use; no line: none are free.",
+            _fragmentation(reports),
+            _HIGH,
         ),
-        (
-            "Work lost",
-            "GPU-hours lost so far: thrown away, or held without running.",
-            lambda axes, _: _lost(axes, reports),
-        ),
-        ("Waiting", "Share of jobs that started within a time.", lambda axes, _: _distribution(axes, outcomes)),
+        ("Work lost", "GPU-hours lost so far: thrown away, or held without running.", _lost(reports), _HIGH),
+        ("Waiting", "Share of jobs that started within a time.", _distribution(outcomes), _HIGH),
     ]
     for outcome in outcomes:
         if outcome.tracks is not None and outcome.tracks.node:
             strip = _Strip(outcome)
-            found.append((f"Who ran when: {outcome.report.name}", strip.text, strip.draw))
+            found.append((f"Who ran when: {outcome.report.name}", strip.text, strip.draw, strip.height))
     return found
 
 
@@ -163,71 +183,111 @@ def _in_legend(name: str) -> str:
     return f"\u200b{name}" if name.startswith("_") else name
 
 
-def _finish(axes: Any, several: bool, label: str, below: str = "days") -> None:
+def _finish(axes: Any, narrow: bool, legend: bool, label: str, below: str = "days") -> None:
     axes.set_ylabel(label)
     axes.set_xlabel(below)
     axes.set_ylim(bottom=0)
-    if several:
-        axes.legend(frameon=False, labelcolor=_INK, fontsize=8)
+    axes.margins(x=0)
+    if below == "days":
+        axes.set_xlim(left=0)
+    if legend:  # above the picture: inside there is always a curve in the way
+        names = [str(line.get_label()) for line in axes.get_lines()]
+        across = max(1, min(len(names), _LEGEND[narrow] // (max(map(len, names)) + 6)))
+        axes.figure.legend(
+            loc="outside upper left", ncols=across, frameon=False, labelcolor=_INK, fontsize=8, columnspacing=1.2
+        )
 
 
-def _allocation(axes: Any, reports: Sequence[PolicyReport]) -> None:
-    first = reports[0].series
-    days = [point * first.width / 86400 for point in range(len(first.capacity))]
-    axes.plot(days, first.capacity, color=_LINE, linewidth=1.2, drawstyle="steps-post", label="capacity")
-    for at, report in enumerate(reports):
-        _curve(axes, report, at, report.series.allocated)
-    _finish(axes, True, "GPUs")
+def _allocation(reports: Sequence[PolicyReport]) -> Draw:
+    def draw(axes: Any, narrow: bool) -> None:
+        first = reports[0].series
+        days = [point * first.width / 86400 for point in range(len(first.capacity))]
+        style = {"color": _QUIET, "linewidth": 1.0, "linestyle": "--", "drawstyle": "steps-post"}
+        axes.plot(days, first.capacity, label="capacity", **style)
+        for at, report in enumerate(reports):
+            _curve(axes, report, at, report.series.allocated)
+        _finish(axes, narrow, True, "GPUs")
+
+    return draw
 
 
-def _queue(axes: Any, reports: Sequence[PolicyReport]) -> None:
-    for at, report in enumerate(reports):
-        _curve(axes, report, at, report.series.waiting)
-    _finish(axes, len(reports) > 1, "jobs")
+def _queue(reports: Sequence[PolicyReport]) -> Draw:
+    def draw(axes: Any, narrow: bool) -> None:
+        for at, report in enumerate(reports):
+            _curve(axes, report, at, report.series.waiting)
+        _finish(axes, narrow, len(reports) > 1, "jobs")
+
+    return draw
 
 
-def _fragmentation(axes: Any, reports: Sequence[PolicyReport]) -> None:
-    for at, report in enumerate(reports):
-        looks = report.series.workload_fragmentation
-        days, shares = [when / 86400 for when, _ in looks], [100 * share for _, share in looks]
-        colour, label = COLOURS[at % len(COLOURS)], _in_legend(report.name)
-        axes.plot(days, shares, color=colour, linewidth=1.1, label=label)
-    _finish(axes, len(reports) > 1, "% of free GPUs")
+def _fragmentation(reports: Sequence[PolicyReport]) -> Draw:
+    def draw(axes: Any, narrow: bool) -> None:
+        for at, report in enumerate(reports):
+            looks = report.series.workload_fragmentation
+            days = [when / 86400 for when, _ in looks]
+            shares = [float("nan") if share is None else 100 * share for _, share in looks]
+            colour, label = COLOURS[at % len(COLOURS)], _in_legend(report.name)
+            axes.plot(days, shares, color=colour, linewidth=1.1, label=label)
+        _finish(axes, narrow, len(reports) > 1, "% of free GPUs")
+
+    return draw
 
 
-def _lost(axes: Any, reports: Sequence[PolicyReport]) -> None:
-    for at, report in enumerate(reports):
-        total, sums = 0.0, []
-        for amount in report.series.lost:
-            total += amount
-            sums.append(total)
-        _curve(axes, report, at, sums)
-    _finish(axes, len(reports) > 1, "GPU-hours")
+def _lost(reports: Sequence[PolicyReport]) -> Draw:
+    def draw(axes: Any, narrow: bool) -> None:
+        for at, report in enumerate(reports):
+            _curve(axes, report, at, list(accumulate(report.series.lost)))
+        _finish(axes, narrow, len(reports) > 1, "GPU-hours")
+
+    return draw
 
 
-def _distribution(axes: Any, outcomes: Sequence[Outcome]) -> None:
-    for at, outcome in enumerate(outcomes):
-        waits = sorted(max(row.waiting, 1.0) / 3600 for row in outcome.rows if row.start is not None)
-        step = max(1, len(waits) // 400)
-        picked = [*range(0, len(waits), step), len(waits) - 1] if waits else []
-        shares = [100 * (number + 1) / len(outcome.rows) for number in picked]
-        colour = COLOURS[at % len(COLOURS)]
-        label = _in_legend(outcome.report.name)
-        axes.plot([waits[number] for number in picked], shares, color=colour, linewidth=1.3, label=label)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda hours, _: f"{hours:g}")
-    axes.xaxis.set_minor_formatter(lambda hours, _: "")
-    axes.set_ylim(top=101)
-    _finish(axes, len(outcomes) > 1, "% of jobs", "hours, logarithmic")
+def _distribution(outcomes: Sequence[Outcome]) -> Draw:
+    def draw(axes: Any, narrow: bool) -> None:
+        for at, outcome in enumerate(outcomes):
+            waits = sorted(max(row.waiting, 1.0) / 3600 for row in outcome.rows if row.start is not None)
+            step = max(1, len(waits) // 400)
+            picked = [*range(0, len(waits), step), len(waits) - 1] if waits else []
+            shares = [100 * (number + 1) / len(outcome.rows) for number in picked]
+            colour = COLOURS[at % len(COLOURS)]
+            label = _in_legend(outcome.report.name)
+            axes.plot([waits[number] for number in picked], shares, color=colour, linewidth=1.3, label=label)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda hours, _: f"{hours:g}")
+        axes.xaxis.set_minor_formatter(lambda hours, _: "")
+        axes.set_ylim(top=101)
+        _finish(axes, narrow, len(outcomes) > 1, "% of jobs", "hours, logarithmic")
+
+    return draw
+
+
+def slots(spans: Iterable[tuple[int, int, int, int]]) -> dict[int, list[int]]:
+    """(begin, end, what, how many) -> so many slots of each, the lowest free ones; none is taken twice at a time."""
+    busy: list[tuple[int, int, list[int]]] = []
+    free: list[int] = []
+    found: dict[int, list[int]] = {}
+    used = 0
+    for begin, end, what, count in sorted(spans):
+        while busy and busy[0][0] <= begin:
+            for slot in heapq.heappop(busy)[2]:
+                heapq.heappush(free, slot)
+        taken = [heapq.heappop(free) for _ in range(min(count, len(free)))]
+        taken += range(used, used + count - len(taken))
+        used = max(used, *(slot + 1 for slot in taken))
+        found[what] = taken
+        heapq.heappush(busy, (max(end, begin), what, taken))
+    return found
 
 
 class _Strip:
-    """Nodes as rows, pods as bars, an arrow from where the preemptor came to run to each victim."""
+    """Nodes as rows, GPUs of pods as bars, an arrow from where the preemptor came to run to each victim."""
 
     def __init__(self, outcome: Outcome) -> None:
         tracks = outcome.tracks
         assert tracks is not None
         self._tracks = tracks
+        self._gpus = [max(1, round(row.gpus / row.workers)) for row in outcome.rows]
+        """Of a worker of each job; a part of one, and none, is drawn as one."""
         hit = {tracks.node[stay] for _, _, victims in tracks.preemptions for stay in victims}
         names = sorted(set(tracks.node), key=lambda name: (name not in hit, name))[:MOST_NODES]
         self._nodes = sorted(names)
@@ -238,11 +298,13 @@ class _Strip:
             span = (self._end - self._begin) // 4
             self._begin, self._end = max(0, middle - span), max(0, middle - span) + 2 * span
         self._stays = self._within(inside)
+        self.height = 0.9 + max(12, len(self._nodes)) * _ROW
         total = len(set(tracks.node))
         days = f"{self._begin / 86_400_000:.1f} to {self._end / 86_400_000:.1f}"
         self.text = (
             f"{len(self._nodes)} of {total} nodes, days {days}. Red: preempted; grey: unfinished at the end; yellow: "
-            "lost with its node; arrows lead from the preemptor to its victims."
+            "lost with its node; the fuller a row, the more of its GPUs are in use; arrows lead from the preemptor to "
+            "its victims."
         )
 
     def _middle(self) -> int:
@@ -261,28 +323,37 @@ class _Strip:
         for stay in self._stays:
             by_node.setdefault(tracks.node[stay], []).append(stay)
         height: dict[int, tuple[float, float]] = {}
+        bars: dict[str, list[tuple[int, float, float]]] = {}
         for node, stays in by_node.items():
-            found = lanes((tracks.begin[stay], tracks.end[stay], stay) for stay in stays)
-            count = max(found.values()) + 1
+            found = slots((tracks.begin[stay], tracks.end[stay], stay, self._gpus_of(stay)) for stay in stays)
+            each = 0.84 / (max(max(taken) for taken in found.values()) + 1)
             for stay in stays:
-                height[stay] = (row[node] + 0.08 + 0.84 * found[stay] / count, 0.84 / count)
-        for how, colour in _HOW.items():
-            chosen = [stay for stay in self._stays if tracks.how[stay] == how]
-            if chosen:
-                axes.barh(
-                    [height[stay][0] for stay in chosen],
-                    [self._days(tracks.end[stay]) - self._days(tracks.begin[stay]) for stay in chosen],
-                    [height[stay][1] * 0.9 for stay in chosen],
-                    [self._days(tracks.begin[stay]) for stay in chosen],
-                    align="edge",
-                    color=colour,
-                    linewidth=0,
+                taken = sorted(found[stay])
+                height[stay] = (row[node] + 0.08 + each * taken[0], each * (taken[-1] + 1 - taken[0]))
+                colour = _HOW[tracks.how[stay]][tracks.job[stay] % 2]
+                bars.setdefault(colour, []).extend(
+                    (stay, row[node] + 0.08 + each * first, each * count) for first, count in _runs(taken)
                 )
+        for colour in sorted(bars):
+            axes.barh(
+                [bottom for _, bottom, _ in bars[colour]],
+                [self._days(tracks.end[stay]) - self._days(tracks.begin[stay]) for stay, _, _ in bars[colour]],
+                [high for _, _, high in bars[colour]],
+                [self._days(tracks.begin[stay]) for stay, _, _ in bars[colour]],
+                align="edge",
+                color=colour,
+                linewidth=0,
+            )
         self._arrows(axes, height)
-        axes.set_yticks([at + 0.5 for at in row.values()], list(row), fontsize=5 if narrow else 6)
+        axes.set_yticks([at + 0.5 for at in row.values()], list(row), fontsize=7)
         axes.set_ylim(0, max(1, len(row)))
+        axes.grid(False)
         axes.set_xlim(self._begin / 86_400_000, self._end / 86_400_000)
         axes.set_xlabel("days")
+
+    def _gpus_of(self, stay: int) -> int:
+        job = self._tracks.job[stay]
+        return self._gpus[job] if job >= 0 else 1
 
     def _days(self, milliseconds: int) -> float:
         return min(max(milliseconds, self._begin), self._end) / 86_400_000
@@ -309,8 +380,21 @@ class _Strip:
                     )
 
 
-def _figure(number: int, title: str, text: str, draw: Draw) -> str:
-    wide, narrow = (_svg(f"{kind}{number}", size, draw, kind == "n") for kind, size in (("w", _WIDE), ("n", _NARROW)))
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """(first, how many) of numbers that follow each other."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][0] + found[-1][1] == number:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((number, 1))
+    return found
+
+
+def _figure(number: int, title: str, text: str, draw: Draw, height: float) -> str:
+    wide, narrow = (
+        _svg(f"{kind}{number}", (width, height), draw, kind == "n") for kind, width in (("w", _WIDE), ("n", _NARROW))
+    )
     label = _text(f"{title}. {text}")
     return (
         f"<h2>{_text(title)}</h2><p>{_text(text)}</p>"
@@ -358,4 +442,4 @@ def _svg(prefix: str, size: tuple[float, float], draw: Draw, narrow: bool) -> st
     picture = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', picture)
     picture = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", picture)
     picture = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', picture)
-    return picture.replace(_INK, "currentColor").replace(_LINE, "var(--line)")
+    return picture.replace(_INK, "currentColor").replace(_LINE, "var(--line)").replace(_QUIET, "var(--quiet)")

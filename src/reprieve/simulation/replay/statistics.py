@@ -81,8 +81,8 @@ class Curves(msgspec.Struct, frozen=True, rename="camel"):
     lost: tuple[float, ...]
     fragmentation: tuple[tuple[float, float], ...]
     """(seconds, share of the free GPUs that who waits cannot use) of each look at which that was to be said."""
-    workload_fragmentation: tuple[tuple[float, float], ...]
-    """The same of the tasks of the whole list, waiting or not."""
+    workload_fragmentation: tuple[tuple[float, float | None], ...]
+    """The same of the tasks of the whole list, waiting or not; None: nothing was free."""
 
 
 class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -314,10 +314,8 @@ def _curves(series: Series, looks: Sequence[Look]) -> Curves:
         capacity=means(capacity, 1000),
         waiting=means(waiting, 1),
         lost=tuple(round(amount / GPU_HOUR, 6) for amount in lost),
-        fragmentation=_shares((look.at, look.by_waiting) for look in looks),
-        workload_fragmentation=_shares((look.at, look.by_workload) for look in looks),
+        fragmentation=tuple(
+            (look.at / 1000, round(look.by_waiting, 6)) for look in looks if look.by_waiting is not None
+        ),
+        workload_fragmentation=tuple((look.at / 1000, _rounded(look.by_workload)) for look in looks),
     )
-
-
-def _shares(looks: Iterable[tuple[int, float | None]]) -> tuple[tuple[float, float], ...]:
-    return tuple((at / 1000, round(share, 6)) for at, share in looks if share is not None)
