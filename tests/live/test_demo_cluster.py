@@ -107,7 +107,8 @@ def test_who_runs_and_who_was_told_to_go() -> None:
             await stage.status(f"{PODS}/{name}", conditions=[PREEMPTED])
         await stage.until(lambda: len(demo.preempted) == 2)
         assert names(demo.running()) == ["c", "d"]
-        assert demo.units() == {"default/whole", "default/b"}
+        # Groups have a watch of their own.
+        await stage.until(lambda: demo.units() == {"default/whole", "default/b"})
         await stage.client.request("DELETE", f"{PODS}/a", body={"gracePeriodSeconds": 0})
         await stage.until(lambda: names(demo.pods()) == ["b", "c", "d", "e"])
         assert demo.units() == {"default/whole", "default/b"}

@@ -113,6 +113,8 @@ class Stage:
             await until(lambda: self.feed.synced or task.done())
             if task.done():
                 task.result()
+            # It asks again so soon what is served that a slow machine has not heard all of it yet, and is told so.
+            self.troubles[:] = [text for text in self.troubles if not text.startswith("still waiting for")]
             yield
         finally:
             task.cancel()
@@ -158,7 +160,7 @@ def test_how_far_each_watch_is_is_told() -> None:
             await stage.node("n1")
             made = (await stage.client.get(f"{NODES}/n1")).read(dict)["metadata"]["resourceVersion"]
             assert int(made) > int(before["", "v1", "nodes"])
-            await until(lambda: stage.feed.revisions()["", "v1", "nodes"] == made)
+            await until(lambda: int(stage.feed.revisions()["", "v1", "nodes"]) >= int(made))
             assert stage.feed.pending
             await stage.until(lambda: stage.engine.cluster.nodes.alive.any())
 
