@@ -10,6 +10,7 @@ from typing import Any
 from reprieve.client.clock import REAL_CLOCK
 from reprieve.client.errors import ApiError
 from reprieve.controlplane.server.serving import ServeOptions, serving
+from reprieve.live.local import kept_port
 from reprieve.live.outages import Outages
 
 from ..client.clock import FakeClock
@@ -120,13 +121,13 @@ def test_an_api_server_that_is_started_anew_is_one_line(tmp_path: Path) -> None:
     """Every watch is cut and refused again and again, first the connection, then by RBAC; then all goes on."""
 
     async def run() -> None:
-        options = ServeOptions(tls=False, data_dir=tmp_path)
         async with contextlib.AsyncExitStack() as stack:
+            # It comes back at the same place, which nobody may have taken meanwhile.
+            options = ServeOptions(tls=False, data_dir=tmp_path, port=stack.enter_context(kept_port(0)))
             async with contextlib.AsyncExitStack() as first:
                 server = await first.enter_async_context(serving(options))
                 client = await first.enter_async_context(client_of(server))
                 await create(client, node("n1"), pod("before"))
-                options.port = server.port
                 found = await stack.enter_async_context(
                     running(server, kind=Refusing, kinds=EVERY_KIND, clock=REAL_CLOCK)
                 )
