@@ -301,6 +301,8 @@ def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
                     await world.pod("one")
                     await world.until(lambda p: p["one"]["spec"].get("nodeName"))
                     assert (first.loop.cycles, second.loop.cycles) == (1, 0)
+                    # Who leads before it has heard of that tries it once more.
+                    await world.until(lambda _: any(pod.bound for pod in second.engine.cluster.pods.values()))
                     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
                     taken = {"spec": {"holderIdentity": "b"}}  # as after a network in two halves
                     await world.client.request("PATCH", path, body=taken, content_type=MERGE_PATCH)
