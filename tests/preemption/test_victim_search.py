@@ -17,7 +17,7 @@ from reprieve.preemption import for_group
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
-from reprieve.preemption.victim_search.bundles import Bundles
+from reprieve.preemption.victim_search.bundles import Bundles, _rates, least_rates
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.search import Found, _Search, cheapest_eviction
 from reprieve.preemption.victim_search.state import Eviction
@@ -293,9 +293,9 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
             for kind, bundles in enumerate(kept):
                 bundles.touch(state.dirty)
                 bundles.touch(state.dearer)
-                bundles.refresh()
+                bundles.every()
                 anew = Bundles(state, kind)
-                anew.refresh()
+                anew.every()
                 for unit in range(len(numbers.units)):
                     assert bundles.gain([unit]) == anew.gain([unit])
                 # Whatever is older elsewhere: no way out is missed, and nobody is evicted twice.
@@ -308,6 +308,30 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
                         assert all(one == new if len(new[2]) == 1 else one[1:] == new[1:] for one, new in pairs)
             state.dirty.clear()
             state.dearer.clear()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_bundle_is_better_than_what_stands_for_a_node_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """And a node that nothing stands for has none: so the best is found without looking at all nodes."""
+    chance = random.Random(seed)
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        state = Eviction(numbers)
+        state.settle()
+        for _ in range(6):
+            for kind in range(len(numbers.kinds)):
+                least = least_rates(state, kind)
+                looked_at, asked = Bundles(state, kind), Bundles(state, kind)
+                looked_at.every()
+                for at, bundles in enumerate(looked_at.of):
+                    assert (least[:, at] <= _rates(bundles)).all(), at
+                missing = chance.choice((1, 2, 3, 5, 40))
+                assert asked.best(missing) == looked_at.best(missing)
+            staying = sorted(set(range(len(numbers.units))) - state.gone - state.barred)
+            for unit in chance.sample(staying, min(2, len(staying))):
+                chance.choice((state.evict, state.bar))(unit)
+            state.settle()
 
 
 @pytest.mark.parametrize("seed", range(40))

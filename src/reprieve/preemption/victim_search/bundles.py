@@ -5,6 +5,9 @@ around a unit that spans nodes.  What a bundle is worth counts the places on all
 They are remembered until something on the node changes, so that a step of the search looks at a few nodes and takes
 the best of all by one pass over an array.  Nodes on which the same is left beside units that weigh and hold the same
 share one calculation.
+
+A node is not looked at before it might have the best bundle: until then what no bundle of it weighs less than for each
+place, worked out for all nodes at once, stands for it (`least_rates`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +15,7 @@ from operator import add
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from reprieve.preemption.victim_search.problem import Amounts
 from reprieve.preemption.victim_search.state import BROKEN_BUDGET, Eviction
@@ -55,10 +59,13 @@ class Bundles:
         self._kind = kind
         self._wanted = [each for each in enumerate(eviction.numbers.kinds[kind].wants) if each[1]]
         self.of: list[Sequence[Bundle]] = [()] * nodes
-        self._rate = np.full((len(_MISSING), nodes), np.inf)
-        self._stale = set(range(nodes))
-        self._doubted: set[int] = set()
+        self._rate = least_rates(eviction, kind)
+        self._stale: set[int] = set()
+        self._unseen: set[int] = set(np.flatnonzero(self._rate[0] < np.inf).tolist())
+        """Nodes not looked at so far. The first look is no step of the search: it is done once for each."""
+        self._doubted = self._unseen.copy()
         self._alike: dict[tuple[object, ...], tuple[_Set, ...]] = {}
+        """By what makes nodes alike and what the units weigh, where that matters."""
         self._numbered: dict[_Alike, int] = {}
         """What makes nodes alike, by number."""
         self._on: list[_There | None] = [None] * nodes
@@ -106,22 +113,48 @@ class Bundles:
         self._stale.clear()
         if stale:
             self._doubted.difference_update(stale)
-            rates = []
-            for node in stale:
-                bundles = self.of[node] = self._bundles(node)
-                rates.append(_rates(bundles))
-            self._rate[:, stale] = np.array(rates).T
+            self._rate[:, stale] = np.array([_rates(self._see(node)) for node in stale]).T
+
+    def every(self) -> list[Bundle]:
+        """The bundles of all nodes, the lightest first, each once."""
+        self.refresh()
+        for node in sorted(self._unseen):
+            if node in self._unseen:
+                self._look(node)
+        return sorted({bundle[2]: bundle for those in self.of for bundle in those}.values())
 
     def _look(self, node: int) -> None:
         self._doubted.discard(node)
-        bundles = self.of[node] = self._bundles(node)
-        self._rate[:, node] = _rates(bundles)
+        bundles = self._see(node)
+        rates = _rates(bundles)
+        self._rate[:, node] = rates
+        there = self._on[node]
+        if bundles and there is not None and len(there.units) == 1:
+            # Wherever a unit is alone that bundle is the only one.
+            for other, _ in self._eviction.numbers.takes[there.units[0]]:
+                if other in self._doubted and self._there(other).units == there.units:
+                    self._doubted.discard(other)
+                    self._unseen.discard(other)
+                    self.of[other] = bundles
+                    self._rate[:, other] = rates
 
-    def _bundles(self, node: int) -> Sequence[Bundle]:
-        state = self._eviction
+    def _see(self, node: int) -> Sequence[Bundle]:
+        looked = self.looked
+        bundles = self.of[node] = self._bundles(node)
+        if node in self._unseen:
+            self._unseen.discard(node)
+            self.looked = looked
+        return bundles
+
+    def _there(self, node: int) -> _There:
         there = self._on[node]
         if there is None:
             there = self._on[node] = self._look_at(node)
+        return there
+
+    def _bundles(self, node: int) -> Sequence[Bundle]:
+        state = self._eviction
+        there = self._there(node)
         units = there.units
         if not units:
             return ()
@@ -131,12 +164,15 @@ class Bundles:
             gain = self.gain(units)
             return [(heavy[units[0]] + age[units[0]], gain, units)] if gain > 0 else ()
         weigh = [heavy[unit] for unit in units]
-        key = (there.number, tuple(weigh))
-        sets = self._alike.get(key)
+        sets = self._alike.get((there.number, ()))
         if sets is None:
-            if len(self._alike) >= _MOST_ALIKE:
-                self._alike.clear()
-            sets = self._alike[key] = self._sets(weigh, *there.alike)
+            key = (there.number, tuple(weigh))
+            sets = self._alike.get(key)
+            if sets is None:
+                if len(self._alike) >= _MOST_ALIKE:
+                    self._alike.clear()
+                sets, choice = self._sets(weigh, *there.alike)
+                self._alike[key if choice else (there.number, ())] = sets
         bundles: list[Bundle] = []
         for turns, known in sets:
             those = tuple([units[turn] for turn in turns])
@@ -177,16 +213,17 @@ class Bundles:
         young: Sequence[int],
         shares: Sequence[Amounts],
         spans: Sequence[bool],
-    ) -> tuple[_Set, ...]:
+    ) -> tuple[tuple[_Set, ...], bool]:
         """The sets of the units of a node that may be worth it, and what each gains where all of it is on the node.
 
-        `have` is left there, overdrawn where negative; `young` numbers the starts from the latest on.
+        And whether what they weigh has anything to do with it. `have` is left there, overdrawn where negative; `young`
+        numbers the starts from the latest on.
         """
         full = [amount + sum(column) for amount, column in zip(have, zip(*shares, strict=True), strict=True)]
         now = self._places(have)
         most = min([full[resource] // want for resource, want in self._wanted]) - now
         if most <= 0:
-            return ()
+            return (), False
         share_of_age = 1.0 / (4.0 * len(young))
         units = [
             (weight + turn * share_of_age, share, unit)
@@ -197,9 +234,12 @@ class Bundles:
             chosen = cheapest_cover(self._lack(have, now + target), units)
             if chosen is not None:
                 found[tuple(sorted(chosen))] = None
+        everybody = tuple(range(len(units)))
         for unit, spanning in enumerate(spans):
             if spanning:
                 found[unit,] = None
+                if everybody in found:
+                    continue  # beside any of them nobody can be spared
                 beside = [h + a for h, a in zip(have, shares[unit], strict=True)]
                 chosen = cheapest_cover(self._lack(beside, now + most), [each for each in units if each[2] != unit])
                 if chosen is not None:
@@ -214,7 +254,7 @@ class Bundles:
                     for h, column in zip(have, zip(*[shares[u] for u in those], strict=True), strict=True)
                 ]
                 sets.append((those, self._places(beside) - now))
-        return tuple(sets)
+        return tuple(sets), most > 1 or everybody not in found
 
     def _places(self, have: Sequence[int]) -> int:
         return max(0, min([have[resource] // want for resource, want in self._wanted]))
@@ -255,6 +295,56 @@ class Bundles:
                 room = min([(have[resource] + amounts[resource]) // want for resource, want in wanted])
                 gain += max(room, 0) - spare[node]
         return gain
+
+
+def least_rates(eviction: Eviction, kind: int) -> npt.NDArray[np.float64]:
+    """`float64[missing, nodes]`: no bundle of a node weighs less for each place, by how many pods are missing.
+
+    Infinite where there is none.  Where one unit alone may go that is what it does weigh.  Elsewhere the resource that
+    is scarcest now gains no more places than the parts of it that the units hold, each in parts of what makes the first
+    place, or rounded up to whole ones, and no more than all of them together; and what several units weigh for each
+    place is never less than what the best of them does.
+    """
+    wants = eviction.numbers.kinds[kind].wants
+    columns = [resource for resource, want in enumerate(wants) if want]
+    nodes = len(eviction.left)
+    rates = np.full((len(_MISSING), nodes), np.inf)
+    units, at, amounts = eviction.shares
+    may_go = np.ones(len(eviction.weight), dtype=np.bool_)
+    may_go[[*eviction.gone, *eviction.barred]] = False
+    usable = np.array(eviction.numbers.kinds[kind].usable, dtype=np.bool_)
+    there = may_go[units] & usable[at]
+    units, at, amounts = units[there], at[there], amounts[there]
+    if not columns or not len(units):
+        return rates
+    want = np.array([wants[resource] for resource in columns], dtype=np.int64)
+    first = np.flatnonzero(np.diff(at, prepend=-1))
+    having = at[first]
+    own = np.repeat(np.arange(len(first)), np.diff(first, append=len(at)))
+    have = np.array([eviction.left[node] for node in having], dtype=np.int64)[:, columns]
+    amounts = amounts[:, columns]
+    fits = have // want
+    now = np.maximum(fits.min(axis=1), 0)
+    most = np.maximum((((have + np.add.reduceat(amounts, first)) // want).min(axis=1) - now), 0)
+    scarcest = fits.argmin(axis=1)
+    each = want[scarcest]
+    lack = each - np.maximum(have[np.arange(len(having)), scarcest], 0) % each
+    held = np.maximum(amounts[np.arange(len(at)), scarcest[own]], 0)
+    gain = np.minimum(np.minimum(held / lack[own], -(-held // each[own])), most[own])
+    alone = np.bincount(own) == 1
+    weight = np.array(eviction.heavy) + np.array(eviction.age)
+    for those in (slice(None), alone[own]):
+        gains = np.bincount(units, weights=gain, minlength=len(may_go))[units[those]]
+        with np.errstate(divide="ignore"):
+            for level, missing in enumerate(_MISSING):
+                per_place = weight[units[those]] / np.minimum(gains, missing)
+                if isinstance(those, slice):
+                    rates[level, having] = np.minimum.reduceat(per_place, first)
+                else:
+                    rates[level, having[alone]] = per_place
+        places = ((have[own] + amounts) // want).min(axis=1)
+        gain = np.maximum(places, 0) - now[own]
+    return rates * (1 - 1e-12)
 
 
 def _rates(bundles: Sequence[Bundle]) -> list[float]:

@@ -104,7 +104,8 @@ class _Search:
         self.numbers = numbers
         self.steps = steps
         self.state = Eviction(numbers)
-        self.bundles = [Bundles(self.state, kind) for kind in range(len(numbers.kinds))]
+        self.bundles: list[Bundles] = []
+        """By kind, from when they are first asked for."""
         self.best: Found | None = None
         self.returns = self.repeats = 0
         self.in_vain: dict[frozenset[int], set[tuple[int, Change]]] = {}
@@ -294,7 +295,11 @@ class _Search:
     def _fresh(self, kind: int) -> Bundles:
         """The bundles for a kind of pod, told of what has changed."""
         dirty, dearer = self.state.dirty, self.state.dearer
-        if dirty or dearer:
+        if not self.bundles:
+            self.bundles = [Bundles(self.state, kind) for kind in range(len(self.numbers.kinds))]
+            dirty.clear()
+            dearer.clear()
+        elif dirty or dearer:
             for bundles in self.bundles:
                 bundles.touch(dirty)
                 bundles.doubt(dearer)
@@ -383,9 +388,7 @@ class _Search:
         for unit in gone:
             yield (unit,), (unit,), ()
         for kind in range(len(self.numbers.kinds)):
-            self._fresh(kind).refresh()
-            options = sorted({b[2]: b for those in self.bundles[kind].of for b in those}.values())
-            for bundle in options:
+            for bundle in self._fresh(kind).every():
                 yield (), (), bundle[2]
         if depth < 2:
             return

@@ -8,6 +8,10 @@ resource that it asks for is overdrawn; `spare[kind][node]` is how many more pod
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
 
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.outcome import Cost
@@ -108,6 +112,16 @@ class Eviction:
         """By who is gone: how all pods can be put anew, None: not by any of the orders.  It takes steps to get in."""
         for node in range(len(self.left)):
             self._recount(node)
+
+    @cached_property
+    def shares(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Who holds what where, by node: units and nodes, `int64[shares]`, and `int64[shares, resources]`."""
+        takes = self.numbers.takes
+        units = np.repeat(np.arange(len(takes)), [len(each) for each in takes])
+        nodes = np.array([node for each in takes for node, _ in each], dtype=np.int64)
+        amounts = np.array([amounts for each in takes for _, amounts in each], dtype=np.int64)
+        order = np.argsort(nodes, kind="stable")
+        return units[order], nodes[order], amounts.reshape(len(nodes), len(self.numbers.kinds[0].wants))[order]
 
     # -- changes, each of which can be taken back ------------------------------------------------------------------
 
@@ -323,10 +337,6 @@ class Eviction:
                 over = over or left[budget] < 0
             broken.append(over)
         return broken
-
-    def dear(self, unit: int) -> bool:
-        """Whether it violates a budget beside those who are gone, and that weighs more than anything else."""
-        return self.budgets_first and self.violates(unit)
 
     def violating(self, units: Sequence[int]) -> int:
         """How many of these would exceed a budget, evicted one after the other beside those who are gone."""
