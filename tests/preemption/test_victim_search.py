@@ -19,7 +19,7 @@ from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.victim_search.bundles import Bundles, _rates, least_rates
 from reprieve.preemption.victim_search.problem import Numbers
-from reprieve.preemption.victim_search.search import Found, _Search, cheapest_eviction
+from reprieve.preemption.victim_search.search import Found, _Search, as_cheap, cheapest_eviction
 from reprieve.preemption.victim_search.state import Eviction
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with, row_name
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit, cheapest
@@ -402,6 +402,72 @@ def test_a_rule_beyond_resources_is_asked_of_the_filters() -> None:
     found = _decided(items)
     assert found is not None
     assert _names(found) == ["default/dear"]
+
+
+def _rather(*weights: tuple[int, str]) -> objects.Affinity:
+    """Nodes whose label `disk` says so are preferred, by weight."""
+    terms = tuple(
+        objects.PreferredSchedulingTerm(
+            weight=weight,
+            preference=objects.NodeSelectorTerm(
+                match_expressions=(objects.NodeSelectorRequirement(key="disk", operator="In", values=(value,)),)
+            ),
+        )
+        for weight, value in weights
+    )
+    soft = objects.NodeAffinity(preferred_during_scheduling_ignored_during_execution=terms)
+    return objects.Affinity(node_affinity=soft)
+
+
+@pytest.mark.parametrize("shuffled", range(4))
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (2, ["default/on-n3", "default/on-n4"]),
+        (3, ["default/on-n0", "default/on-n3", "default/on-n4"]),  # the third anywhere: by name
+    ],
+)
+def test_of_evictions_that_cost_the_same_the_best_placement_decides(
+    members: int, expected: list[str], shuffled: int
+) -> None:
+    """cost.md 4.3: where placing by score would be dearer, and several sets of victims are the cheapest."""
+    disks = ["", "", "", "ssd", "ssd", "nvme"]
+    items: list[Item] = []
+    for turn, disk in enumerate(disks):
+        items.append(node(f"n{turn}", gpu=1, labels={"disk": disk} if disk else {}))
+        items.append(pod(f"on-n{turn}", node=f"n{turn}", gpu=1, priority=50 if disk == "nvme" else 10))
+    likes = _rather((50, "ssd"), (100, "nvme"))
+    items += [
+        group("new", min_count=members, priority=PREEMPTOR),
+        *(pod(f"new-{i}", gpu=1, group="new", priority=PREEMPTOR, affinity=likes) for i in range(members)),
+    ]
+    random.Random(shuffled).shuffle(items)
+    compatible = _decided(items, "Compatible")
+    assert compatible is not None
+    assert "default/on-n5" in _names(compatible)
+    found = _decided(items)
+    assert found is not None
+    assert _names(found) == expected
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_evictions_that_cost_the_same_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Each is another one, makes room for the whole group, and costs what the first does."""
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        best = cheapest_eviction(numbers)
+        assert best is not None
+        others = as_cheap(numbers, best, 10)
+        assert len(others) <= 10
+        assert len({best.units, *(other.units for other in others)}) == len(others) + 1
+        for other in others:
+            state = Eviction(numbers)
+            assert state.price_of(other.units) == best.price
+            for unit in other.units:
+                state.evict(unit)
+            for kind, at, count in other.places or ():
+                assert state.spare[kind][at] >= count
+                state.place(kind, at, count)
+            assert not any(state.missing)
 
 
 def test_what_placing_by_score_would_have_cost() -> None:

@@ -152,11 +152,7 @@ class Evaluator:
         feasible = self._let_through(outside, state, feasible)
         if not len(feasible):
             return NO_ROW
-        total = keys[feasible] // RANKS
-        for weighted, raw in view.static_scores:
-            total = total + weighted.weight * self._normalized(weighted, state, raw[feasible])
-        for weighted in cluster_scores:
-            total = total + weighted.weight * self._normalized(weighted, state, self._score(weighted, state, feasible))
+        total = self._totals(state, view, cluster_scores, feasible)
         if ties is not None:
             best = ties.narrow(feasible[total == total.max()])
             return int(best[self._cluster.nodes.rank[best].argmin()])
@@ -166,6 +162,34 @@ class Evaluator:
             return self._seeded(everywhere, state.pod)
         ranked = total * RANKS + (RANKS - 1 - self._cluster.nodes.rank[feasible])
         return int(feasible[ranked.argmax()])
+
+    def _totals(
+        self,
+        state: CycleState,
+        view: SignatureView,
+        cluster_scores: Sequence[Weighted],
+        feasible: npt.NDArray[np.int64],
+    ) -> Scores:
+        """What feasible rows score beside each other: `int64[feasible]`."""
+        total: Scores = view.keys[feasible] // RANKS
+        for weighted, raw in view.static_scores:
+            total = total + weighted.weight * self._normalized(weighted, state, raw[feasible])
+        for weighted in cluster_scores:
+            total = total + weighted.weight * self._normalized(weighted, state, self._score(weighted, state, feasible))
+        return total
+
+    def score_at(self, state: CycleState, row: int) -> int:
+        """What a row scores beside the others that the pod may go to in the present view; 0 where it may not."""
+        view = self.view(state)
+        active = self.rules(state)
+        feasible = np.flatnonzero(view.keys >= 0)
+        if active and len(feasible):
+            feasible = feasible[self._cluster_mask(state, active, feasible)]
+        at = np.flatnonzero(feasible == row)
+        if not len(at):
+            return 0
+        total = self._totals(state, view, self._active_cluster_scores(state), feasible)
+        return int(total[at[0]])
 
     def fits_row(self, state: CycleState, row: int) -> bool:
         """Whether the pod passes every filter on one row, nominated pods counted (both with and without them)."""

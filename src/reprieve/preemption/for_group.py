@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from reprieve.api.work_annotations import ClassTerms
 from reprieve.cluster.groups import fewest_pods
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
+from reprieve.framework.plugin import CycleState, Placement, PodGroupAssignment, PodGroupAttempt, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cost import BY_NAME, NOBODY, Cost, Criteria
@@ -41,13 +41,16 @@ from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
 from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
 from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
 from reprieve.preemption.victim_search.problem import Numbers, numbers_of
-from reprieve.preemption.victim_search.search import cheapest_eviction
+from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
 
 _NO_COST = (0, 0, 0, 0, 0.0)
 _MOST_CASCADES = 8
 """So many candidates are looked at, and so many evictions instead, where those count who are evicted in turn."""
 _MOST_DOMAINS_BELOW = 64
 """So many placements of groups below a tree's root are tried for each of the root's."""
+_MOST_AS_CHEAP, _PODS_PLACED_ANEW = 24, 384
+"""So many evictions that cost the same are compared by what the group scores, and fewer for large groups: so many of
+its pods are placed for it."""
 _ALL_LOOKED_AT = 4
 """So few domains are looked at without bounds."""
 UNSCHEDULABLE = "pod group is unschedulable"
@@ -464,6 +467,8 @@ class _Search:
                 return found
             own = PodGroupAssignment(cheaper.assigned(numbers), True, {}) if numbers.exact else None
             other = self._with_gone(found, {there[turn] for turn in cheaper.units}, own)
+            if numbers.exact and cheaper.places is not None and len(pods) > 1 and other.price < found.price:
+                return self._scoring_best(found, other, numbers, cheaper, there)
             if numbers.exact or other is not found:
                 # Of one pod all nodes are compared: where they tie it takes the first, as a pod without a group does.
                 return min(*((other, found) if len(pods) == 1 else (found, other)), key=_price)
@@ -477,6 +482,49 @@ class _Search:
                 low, high = (low, middle) if enough else (middle + 1, high)
             best = min(best, self._with_gone(found, set(order[:low])), key=_price)
         return best
+
+    def _scoring_best(
+        self, found: _Candidate, first: _Candidate, numbers: Numbers, cheapest: Found, there: Sequence[int]
+    ) -> _Candidate:
+        """Of evictions that cost what this does the one beside whose victims' room the group scores best (cost.md 4.3).
+
+        Others go for some of those who do as long as the group scores better so, or its nodes come first by name.
+        """
+        best, left = first, min(_MOST_AS_CHEAP, _PODS_PLACED_ANEW // len(first.assignment.placed))
+        while left > 0:
+            others = as_cheap(numbers, cheapest, left)
+            left -= max(1, len(others))
+            candidates, evictions = [best], [cheapest]
+            for each in others:
+                own = PodGroupAssignment(each.assigned(numbers), True, {})
+                other = self._with_gone(found, {there[turn] for turn in each.units}, own)
+                if other.price == best.price:
+                    candidates.append(other)
+                    evictions.append(each)
+            scores = self._scores(found.ranking, candidates)
+            top = min(range(len(scores)), key=lambda turn: (-scores[turn], self._by_name(candidates[turn])))
+            if top == 0:
+                break
+            best, cheapest = candidates[top], evictions[top]
+        return best
+
+    def _by_name(self, candidate: _Candidate) -> list[int]:
+        rank = self.running.cluster.nodes.rank
+        return sorted(int(rank[row]) for _, row in candidate.assignment.placed)
+
+    def _scores(self, ranking: Ranking, candidates: Sequence[_Candidate]) -> list[int]:
+        """What the places of each score, pod by pod, with the victims of all of them gone: by one yardstick."""
+        cluster, evaluator = self.running.cluster, self.running.evaluator
+        scores = []
+        with self._of(ranking, {index for candidate in candidates for index in candidate.reasons}):
+            for candidate in candidates:
+                score = 0
+                with cluster.trial():
+                    for pod, row in candidate.assignment.placed:
+                        score += evaluator.score_at(CycleState(cluster, pod, self.attempt.group), row)
+                        cluster.place(pod, row)
+                scores.append(score)
+        return scores
 
     def _with_gone(self, found: _Candidate, gone: set[int], instead: PodGroupAssignment | None = None) -> _Candidate:
         """The candidate with only these units of its ranking displaced; what was found if fewer members fit then.

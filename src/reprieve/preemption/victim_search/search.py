@@ -29,6 +29,8 @@ _FEWEST_STEPS, _FEW_NODES = 2_000, 100
 what placing by score takes."""
 _SHAKES = 16
 """So often in a row part of the victims is drawn to come back in vain before the search ends."""
+_OTHERS_FOR_EACH = 4
+"""So many other evictions that cost the same are looked for instead of each part of one."""
 CLOSE = 50
 """One part in so many is the least that is worth looking for."""
 
@@ -60,6 +62,14 @@ def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int
         return None if one is None else Found(one[0], one[1], ((0, one[2], 1),))
     allowed = max(min(steps, _FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
     return _Search(numbers, allowed).run(known)
+
+
+def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
+    """At most so many other evictions that cost the same: for one of those who go, or for those of one node, others.
+
+    Of each of them a few, so that all of them get their turn; in an order that depends on the numbers alone.
+    """
+    return _Search(numbers, _FEWEST_STEPS).exchanged(found, most)
 
 
 def least_weight(state: Eviction) -> int:
@@ -173,6 +183,43 @@ class _Search:
         self._shake(until)
         return self.best
 
+    def exchanged(self, found: Found, most: int) -> list[Found]:
+        """See `as_cheap`."""
+        state, numbers = self.state, self.numbers
+        state.settle()
+        self._load(found)
+        state.keep()
+        others: dict[tuple[int, ...], Found] = {}
+        gone = set(found.units)
+        parts: dict[tuple[int, ...], None] = {(unit,): None for unit in found.units}
+        for there in numbers.on:
+            parts[tuple(sorted(gone.intersection(there)))] = None
+        parts.pop((), None)
+        until = self.taken + self.steps
+        start = state.mark()
+        for part in parts:
+            for unit in part:
+                state.bar(unit)
+            for _ in range(_OTHERS_FOR_EACH):
+                if len(others) >= most or self.taken >= until:
+                    break
+                mark = state.mark()
+                for unit in part:
+                    state.restore(unit)
+                self.returns += 1
+                done = self._build() and state.price() == found.price
+                units = tuple(sorted(state.gone))
+                if done:
+                    others.setdefault(units, Found(units, found.price, self._places()))
+                state.rollback(mark)
+                if not done:
+                    break
+                for unit in units:
+                    if unit not in gone:
+                        state.bar(unit)
+            state.rollback(start)
+        return list(others.values())
+
     def _shake(self, until: int, *, limited: bool = True) -> None:
         """Where no exchange helps: some of those who go come back, others are looked for, and exchanges tried again.
 
@@ -259,15 +306,18 @@ class _Search:
         price = self.state.price()
         if self.best is not None and price >= self.best.price:
             return False
-        places = tuple(
+        self.best = Found(tuple(sorted(self.state.gone)), price, self._places())
+        return True
+
+    def _places(self) -> tuple[tuple[int, int, int], ...]:
+        """(kind, node, count) of the pods that have a place."""
+        return tuple(
             (kind, node, count)
             for node, there in enumerate(self.state.put)
             if there is not None
             for kind, count in enumerate(there)
             if count
         )
-        self.best = Found(tuple(sorted(self.state.gone)), price, places)
-        return True
 
     def _build(self, wanted: Collection[int] = (), *, small_first: bool = False, since: int | None = None) -> bool:
         """Evict bundle after bundle until all pods have a place, then bring back who need not go.
