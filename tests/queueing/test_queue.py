@@ -663,3 +663,19 @@ def test_who_is_put_off_again_and_again_is_remembered_once() -> None:
     assert world.place("p") is QueueState.UNSCHEDULABLE
     queue.tick(world.now + 101)
     assert world.place("p") is not QueueState.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["with the bound", "without"])
+def test_nothing_is_kept_of_who_waited_and_is_gone(plain: bool) -> None:
+    """What says who is out of reach (scheduling.md 1.7) forgets who left; there is none where nothing is shared."""
+    running = [pod(f"r{cpu}", cpu=cpu, node="n", priority=100) for cpu in (1, 19)]
+    waiting = [pod(f"p{cpu}", cpu=cpu) for cpu in range(2, 12)]
+    world = World(node("n", cpu=20), *running, *waiting, plain=plain, current_reasons=False).drain()
+    world.gone("r1").drain()
+    reach = world.engine.reach
+    assert (reach is None) is plain
+    assert reach is None or reach.sizes()["waiting_entities"] == 10
+    for cpu in range(2, 12):
+        world.gone(f"p{cpu}")
+        assert reach is None or reach.sizes()["waiting_entities"] == 11 - cpu
+    assert len(world.engine.queue) == 0
