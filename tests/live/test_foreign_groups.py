@@ -218,8 +218,9 @@ def test_a_source_that_is_off_is_not_watched() -> None:
     asyncio.run(run())
 
 
-def test_plain_pods_of_kueue() -> None:
+def test_plain_pods_of_kueue(monkeypatch: pytest.MonkeyPatch) -> None:
     """workloads.md 2.4, 2.5: all or none of them, when their gates are gone; a count that is no number is told."""
+    monkeypatch.setattr("reprieve.live.conditions.KEPT_BACK", 0.1)
 
     async def run() -> None:
         async with cluster() as world:
