@@ -95,7 +95,9 @@ def check_contents(sdist: Path, wheel: Path, version: str) -> None:
         names = {name for name in archive_.namelist() if not name.endswith("/")}
         metadata = archive_.read(f"reprieve-{version}.dist-info/METADATA").decode()
     installed = {name for name in names if ".dist-info/" not in name}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     package = {name.removeprefix("src/") for name in files if name.startswith("src/")}
+    package |= set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values())
     if installed != package:
         raise WrongError(f"wheel and src/ differ: {', '.join(sorted(installed ^ package)[:5])}")
     if not any(name.endswith("/LICENSE") for name in names - installed):
@@ -121,6 +123,8 @@ def check_installed(wheel: Path, scratch: Path, version: str) -> None:
         raise WrongError(f"reprieve --version says {said!r}; pyproject.toml says {version}")
     if "placed  on n1" not in run(["reprieve", "plan", "-f", "cluster.yaml"], home, env):
         raise WrongError("reprieve plan does not place a pod")
+    if not run(["reprieve", "help", "plan"], home, env).startswith("# "):
+        raise WrongError("reprieve help does not find its pages")
     run(["reprieve", "demo"], home, env)
 
 

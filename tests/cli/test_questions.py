@@ -185,6 +185,27 @@ def test_changes_and_what_is_left_aside_are_told_with_every_answer(
     assert ended.err == "warning: 1 × v1/Secret: not read\n"
 
 
+def test_the_queue_says_what_would_help(run: Run, ask: Any, tmp_path: Path) -> None:
+    """whatif.md 5.6: as in a plan of the same input; of who has a place nothing."""
+    documents = pod("ready", "1") + pod("huge", "7", 1)
+    items = {item["name"]: item for item in ask("queue", documents=documents)["items"]}
+    planned = {one["name"]: one for one in ask("plan", documents=documents)["pods"]}
+    assert items["ready"]["help"] == []
+    assert items["huge"]["help"] == planned["huge"]["help"] != []
+    assert all(item["help"] == [] for item in ask("queue", "--no-suggest", documents=documents)["items"])
+    out = run("queue", "-f", tmp_path / "cluster.yaml").out
+    assert f"      would help: {items['huge']['help'][0]['sentence']}\n" in out
+
+
+def test_the_queue_of_one_namespace_keeps_the_positions(ask: Any) -> None:
+    other = pod("theirs", "1", 9).replace("{name: theirs}", "{name: theirs, namespace: team}")
+    documents = pod("mine", "1") + other
+    items = ask("queue", "-n", "default", documents=documents)["items"]
+    assert [(item["position"], item["name"]) for item in items] == [(2, "mine")]
+    assert len(ask("queue", "-A", documents=documents)["items"]) == 2
+    assert "exclude each other" in ask("queue", "-A", "-n", "team", documents=documents, code=2)
+
+
 @pytest.mark.parametrize(
     ("question", "message"),
     [

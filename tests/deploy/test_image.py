@@ -12,7 +12,8 @@ def test_the_context_is_what_the_image_is_made_of() -> None:
     """Not the tests, not what a builder has lying about, and nothing that is not in the repository."""
     names = tool("check_image").context()
     assert {"pyproject.toml", "README.md", "LICENSE"} == {name for name in names if "/" not in name}
-    assert {name.split("/")[0] for name in names if "/" in name} == {"src"}
+    assert {name.split("/")[0] for name in names if "/" in name} == {"src", "docs"}
+    assert all(name.endswith(".md") for name in names if name.startswith("docs/")), "pages of `reprieve help`"
     assert "src/reprieve/__init__.py" in names
 
 

@@ -61,6 +61,8 @@ _FLAGS = {
 
 def read_changes(context: typer.Context, values: Mapping[str, Sequence[str] | None]) -> "list[Change]":
     """The changes in the order given. `values`: by parameter, as the command got them."""
+    if not any(values.get(name) for name in _FLAGS):
+        return []
     from dataclasses import replace
 
     from reprieve.simulation.whatif.changes import Change

@@ -27,6 +27,7 @@ from reprieve.cli import (
     replay,
     scheduler,
     snapshot,
+    topics,
     up,
 )
 from reprieve.cli.changing import ORDER
@@ -83,6 +84,7 @@ app.command("demo", cls=Command)(demo.command)
 app.command("bench", cls=Command)(bench.command)
 app.command("replay", cls=Command)(replay.command)
 app.command("completion", cls=Command)(completion.command)
+app.command("help", cls=Command)(topics.command)
 imports.command("trace", cls=Command, hidden=True)(importing.command)
 imports.command("openb", cls=Command)(openb.command)
 app.add_typer(imports, name="import")

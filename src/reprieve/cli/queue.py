@@ -1,20 +1,33 @@
 """`reprieve queue`: what waits, in the order it will be tried."""
 
+import functools
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
+from reprieve.cli.asking import (
+    NamespaceOption,
+    Source,
+    SuggestOption,
+    gather,
+    show_with_changes,
+    taking_source,
+    warn_of,
+)
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import refuse, show
 
 if TYPE_CHECKING:
+    from reprieve.cli.asking import Gathered
     from reprieve.cli.sections import Section
+    from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.whatif.queue_order import Queue
 
 PAUSE = 2.0
 """Seconds between two looks with `-w`."""
+MOST_OBJECTS = 2_500
+"""In larger clusters it is not tried what would help: the queue itself is there in a second."""
 
 
 @taking_source()
@@ -25,42 +38,71 @@ def command(
     watch: Annotated[
         bool, typer.Option("-w", "--watch", help="Look again every two seconds, until interrupted.")
     ] = False,
+    namespace: NamespaceOption = None,
+    everywhere: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="In all namespaces, as without -n.")
+    ] = False,
+    suggest: SuggestOption = True,
 ) -> None:
     """Show what waits, in the order it will be tried: since when, why in one word, and whom it would evict.
 
     Why: Ready (it has a place), Preempting, Priority (what runs is as important), Resources, Backoff or Gated.
     """
-    if watch and source.kubeconfig is None:
+    if watch and not source.live:
         refuse("-w: only a live cluster changes: --kubeconfig FILE")
     if watch and "-" in source.files:
         refuse("-w: standard input can be read only once: a file for -f")
-    _look(source, output, first=True)
+    if namespace is not None and everywhere:
+        refuse("-n and -A exclude each other")
+    look = functools.partial(_look, source, output, namespace, suggest=suggest)
+    look(first=True)
     while watch:
         time.sleep(PAUSE)
-        _look(source, output, first=False)
+        look(first=False)
 
 
-def _look(source: Source, output: Format, *, first: bool) -> None:
+def _look(source: Source, output: Format, namespace: str | None, *, suggest: bool, first: bool) -> None:
     """One look; what is wrong with the input is said at the first."""
     from dataclasses import replace
+
+    from msgspec.structs import replace as with_fields
 
     from reprieve.api.errors import InputError
     from reprieve.cli.options import read_options
     from reprieve.simulation.whatif.queue_order import queue_of
 
     gathered = gather(source)
+    options = replace(read_options(), now=gathered.now)
     try:
-        queue = queue_of(gathered.manifests, replace(read_options(), now=gathered.now))
+        if suggest and sum(map(len, gathered.manifests.objects.values())) <= MOST_OBJECTS:
+            queue = _with_suggestions(source, gathered, options)
+        else:
+            queue = queue_of(gathered.manifests, options)
     except InputError as error:
         refuse(str(error))
+    if namespace is not None:
+        queue = with_fields(queue, items=tuple(item for item in queue.items if item.namespace == namespace))
     if first:
         warn_of(gathered)
     if output is not Format.TEXT:
-        from msgspec.structs import replace as with_fields
-
         show(document(with_fields(queue, changes=tuple(gathered.changed.made)), output))
         return
     show_with_changes(gathered, [queue_section(queue)])
+
+
+def _with_suggestions(source: Source, gathered: "Gathered", options: "PlanOptions") -> "Queue":
+    """The queue, and what would help who waits, each suggestion tried."""
+    from dataclasses import replace
+
+    from reprieve.library.waiting import WaitingRecords
+    from reprieve.simulation.whatif.queue_order import queue_of
+    from reprieve.simulation.whatif.suggestions import Trials, helped
+    from reprieve.simulation.workloads.table import TABLE
+
+    records = WaitingRecords()
+    options = replace(options, observer=records)
+    trials = Trials(gathered.manifests, options, gathered.changed.manifests, source.rows or TABLE, source.run)
+    return queue_of(gathered.manifests, options, lambda answer: helped(answer, trials, records.hints))
 
 
 def queue_section(queue: "Queue") -> "Section":
@@ -80,12 +122,13 @@ def queue_section(queue: "Queue") -> "Section":
                 item.why,
                 f"{', '.join(item.evicts[:3])}{f' and {len(item.evicts) - 3} more' if len(item.evicts) > 3 else ''}",
             ),
+            below=tuple(f"would help: {help.sentence}" for help in item.help),
             tone=Tone.GOOD if item.why == "Ready" else Tone.WAITING,
         )
         for item in queue.items
     )
     columns: tuple[str, ...] = ("#", "who", "pods", "priority", "since", "why", "would evict")
     if not any(item.evicts for item in queue.items):
-        columns, rows = columns[:-1], tuple(Row(row.cells[:-1], tone=row.tone) for row in rows)
+        columns, rows = columns[:-1], tuple(Row(row.cells[:-1], row.below, row.tone) for row in rows)
     title = "1 waits" if len(rows) == 1 else f"{len(rows)} wait, in the order they are tried"
     return Section(title, columns, rows)

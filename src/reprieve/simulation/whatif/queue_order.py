@@ -6,6 +6,7 @@ would evict.  Who is not tried at all is gated, and comes last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,8 +16,8 @@ from reprieve.api.loading import Manifests
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.report import ChangeMade, Document, Plan, PodOutcome
+from reprieve.simulation.plan import Observer, PlanOptions, plan
+from reprieve.simulation.report import Answer, ChangeMade, Document, Help, PodGroupOutcome, PodOutcome
 
 READY: Final = "Ready"
 PREEMPTING: Final = "Preempting"
@@ -46,6 +47,8 @@ class QueueItem(Document, frozen=True, kw_only=True):
     why: str
     message: str = ""
     evicts: tuple[str, ...] = ()
+    help: tuple[Help, ...] = ()
+    """What would help it (whatif.md 5)."""
 
 
 class Queue(Document, frozen=True, kw_only=True):
@@ -59,24 +62,34 @@ class Queue(Document, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _FirstDecisions:
-    """The first decision about each entity, in order (an observer of a plan)."""
+    """The first decision about each entity, in order (an observer of a plan). `beside`: who observes as well."""
 
+    beside: Observer | None = None
     found: dict[str, Decision] = field(default_factory=dict)
     engine: Engine | None = None
 
     def attach(self, engine: Engine) -> None:
         """See `plan.Observer`."""
         self.engine = engine
+        if self.beside is not None:
+            self.beside.attach(engine)
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """See `plan.Observer`."""
         self.found.setdefault(decision.key, decision)
+        if self.beside is not None:
+            self.beside.decided(decision, seconds=seconds, now=now)
 
 
-def queue_of(manifests: Manifests, options: PlanOptions) -> Queue:
-    """Who waits, in order. Raises InputError as a plan does."""
-    first = _FirstDecisions()
-    document = plan(manifests, replace(options, observer=first, first_decision=False)).plan
+def queue_of(
+    manifests: Manifests, options: PlanOptions, helped: Callable[[Answer], Answer] = lambda answer: answer
+) -> Queue:
+    """Who waits, in order. `helped`: the plan with what would help those who still wait at its end.
+
+    Raises InputError as a plan does.
+    """
+    first = _FirstDecisions(options.observer)
+    document = helped(plan(manifests, replace(options, observer=first, first_decision=False))).plan
     waiting: dict[Key, list[PodOutcome]] = {}
     for pod in document.pods:
         kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
@@ -88,9 +101,17 @@ def queue_of(manifests: Manifests, options: PlanOptions) -> Queue:
         (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
     )
     largest = _largest(manifests)
+    asked = {
+        (loaded.object.namespace, loaded.object.name): pod_requests(loaded.object)
+        for loaded in manifests.pods
+        if not loaded.object.spec.node_name
+    }
+    groups = {(one.namespace, one.name): one for one in document.pod_groups}
     items = []
     for position, key in enumerate(turned, 1):
         pods, decision = waiting[key], first.found.get(keys.get(key, ""))
+        group = groups.get(key[1:]) if key[0] == "PodGroup" else None
+        requests = [asked.get((pod.namespace, pod.name), {}) for pod in pods]
         made = decision.preemption if decision is not None else None
         evicts = tuple(sorted(verdict.unit.name for verdict in made.victims)) if made is not None else ()
         items.append(
@@ -102,9 +123,10 @@ def queue_of(manifests: Manifests, options: PlanOptions) -> Queue:
                 priority=pods[0].priority,
                 pods=len(pods),
                 since=readable_time(since.get(key, 0.0)),
-                why=_why(decision, key, pods, manifests, strongest, largest),
-                message=_message(document, key, pods),
+                why=_why(decision, pods, requests, strongest, largest),
+                message=_message(group, pods),
                 evicts=evicts,
+                help=group.help if group is not None else pods[0].help,
             )
         )
     return Queue(items=tuple(items))
@@ -112,13 +134,12 @@ def queue_of(manifests: Manifests, options: PlanOptions) -> Queue:
 
 def _why(
     decision: Decision | None,
-    key: Key,
     pods: list[PodOutcome],
-    manifests: Manifests,
+    asked: list[dict[str, int]],
     strongest: int | None,
     largest: dict[str, int],
 ) -> str:
-    """In one word."""
+    """In one word. `asked`: what each of the pods asks for."""
     if decision is None:
         return GATED
     if decision.result is Result.SCHEDULED:
@@ -127,12 +148,6 @@ def _why(
         return PREEMPTING
     if decision.put_off is not None or decision.result is Result.ERROR:
         return BACKOFF
-    names = {pod.name for pod in pods}
-    asked = (
-        pod_requests(loaded.object)
-        for loaded in manifests.pods
-        if loaded.object.namespace == key[1] and loaded.object.name in names
-    )
     fits_somewhere = all(amount <= largest.get(name, 0) for one in asked for name, amount in one.items())
     return PRIORITY if fits_somewhere and strongest is not None and strongest >= pods[0].priority else RESOURCES
 
@@ -167,9 +182,7 @@ def _since(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, float
     return since, keys
 
 
-def _message(document: Plan, key: Key, pods: list[PodOutcome]) -> str:
-    if key[0] == "PodGroup":
-        group = next((one for one in document.pod_groups if (one.namespace, one.name) == key[1:]), None)
-        if group is not None and group.message:
-            return group.message
+def _message(group: PodGroupOutcome | None, pods: list[PodOutcome]) -> str:
+    if group is not None and group.message:
+        return group.message
     return next((pod.message for pod in pods if pod.message), "")
