@@ -189,5 +189,6 @@ def test_what_is_kept_does_not_grow_with_time(rows: int) -> None:
                 name = there.pop(chance.randrange(len(there)))
                 world.engine.pod_gone(world.record(name).uid, 0.0)
         columns.judge(probe, np.arange(rows))
-    assert all(values.shape[-1] <= 2 * (8 * rows) + 2 * 4096 for values in columns._units.columns.values())
+    kept = sum(block.depth * len(block.rows) for block in columns._units.blocks.values())
+    assert kept <= 4 * rows + 8 * (8 * rows)
     assert int(columns._units.count.sum()) == len(there)

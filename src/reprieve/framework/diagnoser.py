@@ -6,6 +6,7 @@ CLUSTER-scope plugins in play nothing is kept.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import numpy.typing as npt
@@ -169,11 +170,11 @@ class Diagnoser:
         left = np.array([row for row, _ in crowded], dtype=np.int64)
         elsewhere = (at for at, plugin in enumerate(filters) if plugin.scope is Scope.CLUSTER)
         first = next(elsewhere, len(filters)) if apart else len(filters)
-        with self._cluster.assume_silently(overlaid(crowded)):
+        with crowding(self._cluster, crowded, [plugin for plugin in filters[:first] if _has_a_say(plugin, state)]):
             left = self._ask_all(filters[:first], state, left, found)
         pods = dict(crowded)
         for row in left if first < len(filters) else ():
-            with self._cluster.assume_silently(overlaid([(int(row), pods[int(row)])])):
+            with crowding(self._cluster, [(int(row), pods[int(row)])], filters[first:]):
                 self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), found)
 
     def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
@@ -262,6 +263,17 @@ def any_concerned(plugins: Sequence[FilterPlugin], state: CycleState) -> bool:
     return False
 
 
-def overlaid(crowded: Sequence[tuple[int, list[PodRecord]]]) -> list[tuple[PodRecord, int]]:
-    """Pairs for `ClusterState.assume_silently`."""
-    return [(pod, row) for row, pods in crowded for pod in pods]
+def _has_a_say(plugin: FilterPlugin, state: CycleState) -> bool:
+    """Whether the filter may reject the pod anywhere, as far as the pod itself and `concerns` tell."""
+    if plugin.scope is Scope.CLUSTER:
+        return call_plugin(plugin.name, "PreFilter", plugin.concerns, state)
+    return call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP
+
+
+def crowding(
+    cluster: ClusterState, crowded: Sequence[tuple[int, list[PodRecord]]], asked: Sequence[FilterPlugin]
+) -> AbstractContextManager[None]:
+    """Nominated pods as running on their rows, for these filters to look at exactly those rows and nothing else."""
+    if all(plugin.by_amounts or plugin.scope is Scope.STATIC for plugin in asked):
+        return cluster.assume_amounts(crowded)
+    return cluster.assume_silently([(pod, row) for row, pods in crowded for pod in pods])

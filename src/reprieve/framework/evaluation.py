@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import Diagnoser, nominated_pods, overlaid
+from reprieve.framework.diagnoser import Diagnoser, crowding, nominated_pods
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
 from reprieve.framework.profile import Profile, Weighted
@@ -404,19 +404,23 @@ class Evaluator:
         mask = view.static_mask[rows]
         for plugin in view.filters:
             mask = mask & self._fits(plugin, state, rows)
+        if not mask.all():
+            view.keys[rows] = _INFEASIBLE
+            rows = np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
+            if not len(rows):
+                return
         total: Scores | None = None if view.static_total is None else view.static_total[rows]
         for weighted in view.scores:
             part = weighted.weight * self._score(weighted, state, rows)
             total = part if total is None else total + part
         rank = RANKS - 1 - nodes.rank[rows]
-        keys = rank if total is None else total * RANKS + rank
-        view.keys[rows] = np.where(mask, keys, _INFEASIBLE)
-        crowded = [
-            (row, pods) for row, pods in nominated_pods(self._cluster, view.priority, rows) if view.keys[row] >= 0
-        ]
-        if crowded and view.filters:
+        view.keys[rows] = rank if total is None else total * RANKS + rank
+        if not view.filters:
+            return
+        crowded = nominated_pods(self._cluster, view.priority, rows)
+        if crowded:
             there = np.array([row for row, _ in crowded], dtype=np.int64)
-            with self._cluster.assume_silently(overlaid(crowded)):
+            with crowding(self._cluster, crowded, view.filters):
                 mask = np.ones(len(there), dtype=np.bool_)
                 for plugin in view.filters:
                     mask &= self._fits(plugin, state, there)

@@ -48,8 +48,9 @@ from reprieve.preemption.protection import (
 )
 from reprieve.preemption.reprieving import judge, judge_by_numbers
 from reprieve.preemption.row_answers import Candidate, Choice, Misfit, RowAnswers
+from reprieve.preemption.unit_matrices import ABOVE_ALL
 from reprieve.preemption.units import PreemptionUnit, effective_priority, units_below
-from reprieve.preemption.victim_columns import ABOVE_ALL, VictimColumns
+from reprieve.preemption.victim_columns import VictimColumns
 
 _SIGNATURES = 64
 _MOST_CASCADES = 64

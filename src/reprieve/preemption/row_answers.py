@@ -138,10 +138,8 @@ class RowAnswers:
         self.known[rows] = ~judged.spans
         short = judged.short.any(axis=0)
         self.good[rows] = judged.units & ~short & (judged.cost[3] > 0)
-        cost = np.vstack((judged.cost, judged.latest)).astype(np.float64)
-        least = np.vstack((judged.least, judged.least_latest)).astype(np.float64)
-        self._cost[:, rows], self._least[:, rows] = cost, least
-        self._open[rows] = _below(least, cost)
+        self._cost[:, rows], self._least[:, rows] = judged.cost, judged.least
+        self._open[rows] = _below(judged.least, judged.cost)
         if self.searched:
             for row in rows.tolist():
                 self.searched.pop(row, None)

@@ -1,9 +1,9 @@
 """Potential victims as columns: what making room for a pod costs on every node, many nodes at once.
 
 Single preemptors that all ask for something else have to look at every node anew.  What stays the same between them is
-kept: for each row its units, the most important first, as flat arrays that are read again only for rows that have
-changed.  A preemptor is then judged on all rows together: the first units of all rows in the order of their reprieve,
-then the second ones, and so on, each put back where it leaves enough room.
+kept: for each row its units, the most important first, in matrices (`reprieve.preemption.unit_matrices`) that are
+written again only for rows that have changed.  A preemptor is then judged on all rows together
+(`reprieve.preemption.judged_units`).
 
 Only resources are known here; who has to go and why is told by `reprieve.preemption.reprieving`, which is asked about
 the one row that is chosen.  Property tests hold the two equal.
@@ -14,7 +14,7 @@ when one of them changes.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,9 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_pods
 from reprieve.framework.plugin import Mask
 from reprieve.preemption.criteria import PRIORITY_OFFSET
+from reprieve.preemption.judged_units import HIGHEST, PODS, WEIGHT, Costs, JudgedUnits
+from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitMatrices, Units
 from reprieve.preemption.units import PreemptionUnit, units_below
-
-Counts = npt.NDArray[np.int64]
-ABOVE_ALL: Final = 1 << 40
-"""Beyond every priority; its negative is below every one."""
-_SLACK = 4096
-"""So many entries may lie idle before the stretches are laid out anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +35,23 @@ class JudgedRows:
     """What became of some rows, in their order.
 
     `units`: bool[rows], there are potential victims.  `short`: bool[requests, rows], what the preemptor lacks with all
-    of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: int64[4, rows] and `latest`:
-    float64[rows] are the parts of a `Cost`, the fourth of them zero where nobody has to go.  `spans`: bool[rows], a
-    unit has pods on other rows, or may get some.  `low` and `high`: int64[rows], the priorities of a preemptor from and
-    to which all this is the same.
-
-    `least`: int64[4, rows] and `least_latest`: float64[rows] are the parts of a `Cost` that no set of units is below.
+    of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: float64[5, rows] are the parts of a
+    `Cost`, the fourth of them zero where nobody has to go, and `least`: float64[5, rows] those of one that no set of
+    units is below.  `spans`: bool[rows], a unit has pods on other rows, or may get some.  `low` and `high`:
+    int64[rows], the priorities of a preemptor from and to which all this is the same.
     """
 
     units: Mask
     short: npt.NDArray[np.bool_]
-    cost: Counts
-    latest: npt.NDArray[np.float64]
+    cost: Costs
+    least: Costs
     spans: Mask
     low: Counts
     high: Counts
-    least: Counts
-    least_latest: npt.NDArray[np.float64]
+
+
+_SLACK = 4096
+"""So many entries may lie idle before the stretches are laid out anew."""
 
 
 class _Stretches:
@@ -122,18 +118,26 @@ class _Stretches:
 class VictimColumns:
     """The units of one cluster by row; see the module docstring.
 
-    `_units` has of every unit `priority`, `size` (its pods), `begun` (when the first started, in seconds; infinite if
-    none has), `spans` and `amounts` (int64[columns, entries]: what it holds on the row).  `_charges` has an entry for
-    each budget that counts any of a unit's pods: the unit's `turn` on its row, the `budget` and how many `pods`.
+    `_units` has of every unit `priority`, `size` (its pods), `weight` (their priorities as `Cost` sums them), `begun`
+    (when the first started, in seconds; infinite if none has), `spans`, `amounts` (int64[columns, ...]: what it holds
+    on the row) and `violates` (a budget, for preemptors as `_violating_for` says).  `_charges` has an entry for each
+    budget that counts any of a unit's pods: the unit's `turn` on its row and `priority`, the `budget` and how many
+    `pods`; on a row by budget and then by turn.
     """
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._changes = cluster.changes(of_nodes=False)
+        self._units = UnitMatrices()
+        self._violating_for: tuple[int, int] | None = None
+        """The preemptor's priority and the version of the budgets that `violates` is of; None: of none."""
+        self._unsure: set[int] = set()
+        """Rows that were read since."""
+        self._charges = _Stretches()
         self._counting: object = None
         """By what the budgets count that `_charges` was made for."""
-        self._units = _Stretches()
-        self._charges = _Stretches()
+        self._width = 0
+        """Resources that `amounts` was made for."""
         self._whole_on: dict[int, tuple[str, ...]] = {}
         """The groups that are disrupted as a whole, by row."""
         self._rows_of: dict[str, set[int]] = {}
@@ -145,96 +149,98 @@ class VictimColumns:
         The pod's own nomination has been lifted in the present view (preemption.md 3.1 to 3.5).
         """
         self._catch_up()
-        at, whose = self._units.of(rows)
-        violates = self._violating(pod.priority, rows, at, whose)
-        priorities = self._units.columns["priority"][at]
-        low, high = _same_between(pod.priority, priorities, whose, len(rows))
-        self._narrow_by_nominated(pod.priority, rows, low, high)
-        below = priorities < pod.priority
-        at, whose, violates = at[below], whose[below], violates[below]
-        asked = np.array([column for column, _ in pod.signature.requests], dtype=np.int64)
-        amounts = self._units.columns["amounts"][np.ix_(asked, at)]
-        there = np.bincount(whose, minlength=len(rows))
-        left = self._left(pod, rows)
-        lacks = np.maximum(-left, 0)
-        some = np.flatnonzero(there)
-        if len(some):
-            left[:, some] += np.add.reduceat(amounts, (np.cumsum(there) - there)[some], axis=1)
-        short = left < 0
-        order = np.argsort(2 * whose + ~violates, kind="stable") if violates.any() else np.arange(len(at))
-        evicted = np.zeros(len(at), dtype=np.bool_)
-        evicted[order] = _to_go(left, amounts[:, order], there, np.flatnonzero((there > 0) & ~short.any(axis=0)))
-        cost, latest = self._costs(at[evicted], whose[evicted], violates[evicted], len(rows))
-        spans = np.zeros(len(rows), dtype=np.bool_)
-        spans[whose[self._units.columns["spans"][at]]] = True
-        columns = {name: self._units.columns[name][at] for name in ("size", "begun")}
-        columns["priority"] = priorities[below]
-        bound = _least_costs(lacks, amounts, there, columns, cost)
-        return JudgedRows(there > 0, short, cost, latest, spans, low, high, *bound)
+        self._charge(pod.priority)
+        asked = [column for column, _ in pod.signature.requests]
+        n = len(rows)
+        place = np.full(len(self._cluster.nodes), -1, dtype=np.int64)
+        place[rows] = np.arange(n)
+        left = self._left(pod, rows, place)
+        judged = JudgedRows(
+            units=np.zeros(n, dtype=np.bool_),
+            short=np.zeros((len(asked), n), dtype=np.bool_),
+            cost=np.zeros((5, n), dtype=np.float64),
+            least=np.zeros((5, n), dtype=np.float64),
+            spans=np.zeros(n, dtype=np.bool_),
+            low=np.full(n, -ABOVE_ALL, dtype=np.int64),
+            high=np.full(n, ABOVE_ALL, dtype=np.int64),
+        )
+        blocks: list[tuple[Counts, JudgedUnits]] = []
+        for block in self._units.blocks.values():
+            at = place[block.rows[: block.used]]
+            wanted = at >= 0
+            slots: Counts | slice = slice(0, block.used)
+            if not wanted.all():
+                slots = np.flatnonzero(wanted)
+                at = at[slots]
+            if not len(at):
+                continue
+            found = JudgedUnits(Units(block, slots, asked, pod.priority), left[:, at])
+            blocks.append((at, found))
+            judged.units[at], judged.short[:, at], judged.cost[:, at] = found.there, found.short, found.cost
+            judged.spans[at] = found.spans
+            judged.low[at], judged.high[at] = found.priorities_alike()
+        does = np.flatnonzero(judged.cost[PODS])
+        highest = worth = np.inf
+        if len(does):
+            highest = judged.cost[HIGHEST, does].min()
+            worth = judged.cost[WEIGHT, does][judged.cost[HIGHEST, does] == highest].min()
+        for at, found in blocks:
+            judged.least[:, at] = found.least(highest, worth)
+        self._narrow_by_nominated(pod.priority, place, judged.low, judged.high)
+        return judged
 
-    def _left(self, pod: PodRecord, rows: Counts) -> Counts:
+    def _left(self, pod: PodRecord, rows: Counts, place: Counts) -> Counts:
         """int64[requests, rows]: what is left with the pod there and everybody else too."""
         nodes = self._cluster.nodes
-        asked = [column for column, _ in pod.signature.requests]
-        left = nodes.allocatable[asked][:, rows] - nodes.used[asked][:, rows]
-        left -= np.array([amount for _, amount in pod.signature.requests], dtype=np.int64)[:, None]
+        requests = pod.signature.requests
+        left = np.empty((len(requests), len(rows)), dtype=np.int64)
+        for (column, amount), free in zip(requests, left, strict=True):
+            np.subtract(nodes.allocatable[column][rows], nodes.used[column][rows], out=free)
+            free -= amount
+        asked = [column for column, _ in requests]
         for row, others in nominated_pods(self._cluster, pod.priority, rows):
-            index = np.searchsorted(rows, row)
             for other in others:
-                left[:, index] -= other.signature.delta[asked]
+                left[:, place[row]] -= other.signature.delta[asked]
         return left
 
-    def _violating(self, priority: int, rows: Counts, at: Counts, whose: Counts) -> Mask:
-        """bool[entries]: whether each unit of the rows violates a budget among those below the priority.
+    def _charge(self, priority: int) -> None:
+        """See to it that `violates` is of this priority, of the budgets as they are and of all rows."""
+        known = (priority, self._cluster.budgets_version)
+        if self._violating_for != known:
+            self._units.fill("violates", 0)
+            rows = np.flatnonzero(self._charges.count)
+        else:
+            rows = np.array(sorted(self._unsure), dtype=np.int64)
+        self._violating_for = known
+        self._unsure = set()
+        if len(rows):
+            self._units.mark("violates", *self._violating(priority, rows))
+
+    def _violating(self, priority: int, rows: Counts) -> tuple[Counts, Counts]:
+        """int64[units] twice: the rows and the turns of the units that violate a budget among those below the priority.
 
         On each row by itself, walking down in importance (preemption.md 6).
         """
-        found = np.zeros(len(at), dtype=np.bool_)
-        charged, charged_row = self._charges.of(rows)
-        if not len(charged):
-            return found
+        at, whose = self._charges.of(rows)
         columns = self._charges.columns
-        first = np.searchsorted(whose, np.arange(len(rows)))
-        unit = first[charged_row] + columns["turn"][charged]
-        below = self._units.columns["priority"][at[unit]] < priority
-        charged, charged_row, unit = charged[below], charged_row[below], unit[below]
-        budget, pods = columns["budget"][charged], columns["pods"][charged]
-        allowed = np.array(self._cluster.budget_index.allowed, dtype=np.int64)
-        kinds = charged_row * len(allowed) + budget
-        order = np.argsort(kinds, kind="stable")
-        if not len(order):
-            return found
-        kinds, sums = kinds[order], np.cumsum(pods[order])
-        starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))
+        below = columns["priority"][at] < priority if len(at) else np.zeros(0, dtype=np.bool_)
+        at, whose = at[below], whose[below]
+        if not len(at):
+            return at, at
+        budget, sums = columns["budget"][at], np.cumsum(columns["pods"][at])
+        starts = np.flatnonzero(np.append(True, (budget[1:] != budget[:-1]) | (whose[1:] != whose[:-1])))
         before = np.append(0, sums)[starts]
-        taken = sums - np.repeat(before, np.diff(np.append(starts, len(kinds))))
-        found[unit[order][taken > allowed[budget[order]]]] = True
-        return found
+        taken = sums - np.repeat(before, np.diff(np.append(starts, len(at))))
+        over = taken > np.array(self._cluster.budget_index.allowed, dtype=np.int64)[budget]
+        return rows[whose[over]], columns["turn"][at[over]]
 
-    def _costs(self, at: Counts, whose: Counts, violates: Mask, rows: int) -> tuple[Counts, npt.NDArray[np.float64]]:
-        """The parts of each row's `Cost` (`reprieve.preemption.cost`) for those who go, given row by row."""
-        cost = np.zeros((4, rows), dtype=np.int64)
-        latest = np.zeros(rows, dtype=np.float64)
-        if len(at):
-            columns = self._units.columns
-            priority, size = columns["priority"][at], columns["size"][at]
-            starts = np.flatnonzero(np.append(True, whose[1:] != whose[:-1]))
-            there = whose[starts]
-            highest = np.maximum.reduceat(priority, starts)
-            cost[0, there] = np.add.reduceat(violates.astype(np.int64), starts)
-            cost[1, there] = highest
-            cost[2, there] = np.add.reduceat((priority + PRIORITY_OFFSET) * size, starts)
-            cost[3, there] = np.add.reduceat(size, starts)
-            most = np.repeat(highest, np.diff(np.append(starts, len(at))))
-            begun = np.where(priority == most, columns["begun"][at], np.inf)
-            latest[there] = -np.minimum.reduceat(begun, starts)
-        return cost, latest
-
-    def _narrow_by_nominated(self, priority: int, rows: Counts, low: Counts, high: Counts) -> None:
+    def _narrow_by_nominated(self, priority: int, place: Counts, low: Counts, high: Counts) -> None:
         """Nominated pods count for preemptors up to their own priority."""
-        for row, others in self._cluster.nodes.nominated.items():
-            index = int(np.searchsorted(rows, row))
-            if index < len(rows) and rows[index] == row:
+        nominated = self._cluster.nodes.nominated
+        if not nominated:
+            return
+        for index, others in zip(place[list(nominated)].tolist(), nominated.values(), strict=True):
+            if index >= 0:
                 for other in others.values():
                     if other.priority < priority:
                         low[index] = max(low[index], other.priority + 1)
@@ -247,16 +253,16 @@ class VictimColumns:
         cluster = self._cluster
         touched = self._changes.take()
         counting = cluster.budget_index.counting
-        amounts = self._units.columns.get("amounts")
         width = len(cluster.nodes.used)
-        if touched is None or counting != self._counting or amounts is None or len(amounts) != width:
-            self._counting = counting
+        if touched is None or counting != self._counting or width != self._width:
+            self._counting, self._width = counting, width
             self._whole_on, self._rows_of = {}, {}
+            self._violating_for = None
             self._read(range(len(cluster.nodes)), everything=True)
             return
         if len(cluster.nodes) > len(self._units.count):
-            for stretches in (self._units, self._charges):
-                stretches.more_rows(len(cluster.nodes))
+            self._units.more_rows(len(cluster.nodes))
+            self._charges.more_rows(len(cluster.nodes))
         if touched:
             self._read(sorted(self._concerned(set(touched))), everything=False)
 
@@ -301,9 +307,13 @@ class VictimColumns:
             counts.append(len(found))
         number = np.array(counts, dtype=np.int64)
         width = len(self._cluster.nodes.used)
+        priority = np.array([unit.priority for unit in units], dtype=np.int64)
+        size = np.array([len(unit.pods) for unit in units], dtype=np.int64)
         columns = {
-            "priority": np.array([unit.priority for unit in units], dtype=np.int64),
-            "size": np.array([len(unit.pods) for unit in units], dtype=np.int64),
+            "priority": priority,
+            "size": size,
+            "weight": (priority + PRIORITY_OFFSET) * size,
+            "violates": np.zeros(len(units), dtype=np.bool_),
             "begun": np.array([unit.start for unit in units], dtype=np.float64),
             "spans": np.array(spans, dtype=np.bool_),
             "amounts": np.ascontiguousarray(np.array(deltas, dtype=np.int64).reshape(len(units), width).T),
@@ -315,150 +325,25 @@ class VictimColumns:
         else:
             self._units.replace(list(rows), number, columns)
             self._charges.replace(list(rows), charged, charges)
+            self._unsure.update(rows)
 
     def _read_charges(
         self, units: Sequence[PreemptionUnit], counts: Counts
     ) -> tuple[dict[str, npt.NDArray[Any]], Counts]:
         """The entries of `_charges` for units given row by row, `counts` on each; and how many each row has."""
         index = self._cluster.budget_index
-        entries: list[tuple[int, int, int]] = []
+        entries: list[tuple[int, int, int, int]] = []
         if index.allowed:
             for turn, found in enumerate(index.charges([unit.pods for unit in units])):
-                entries += [(turn, budget, pods) for budget, pods in found.items()]
-        turns, budgets, pods = np.array(entries, dtype=np.int64).reshape(len(entries), 3).T
+                entries += [(turn, budget, pods, units[turn].priority) for budget, pods in found.items()]
+        turns, budgets, pods, priorities = np.array(entries, dtype=np.int64).reshape(len(entries), 4).T
         ends = np.cumsum(counts)
         row = np.searchsorted(ends, turns, side="right")
-        columns = {"turn": turns - (ends - counts)[row], "budget": budgets.copy(), "pods": pods.copy()}
+        order = np.lexsort((turns, budgets, row))
+        flat = {"turn": turns - (ends - counts)[row], "budget": budgets, "pods": pods, "priority": priorities}
+        columns = {name: values[order] for name, values in flat.items()}
         return columns, np.bincount(row, minlength=len(counts))
 
 
 def _importance(unit: PreemptionUnit) -> tuple[int, int, int, float, str]:
     return unit.importance
-
-
-def _to_go(left: Counts, amounts: Counts, there: Counts, judged: Counts) -> Mask:
-    """bool[entries]: who cannot be put back.
-
-    `left`: int64[requests, rows] with all of them gone, `amounts`: int64[requests, entries] row by row in the order
-    they are tried, `there`: int64[rows] how many entries each row has, `judged`: the rows to be looked at.
-    """
-    gone = np.zeros(amounts.shape[1], dtype=np.bool_)
-    rows = judged[np.argsort(-there[judged], kind="stable")]
-    counts, first = there[rows], (np.cumsum(there) - there)[rows]
-    left = left[:, rows]
-    for turn in range(int(counts[0]) if len(counts) else 0):
-        active = int(np.searchsorted(-counts, -turn))
-        at = first[:active] + turn
-        wanted = amounts[:, at]
-        fits = (wanted <= left[:, :active]).all(axis=0)
-        left[:, :active] -= wanted * fits
-        gone[at] = ~fits
-    return gone
-
-
-def _least_costs(
-    lacks: Counts,
-    amounts: Counts,
-    there: Counts,
-    columns: Mapping[str, npt.NDArray[Any]],
-    known: Counts,
-) -> tuple[Counts, npt.NDArray[np.float64]]:
-    """The parts of a `Cost` that no set of the units of a row is below that makes up what is lacking there.
-
-    `lacks`: int64[requests, rows]; `amounts`: int64[requests, entries], `columns` the entries' priority, size and
-    start, row by row, the most important first; `there`: int64[rows] how many of them each row has.
-    `known`: int64[4, rows], the parts of a `Cost` that would do there.
-
-    So many units are needed as would be of the largest; one of them has the lowest priority that suffices, and the
-    others weigh what the lightest does.  Budgets count for nothing.  Where that is not above the cheapest of those
-    known it is counted how many of the largest it takes.
-    """
-    rows = len(there)
-    least = np.zeros((4, rows), dtype=np.int64)
-    latest = np.full(rows, -np.inf)
-    some = np.flatnonzero(there)
-    if not len(some):
-        return least, latest
-    counts, lack = there[some], lacks[:, some]
-    last = np.cumsum(counts) - 1
-    first = last - counts + 1
-    most = np.maximum(np.maximum.reduceat(amounts, first, axis=1), 1)
-    needed = np.maximum(-(-lack // most), 1).max(axis=0)
-    priority, size, begun = columns["priority"], columns["size"], columns["begun"]
-    if priority.min() == priority.max():
-        highest = priority[first]
-    else:
-        # What those from each unit down hold together: the last with enough has the lowest priority that suffices.
-        sums = np.cumsum(amounts, axis=1)
-        below = np.repeat(sums[:, last], counts, axis=1) - sums + amounts
-        enough = np.logical_and.reduce(below >= np.repeat(lack, counts, axis=1), axis=0)
-        top = np.maximum.reduceat(np.where(enough, np.arange(len(priority)), -1), first)
-        highest = priority[np.maximum(top, first)]
-    lightest = np.minimum.reduceat((priority + PRIORITY_OFFSET) * size, first)
-    weight = (needed - 1) * lightest + highest + PRIORITY_OFFSET
-    _, high_known, weight_known, pods_known = known[:, some]
-    does = np.flatnonzero(pods_known)
-    if len(does):
-        high = high_known[does].min()
-        worth = weight_known[does][high_known[does] == high].min()
-        hopeful = (highest < high) | ((highest == high) & (weight <= worth))
-        doubtful = np.flatnonzero(hopeful & (needed < pods_known))
-        if len(doubtful):
-            needed[doubtful] = np.maximum(_fewest(lack, amounts, counts, doubtful), 1)
-            weight = (needed - 1) * lightest + highest + PRIORITY_OFFSET
-    least[1:, some] = highest, weight, needed
-    start = begun[np.maximum(last - np.minimum(needed, counts) + 1, first)]
-    if begun.min() < begun.max():
-        # Of like units, in order of their start, none but the last so many start later than the first of those who go.
-        steady = np.append(True, (priority[1:] == priority[:-1]) & (size[1:] == size[:-1]) & (begun[1:] >= begun[:-1]))
-        steady[first] = True
-        like = np.logical_and.reduceat(steady, first)
-        if not like.all():
-            newest = np.maximum.reduceat(np.where(priority == np.repeat(highest, counts), begun, -np.inf), first)
-            start = np.where(like, start, newest)
-    latest[some] = -start
-    return least, latest
-
-
-def _fewest(lack: Counts, amounts: Counts, counts: Counts, which: Counts) -> Counts:
-    """int64[which]: at least so many of these rows' entries are needed for what is lacking, each resource by itself.
-
-    `lack`: int64[requests, rows]; `amounts`: int64[requests, entries], row by row, so many of each as `counts`.
-    """
-    starts = np.cumsum(counts) - counts
-    own = counts[which]
-    ends = np.cumsum(own)
-    first = ends - own
-    at = np.arange(int(ends[-1])) + np.repeat(starts[which] - first, own)
-    rows = np.repeat(np.arange(len(which)), own)
-    needed = np.zeros(len(which), dtype=np.int64)
-    for wanted, held in zip(lack[:, which], amounts[:, at], strict=True):
-        if wanted.any():
-            sums = np.cumsum(_largest_first(held, rows))
-            before = np.append(0, sums)[first]
-            short = sums < (before + wanted)[rows]
-            needed = np.maximum(needed, np.add.reduceat(short, first, dtype=np.int64) + (wanted > 0))
-    return needed
-
-
-def _largest_first(held: Counts, rows: Counts) -> Counts:
-    """int64[entries]: the amounts of each row from the largest down; `rows` ascend."""
-    beyond = int(held.max()) + 1 - min(int(held.min()), 0)
-    if (int(rows[-1]) + 1) * beyond >= 1 << 62:
-        return held[np.lexsort((-held, rows))]
-    base = rows * beyond
-    # One pass over numbers takes a fifth of what sorting by two keys does.
-    found: Counts = base - np.sort(base - held)
-    return found
-
-
-def _same_between(priority: int, priorities: Counts, whose: Counts, rows: int) -> tuple[Counts, Counts]:
-    """int64[rows] twice: from and to which priority of a preemptor the same units may go."""
-    low = np.full(rows, -ABOVE_ALL, dtype=np.int64)
-    high = np.full(rows, ABOVE_ALL, dtype=np.int64)
-    if len(whose):
-        starts = np.flatnonzero(np.append(True, whose[1:] != whose[:-1]))
-        there = whose[starts]
-        low[there] = np.maximum.reduceat(np.where(priorities < priority, priorities + 1, -ABOVE_ALL), starts)
-        high[there] = np.minimum.reduceat(np.where(priorities < priority, ABOVE_ALL, priorities), starts)
-    return low, high

@@ -1,0 +1,176 @@
+"""Potential victims by node as matrices: the units of a row stand in one column, the most important on top.
+
+Rows with about as many units share a *block*, so that little lies idle and one operation over a block handles a unit of
+every row in it; a row that gets more units, or fewer, moves to another block.  Below the units of a row its column is
+filled with what changes nothing: no amounts, no pods, a priority that is below nobody's.
+
+Invariant: a row with n units is in the block whose depth is the power of two from n on, at least `_LEAST`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.framework.plugin import Mask
+
+Counts = npt.NDArray[np.int64]
+Columns = Mapping[str, npt.NDArray[Any]]
+ABOVE_ALL: Final = 1 << 40
+"""Beyond every priority; its negative is below every one."""
+_LEAST: Final = 4
+_IDLE: Final = {"priority": ABOVE_ALL, "begun": np.inf}
+"""What fills the rest of a column; 0 where nothing is named."""
+
+
+class UnitBlock:
+    """Rows of about as many units. `rows`: int64[slots], whose column each is; `count`: how many units it has.
+
+    `entries` has by name what is known of each unit, [..., depth, slots]; the slots in use are the first `used`.
+    """
+
+    def __init__(self, depth: int, capacity: int, like: Columns) -> None:
+        self.depth = depth
+        self.used = 0
+        self.rows: Counts = np.zeros(capacity, dtype=np.int64)
+        self.count: Counts = np.zeros(capacity, dtype=np.int64)
+        self.entries: dict[str, npt.NDArray[Any]] = {
+            name: np.full((*values.shape[:-1], depth, capacity), _IDLE.get(name, 0), dtype=values.dtype)
+            for name, values in like.items()
+        }
+
+    def write(self, slots: Counts, rows: Counts, counts: Counts, first: Counts, columns: Columns) -> None:
+        """What the units of some rows are; each row's begin at `first` in the flat columns."""
+        self.rows[slots], self.count[slots] = rows, counts
+        whose = np.repeat(np.arange(len(slots)), counts)
+        turn = np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)
+        at, slot = first[whose] + turn, slots[whose]
+        for name, values in columns.items():
+            entries = self.entries[name]
+            entries[..., slots] = _IDLE.get(name, 0)
+            entries[..., turn, slot] = values[..., at]
+
+    def resize(self, capacity: int) -> None:
+        """Make room for so many slots, at least those in use."""
+
+        def resized(old: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+            made = np.full((*old.shape[:-1], capacity), fill, dtype=old.dtype)
+            made[..., : self.used] = old[..., : self.used]
+            return made
+
+        self.rows, self.count = resized(self.rows, 0), resized(self.count, 0)
+        self.entries = {name: resized(old, _IDLE.get(name, 0)) for name, old in self.entries.items()}
+
+    def drop(self, slot: int) -> None:
+        """Take a slot out of use; the last one takes its place."""
+        last = self.used = self.used - 1
+        self.rows[slot], self.count[slot] = self.rows[last], self.count[last]
+        for entries in self.entries.values():
+            entries[..., slot] = entries[..., last]
+
+
+class UnitMatrices:
+    """The blocks by depth, and where each row's column is. `count`: int64[rows], how many units each row has."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, UnitBlock] = {}
+        self.count: Counts = np.zeros(0, dtype=np.int64)
+        self._slot: Counts = np.zeros(0, dtype=np.int64)
+
+    def lay_out(self, counts: Counts, columns: Columns) -> None:
+        """Start over: `counts` of units on every row, and what is known of them in flat columns, row after row."""
+        self.blocks = {}
+        self.count = counts.copy()
+        self._slot = np.zeros(len(counts), dtype=np.int64)
+        first = np.cumsum(counts) - counts
+        depths = _depths(counts)
+        for depth in np.unique(depths[counts > 0]).tolist():
+            rows = np.flatnonzero(depths == depth)
+            block = self.blocks[depth] = UnitBlock(depth, len(rows) + (len(rows) >> 3), columns)
+            block.used = len(rows)
+            self._slot[rows] = slots = np.arange(len(rows))
+            block.write(slots, rows, counts[rows], first[rows], columns)
+
+    def more_rows(self, rows: int) -> None:
+        """There are so many rows now; new ones are empty."""
+        new = np.zeros(rows - len(self.count), dtype=np.int64)
+        self.count, self._slot = np.append(self.count, new), np.append(self._slot, new)
+
+    def replace(self, rows: Sequence[int], counts: Counts, columns: Columns) -> None:
+        """Other units on some rows (each once), given in flat columns, row after row."""
+        there = np.array(rows, dtype=np.int64)
+        first = np.cumsum(counts) - counts
+        before, depths = _depths(self.count[there]), _depths(counts)
+        for row, old, new in zip(rows, before.tolist(), depths.tolist(), strict=True):
+            if old != new:
+                self._move(row, old, new, columns)
+        self.count[there] = counts
+        for depth in np.unique(depths[counts > 0]).tolist():
+            which = np.flatnonzero(depths == depth)
+            self.blocks[depth].write(self._slot[there[which]], there[which], counts[which], first[which], columns)
+
+    def fill(self, name: str, value: float) -> None:
+        """The same for all units."""
+        for block in self.blocks.values():
+            block.entries[name][:] = value
+
+    def mark(self, name: str, rows: Counts, turns: Counts) -> None:
+        """True for these units, the turn-th of the row each."""
+        depths, slots = _depths(self.count[rows]), self._slot[rows]
+        for depth in np.unique(depths).tolist():
+            which = depths == depth
+            self.blocks[depth].entries[name][turns[which], slots[which]] = True
+
+    def _move(self, row: int, old: int, new: int, columns: Columns) -> None:
+        """Take the row out of one block (0: it is in none) and give it a slot in another (0: in none)."""
+        if old:
+            block, slot = self.blocks[old], int(self._slot[row])
+            block.drop(slot)
+            self._slot[block.rows[slot]] = slot
+            if not block.used:
+                del self.blocks[old]
+            elif 4 * block.used < len(block.rows):
+                block.resize(2 * block.used)
+        if new:
+            found = self.blocks.get(new)
+            if found is None:
+                found = self.blocks[new] = UnitBlock(new, 1, columns)
+            if found.used == len(found.rows):
+                found.resize(found.used + (found.used >> 1) + 1)
+            self._slot[row] = found.used
+            found.rows[found.used] = row
+            found.used += 1
+
+
+def _depths(counts: Counts) -> Counts:
+    """int64[...]: the depth of the block for so many units, 0 for none."""
+    powers = 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
+    found: Counts = np.where(counts > 0, np.maximum(powers, _LEAST), 0)
+    return found
+
+
+class Units:
+    """The units of some slots of a block that are below a preemptor, [..., depth, slots]; others weigh nothing.
+
+    `below`: whether there is one that is.  `amounts`: int64[requests, depth, slots], of what the preemptor asks for.
+    """
+
+    __slots__ = ("amounts", "begun", "below", "priority", "size", "spans", "violates", "weight")
+
+    def __init__(self, block: UnitBlock, slots: "Counts | slice", asked: Sequence[int], priority: int) -> None:
+        entries = block.entries
+        self.priority: Counts = entries["priority"][:, slots]
+        self.below: Mask = self.priority < priority
+        self.size: Counts = entries["size"][:, slots]
+        self.weight: Counts = entries["weight"][:, slots]
+        self.begun: npt.NDArray[np.float64] = entries["begun"][:, slots]
+        self.violates: Mask = entries["violates"][:, slots]
+        self.spans: Mask = entries["spans"][:, slots]
+        self.amounts: Counts = np.stack([entries["amounts"][column][:, slots] for column in asked])
+        if not (self.priority[0] < priority).all():
+            self.size = self.size * self.below
+            self.weight = self.weight * self.below
+            self.amounts = self.amounts * self.below
+            self.spans = self.spans & self.below
+            self.begun = np.where(self.below, self.begun, np.inf)
