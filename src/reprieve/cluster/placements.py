@@ -231,7 +231,12 @@ class Placements:
         """
         self._refuse_strangers()
         rows = np.array([row for row, _ in placed], dtype=np.int64)
-        amounts = np.array([sum(pod.signature.delta for pod in pods) for _, pods in placed], dtype=np.int64).T
+        amounts = np.array(
+            [
+                pods[0].signature.delta if len(pods) == 1 else np.sum([pod.signature.delta for pod in pods], axis=0)
+                for _, pods in placed
+            ]
+        ).T
         self.nodes.used[:, rows] += amounts
         try:
             yield

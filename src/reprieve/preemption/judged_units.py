@@ -33,6 +33,7 @@ class JudgedUnits:
         self._good = self.there & ~self.short.any(axis=0)
         self._gone = self._reprieved(left)
         self._one_priority, self._highest = self._priorities()
+        self._begun = bool(units.begun.min() < np.inf)
         self.cost = self._costs()
 
     def _reprieved(self, left: Counts) -> Mask:
@@ -61,7 +62,7 @@ class JudgedUnits:
         """Of those who go, nothing but zeros where nobody does."""
         units, gone = self._units, self._gone
         cost = np.zeros((5, gone.shape[1]), dtype=np.float64)
-        pods = (units.size * gone).sum(axis=0)
+        cost[PODS] = pods = (units.size * gone).sum(axis=0)
         some = pods > 0
         highest = self._highest
         if not self._one_priority.all():
@@ -70,8 +71,11 @@ class JudgedUnits:
             cost[VIOLATIONS] = (units.violates & gone).sum(axis=0)
         cost[HIGHEST] = np.where(some, highest, 0)
         cost[WEIGHT] = (units.weight * gone).sum(axis=0)
-        cost[PODS] = pods
-        cost[LATEST] = np.where(some, -np.where(gone & (units.priority == highest), units.begun, np.inf).min(axis=0), 0)
+        if self._begun:
+            first = np.where(gone & (units.priority == highest), units.begun, np.inf).min(axis=0)
+            cost[LATEST] = np.where(some, -first, 0)
+        else:
+            cost[LATEST, some] = -np.inf
         return cost
 
     def least(self, highest_known: float, worth: float) -> Costs:
@@ -83,8 +87,10 @@ class JudgedUnits:
         how many of the largest it takes.
         """
         units, lack = self._units, self.lack
-        most = np.maximum(units.amounts.max(axis=1), 1)
-        needed = np.maximum(-(-lack // most), 1).max(axis=0)
+        needed = np.ones(lack.shape[1], dtype=np.int64)
+        for held, wanted in zip(units.amounts, lack, strict=True):
+            if wanted.any():
+                np.maximum(needed, -(-wanted // np.maximum(held.max(axis=0), 1)), out=needed)
         highest = self._highest
         if not self._one_priority.all():
             highest = highest.copy()
@@ -106,7 +112,7 @@ class JudgedUnits:
         """float64[rows]: no set of so many units, the most important of that priority, has begun later."""
         units = self._units
         below, begun = units.below, units.begun
-        if np.isinf(begun.min()):
+        if not self._begun:
             return np.full(begun.shape[1], np.inf)
         number = below.sum(axis=0)
         first = np.zeros_like(number) if below[0].all() else below.argmax(axis=0)

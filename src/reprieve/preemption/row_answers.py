@@ -134,22 +134,21 @@ class RowAnswers:
 
         `lacking[i]` says that the i-th of the requests is short.
         """
-        self._low[rows], self._high[rows] = judged.low, judged.high
-        self.known[rows] = ~judged.spans
-        short = judged.short.any(axis=0)
-        self.good[rows] = judged.units & ~short & (judged.cost[3] > 0)
-        self._cost[:, rows], self._least[:, rows] = judged.cost, judged.least
-        self._open[rows] = _below(judged.least, judged.cost)
+        of: Rows | slice = slice(None) if len(rows) == len(self.known) else rows
+        self._low[of], self._high[of] = judged.low, judged.high
+        self.known[of] = ~judged.spans
+        short = np.logical_or.reduce(judged.short, axis=0)
+        self.good[of] = judged.units & ~short & (judged.cost[3] > 0)
+        self._cost[:, of], self._least[:, of] = judged.cost, judged.least
+        self._open[of] = _below(judged.least, judged.cost)
         if self.searched:
             for row in rows.tolist():
                 self.searched.pop(row, None)
-        self._why[rows] = self._number((NO_VICTIMS_POD,))
+        self._why[of] = self._number((NO_VICTIMS_POD,))
         lacks = np.flatnonzero(judged.units & short)
         if len(lacks):
-            kinds, which = np.unique(judged.short[:, lacks], axis=1, return_inverse=True)
-            texts = [tuple(text for text, out in zip(lacking, kind, strict=True) if out) for kind in kinds.T.tolist()]
-            numbers = np.array([self._number(text) for text in texts], dtype=np.int32)
-            self._why[rows[lacks]] = numbers[which.reshape(-1)]
+            for which, text in _kinds(judged.short[:, lacks], lacking):
+                self._why[rows[lacks[which]]] = self._number(text)
 
     def _number(self, misfit: Misfit) -> int:
         return self._misfits.setdefault(misfit, len(self._misfits))
@@ -174,10 +173,10 @@ class RowAnswers:
         steps = []
         for criterion, row_costs in zip(self._criteria.texts, self._cost, strict=True):
             if len(left) > 1:
-                costs = row_costs[left]
-                kept = left[costs == costs.min()]
-                if len(kept) < len(left):
-                    rivals, left = left, kept
+                costs = row_costs if len(left) == len(row_costs) else row_costs[left]
+                cheap = costs == costs.min()
+                if not cheap.all():
+                    rivals, left = left, left[cheap]
                     steps.append((criterion, len(left)))
         best = int(left[rank[left].argmin()])
         if len(left) > 1:
@@ -214,6 +213,17 @@ class RowAnswers:
 
     def _cost_of(self, row: int) -> Cost:
         return tuple(self._cost[:, row].tolist())
+
+
+def _kinds(short: npt.NDArray[np.bool_], lacking: Misfit) -> list[tuple[Rows, Misfit]]:
+    """The columns of bool[requests, columns] that say the same, and what of `lacking` that is."""
+    left, found = np.arange(short.shape[1]), []
+    while len(left):
+        first = short[:, left[0]]
+        alike = np.logical_and.reduce(short[:, left] == first[:, None], axis=0)
+        found.append((left[alike], tuple(text for text, out in zip(lacking, first.tolist(), strict=True) if out)))
+        left = left[~alike]
+    return found
 
 
 def _below(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> Mask:

@@ -85,7 +85,7 @@ class UnitMatrices:
         self._slot = np.zeros(len(counts), dtype=np.int64)
         first = np.cumsum(counts) - counts
         depths = _depths(counts)
-        for depth in np.unique(depths[counts > 0]).tolist():
+        for depth in _distinct(depths):
             rows = np.flatnonzero(depths == depth)
             block = self.blocks[depth] = UnitBlock(depth, len(rows) + (len(rows) >> 3), columns)
             block.used = len(rows)
@@ -106,7 +106,7 @@ class UnitMatrices:
             if old != new:
                 self._move(row, old, new, columns)
         self.count[there] = counts
-        for depth in np.unique(depths[counts > 0]).tolist():
+        for depth in _distinct(depths):
             which = np.flatnonzero(depths == depth)
             self.blocks[depth].write(self._slot[there[which]], there[which], counts[which], first[which], columns)
 
@@ -118,7 +118,7 @@ class UnitMatrices:
     def mark(self, name: str, rows: Counts, turns: Counts) -> None:
         """True for these units, the turn-th of the row each."""
         depths, slots = _depths(self.count[rows]), self._slot[rows]
-        for depth in np.unique(depths).tolist():
+        for depth in _distinct(depths):
             which = depths == depth
             self.blocks[depth].entries[name][turns[which], slots[which]] = True
 
@@ -141,6 +141,11 @@ class UnitMatrices:
             self._slot[row] = found.used
             found.rows[found.used] = row
             found.used += 1
+
+
+def _distinct(depths: Counts) -> list[int]:
+    """Those that occur, without 0."""
+    return [depth for depth in sorted(set(depths.tolist())) if depth]
 
 
 def _depths(counts: Counts) -> Counts:
