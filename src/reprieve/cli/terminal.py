@@ -1,20 +1,20 @@
-"""Sections on the screen: rich tables in a terminal, plain text anywhere else. NO_COLOR (no-color.org) is honoured."""
+"""Sections on the screen: tables as wide as the terminal, plain text elsewhere. NO_COLOR (no-color.org) is honoured.
+
+Invariants: no line is wider than the terminal; a word is broken only if it is.
+"""
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from reprieve.cli.outcome import show
-from reprieve.cli.sections import Row, Section, Tone, plain
+from reprieve.cli.sections import Section, Tone, plain
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.text import Text
-
-
-_NARROW: Final = 10
-"""Characters that a column keeps at least, or its longest word where that is shorter."""
 
 
 def show_sections(sections: Sequence[Section], out: TextIO | None = None) -> None:
@@ -37,68 +37,86 @@ def drawn(sections: Iterable[Section], *, colour: bool = True, width: int | None
             if number:
                 console.print()
             console.print(Text(section.title, style=f"bold {section.tone}".strip()))
-            if any(row.below for row in section.rows):
-                for row in section.rows:
-                    for line in _listed(section, row):
-                        console.print(line)
-            elif section.rows:
-                console.print(_table(section, console.width))
+            for line in _rows(section, console):
+                console.print(line)
             for text in section.notes:
-                console.print(_indented(Text(text), 2))
+                console.print(_indented(Text(text), _INDENT))
     return capture.get()
 
 
-def _table(section: Section, width: int) -> "RenderableType":
-    """The rows, indented like everything else; a name is broken only where the names of all columns have no room."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+_INDENT: Final = 2
+_GAP: Final = 2
+_BELOW: Final = 6
 
-    heading = any(section.columns)
-    space = (0, 0, 0, 1 if heading else 2)  # a box has a blank at its left and between columns
-    table = Table(box=box.SIMPLE_HEAD if heading else None, show_header=heading, padding=space)
-    for column, chosen in zip(section.columns, _widths(section, width), strict=True):
-        table.add_column(column, overflow="fold", width=chosen)
+
+def _rows(section: Section, console: "Console") -> Iterator["RenderableType"]:
+    """The rows as a table; what has no room beside the others goes below its row, from the last column on."""
+    while section.rows:
+        widths = _widths(section, console.width - _INDENT)
+        if widths is not None:
+            return _table(section, widths, console)
+        if len(section.columns) < 2:
+            return _listed(section)
+        section = _without_last(section)
+    return iter(())
+
+
+def _without_last(section: Section) -> Section:
+    """The section with the cells of its last column below their rows, behind its name."""
+    name = section.columns[-1]
+    rows = []
     for row in section.rows:
-        table.add_row(*(Text(cell) for cell in row.cells), style=str(row.tone))
-    return table
+        moved = [f"{name} {row.cells[-1]}".strip()] if row.cells[-1] else []
+        rows.append(replace(row, cells=row.cells[:-1], below=(*moved, *row.below)))
+    return replace(section, columns=section.columns[:-1], rows=tuple(rows))
 
 
-def _widths(section: Section, width: int) -> list[int | None]:
-    """How wide each column is: its longest word at least, of the widest columns less, where there is no room for all.
-
-    None where that is left to the library: so many columns that none keeps its words.
-    """
+def _widths(section: Section, room: int) -> list[int] | None:
+    """How wide each column is, so that no word is broken; None where there is no room for the longest of each."""
     cells = [(column, *(row.cells[turn] for row in section.rows)) for turn, column in enumerate(section.columns)]
     whole = [max(map(len, column)) for column in cells]
-    least = [max((len(word) for cell in column for word in cell.split()), default=0) for column in cells]
-    room = width - 2 * len(cells) - 2
-    for turn in sorted(range(len(cells)), key=lambda turn: -least[turn]):
-        over = sum(least) - room
-        if over > 0:
-            least[turn] = min(least[turn], max(_NARROW, least[turn] - over))
-    spare = room - sum(least)
+    widths = [max((len(word) for cell in column for word in cell.split()), default=0) for column in cells]
+    spare = room - _GAP * (len(cells) - 1) - sum(widths)
     if spare < 0:
-        return [None] * len(cells)
-    for turn in sorted(range(len(cells)), key=lambda turn: whole[turn] - least[turn]):
-        more = min(spare, whole[turn] - least[turn])
-        least[turn], spare = least[turn] + more, spare - more
-    return list(least)
+        return None
+    for turn in sorted(range(len(cells)), key=lambda turn: whole[turn] - widths[turn]):
+        more = min(spare, whole[turn] - widths[turn])
+        widths[turn], spare = widths[turn] + more, spare - more
+    return widths
 
 
-def _listed(section: Section, row: Row) -> Iterable["RenderableType"]:
-    """A row whose explanation needs the whole width: its cells in one line, each after its column's name."""
+def _table(section: Section, widths: Sequence[int], console: "Console") -> Iterator["RenderableType"]:
+    """The rows under their columns, each with what belongs to it below, indented like everything else."""
     from rich.text import Text
 
-    first, *rest = zip(section.columns, row.cells, strict=True)
-    line = Text(first[1], style=f"bold {row.tone}".strip())
-    if rest:
-        size, *others = rest
-        said = [size[1], *(f"{column} {cell}".strip() for column, cell in others)]
-        line.append(f"  {', '.join(said)}", style="not bold")
-    yield _indented(line, 2)
-    for text in row.below:
-        yield _indented(Text(text, style=str(Tone.QUIET)), 6)
+    if any(section.columns) and section.rows:
+        yield from _row(section.columns, widths, "bold", console)
+        yield _indented(Text("─" * (sum(widths) + _GAP * (len(widths) - 1))), _INDENT)
+    for row in section.rows:
+        yield from _row(row.cells, widths, str(row.tone), console)
+        for text in row.below:
+            yield _indented(Text(text, style=str(Tone.QUIET)), _BELOW)
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], style: str, console: "Console") -> Iterator["RenderableType"]:
+    """The lines of one row: cells that are too long for their column go on in the next line."""
+    from rich.text import Text
+
+    wrapped = [Text(cell).wrap(console, max(width, 1)) for cell, width in zip(cells, widths, strict=True)]
+    for number in range(max(map(len, wrapped), default=0)):
+        parts = [lines[number].plain.rstrip() if number < len(lines) else "" for lines in wrapped]
+        told = (" " * _GAP).join(part.ljust(width) for part, width in zip(parts, widths, strict=True))
+        yield Text(" " * _INDENT + told.rstrip(), style=style)
+
+
+def _listed(section: Section) -> Iterator["RenderableType"]:
+    """Rows of which not even the first cell has room beside the margin: each one folded."""
+    from rich.text import Text
+
+    for row in section.rows:
+        yield _indented(Text(row.cells[0], style=f"bold {row.tone}".strip()), _INDENT)
+        for text in row.below:
+            yield _indented(Text(text, style=str(Tone.QUIET)), _BELOW)
 
 
 def _indented(text: "Text", by: int) -> "RenderableType":
