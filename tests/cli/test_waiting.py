@@ -191,3 +191,38 @@ def test_who_is_placed_needs_no_help(planned: Any) -> None:
     text, plan = planned(node("n1"), gang("g", 1), pod("g0", 1, 1, group="g"), pod("single", 1, 1))
     assert "would help" not in text
     assert [found["help"] for found in (*plan["pods"], *plan["podGroups"])] == [[], [], []]
+
+
+def test_the_deadline_of_a_job_in_the_files_is_waited_for(run: Run, tmp_path: Path) -> None:
+    """cost.md 6.4: from the Job's start, with the grace period of its pod."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    worker = pod("train-abc", 64, 0, on="n1")
+    worker["metadata"]["ownerReferences"] = [owner]
+    worker["spec"]["terminationGracePeriodSeconds"] = 5
+    worker["status"] = {"phase": "Running", "startTime": "2026-01-01T00:01:00Z"}
+    urgent = pod("urgent", 64, 0, priority=100)
+    urgent["metadata"]["creationTimestamp"] = "2026-01-01T00:05:00Z"
+    container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "64"}}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {"activeDeadlineSeconds": 600, "template": {"spec": {"containers": [container]}}},
+        "status": {"startTime": "2026-01-01T00:00:00Z", "active": 1},
+    }
+    profile = {"pluginConfig": [{"name": "DefaultPreemption", "args": {"waitForCompletions": "30m"}}]}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    for documents, waits in (([node("n1"), worker, urgent, job], True), ([node("n1"), worker, urgent], False)):
+        (tmp_path / "in.yaml").write_text(yaml.safe_dump_all(documents))
+        found = run("plan", "-f", tmp_path / "in.yaml", "--config", tmp_path / "config.yaml", "-o", "json")
+        assert found.code == 0
+        answer = json.loads(found.out)
+        assert bool(answer["preemptions"]) is not waits
+        if waits:
+            (waited,) = answer["putOff"]
+            assert (waited["until"], waited["pods"]) == (pytest.approx(306.0, abs=2), ["default/train-abc"])

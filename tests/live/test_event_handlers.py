@@ -22,7 +22,10 @@ from reprieve.controlplane.features import Features
 from reprieve.controlplane.server.serving import ServeOptions, serving
 from reprieve.live.event_handlers import KINDS_READ, ClusterFeed, ClusterFeedOptions
 from reprieve.live.outages import Outages
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.engine import Engine
+from reprieve.testing import profile_with
 
 from ..client.clock import until
 from ..waiting import DEADLINE
@@ -58,9 +61,9 @@ class Limited(ApiClient):
 class Stage:
     """A control plane, an engine and a feed between them that a test runs."""
 
-    def __init__(self, client: Limited) -> None:
+    def __init__(self, client: Limited, engine: Engine | None = None) -> None:
         self.client = client
-        self.engine = Engine(validate=True)
+        self.engine = engine or Engine(validate=True)
         self.told: list[tuple[ChangeKind, str, str]] = []
         self.troubles: list[str] = []
         self.notes: list[str] = []
@@ -553,6 +556,37 @@ def test_what_is_said_of_work_reaches_the_engine_and_wrong_values_their_owners()
             await stage.client.request("DELETE", f"{classes}/long")
             await stage.until(lambda: not cluster.classes)
             assert len(stage.ignored) == 2
+
+    play(act)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_jobs_are_watched_for_when_they_end_where_anybody_waits_for_that(waits: bool) -> None:
+    """cost.md 6.4: their pods end by the Job's own deadline; they are no gangs by that."""
+
+    async def act(first: Stage) -> None:
+        profile = profile_with(DefaultPreemption(PreemptionOptions(wait_for_completions=600.0 if waits else 0.0)))
+        stage = Stage(first.client, Engine({profile.name: profile}, validate=True))
+        cluster = stage.engine.cluster
+        await stage.node("n1")
+        container = {"name": "c", "image": "i:1"}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        jobs = "/apis/batch/v1/namespaces/default/jobs"
+        await stage.create(jobs, "train", spec={"activeDeadlineSeconds": 500, "template": template})
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+        await stage.pod("worker", node="n1", ownerReferences=[owner])
+        async with stage.running():
+            assert (("Job", "batch") in stage.feed._sources) is waits
+            if waits:
+                await stage.until(lambda: cluster.pods)
+                (record,) = cluster.pods.values()
+                assert record.group is None
+                status = {"status": {"startTime": "1970-01-01T00:05:00Z"}}
+                path = f"{jobs}/train/status"
+                await stage.client.request("PATCH", path, body=status, content_type=MERGE_PATCH)
+                await stage.until(lambda: cluster.job_deadlines.of(record) == 800.0)
+                await stage.client.request("DELETE", f"{jobs}/train")
+                await stage.until(lambda: cluster.job_deadlines.of(record) is None)
 
     play(act)
 

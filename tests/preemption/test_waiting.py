@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.api.group_owners import Job
 from reprieve.api.work_annotations import PREEMPTION_DELAY
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -372,6 +373,76 @@ def test_6_4_a_deadline_of_the_pod_says_it_with_its_grace_period() -> None:
     ).drain()
     assert put_offs(world) == [("COMPLETIONS", 116.0)]
     assert world.settle().where == {"high": "n1", "runs": "n2"}
+
+
+def job_of(seconds: object, started: float | None, name: str = "train", **spec: object) -> Job:
+    """A Job with a deadline; `started` in seconds after START."""
+    meta = objects.ObjectMeta(name=name, namespace="default", uid=f"uid-{name}")
+    status = {} if started is None else {"startTime": at(started)}
+    return Job(metadata=meta, spec={"activeDeadlineSeconds": seconds, **spec}, status=status)
+
+
+def made_by(item: objects.Pod, name: str, version: str = "batch/v1", kind: str = "Job") -> objects.Pod:
+    reference = objects.OwnerReference(api_version=version, kind=kind, name=name, uid=f"uid-{name}", controller=True)
+    return replace(item, metadata=replace(item.metadata, owner_references=(reference,)))
+
+
+@pytest.mark.parametrize(
+    ("job", "own", "until"),
+    [
+        (job_of(100, started=-20), None, 86.0),  # 100 s after the Job started, 5 s of grace, and a second
+        (job_of(100, started=None), None, 116.0),  # a Job without a status: from the start of the pod
+        (job_of(100, started=-20), 40, 56.0),  # the pod's own is earlier
+        (job_of(100, started=-20), 400, 86.0),
+        (job_of(100, started=-20, suspend=True), None, None),
+        (job_of("100", started=-20), None, None),
+        (job_of(True, started=-20), None, None),
+        (job_of(100, started=-20, name="other"), None, None),
+        (None, None, None),
+        (None, 40, 56.0),  # the Job may not be known: then the pod's own alone
+    ],
+)
+def test_6_4_the_deadline_of_its_job_counts_from_the_jobs_start(
+    job: Job | None, own: int | None, until: float | None
+) -> None:
+    """cost.md 6.4."""
+    runs = made_by(pod("worker", cpu=4, node="n1", start=10, grace=5), "train")
+    runs = replace(runs, spec=replace(runs.spec, active_deadline_seconds=own))
+    items: list[objects.KubernetesObject] = [runs, pod("runs", cpu=4, node="n2"), *([job] if job is not None else [])]
+    world = waiting(*items, pod("high", cpu=4, priority=9)).drain()
+    assert put_offs(world) == ([("COMPLETIONS", until)] if until is not None else [])
+    if until is not None:
+        assert world.settle().where == {"high": "n1", "runs": "n2"}
+
+
+def test_6_4_only_of_a_job_of_batch_in_its_namespace() -> None:
+    """cost.md 6.4."""
+    elsewhere = job_of(100, started=0)
+    elsewhere = replace(elsewhere, metadata=replace(elsewhere.metadata, namespace="other"))
+    of_others = made_by(pod("worker", cpu=4, node="n1", start=10), "train", "batch.volcano.sh/v1alpha1")
+    for items in ([made_by(pod("worker", cpu=4, node="n1"), "train"), elsewhere], [of_others, job_of(100, started=0)]):
+        assert put_offs(waiting(*items, pod("runs", cpu=4, node="n2"), pod("high", cpu=4, priority=9)).drain()) == []
+
+
+def test_6_4_a_job_that_changes_or_goes_is_followed() -> None:
+    """cost.md 6.4: nobody waits for a deadline that was taken back."""
+    world = waiting(
+        made_by(pod("worker", cpu=4, node="n1", start=0), "train"),
+        job_of(100, started=0),
+        pod("runs", cpu=4, node="n2"),
+        pod("high", cpu=4, priority=9),
+    ).drain()
+    assert put_offs(world) == [("COMPLETIONS", 131.0)]  # 30 s of grace
+    engine = world.engine
+    engine.set_owner(job_of(60, started=0), world.virtual.now)
+    world.virtual.until(START + 2)
+    assert put_offs(world)[-1] == ("COMPLETIONS", 91.0)
+    engine.set_owner(job_of(None, started=0), world.virtual.now)
+    world.virtual.until(START + 4)
+    assert len(world.evicted) == 1
+    engine.set_owner(job_of(60, started=0), world.virtual.now)
+    engine.remove_owner("Job", "default", "train", world.virtual.now)
+    assert all(engine.cluster.job_deadlines.of(one) is None for one in engine.cluster.pods.values())
 
 
 def test_6_4_who_is_more_important_and_ends_counts_too() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from reprieve.api.meta import KubernetesObject, ObjectMeta, map_field
-from reprieve.api.work_annotations import DOMAIN
+from reprieve.api.work_annotations import DOMAIN, LONGEST, moment
 
 GANG: Final = f"{DOMAIN}gang"
 """Annotation of a controller: `true`: its pods are gangs."""
@@ -41,6 +41,25 @@ class Job(GroupOwner, frozen=True, kw_only=True):
     KIND: ClassVar[str] = "Job"
     API_VERSION: ClassVar[str] = "batch/v1"
 
+    status: dict[str, Any] = map_field()
+
+    @property
+    def active_deadline(self) -> float | None:
+        """For how long it may run, in seconds; None: for as long as it takes, or it is suspended."""
+        found = self.spec.get("activeDeadlineSeconds")
+        if not isinstance(found, int) or isinstance(found, bool) or not 0 < found <= LONGEST:
+            return None
+        return float(found) if self.spec.get("suspend") is not True else None
+
+    @property
+    def started(self) -> float | None:
+        """Since when it runs, as its status has it, in seconds since the epoch."""
+        found = self.status.get("startTime")
+        try:
+            return moment(found) if isinstance(found, str) else None
+        except ValueError:
+            return None
+
 
 class JobSet(GroupOwner, frozen=True, kw_only=True):
     """jobset.x-k8s.io JobSet: a gang for every replicated job, as these may start one after the other."""
@@ -64,6 +83,11 @@ class RayCluster(GroupOwner, frozen=True, kw_only=True):
 
 
 OWNER_KINDS: Final[tuple[type[GroupOwner], ...]] = (Job, JobSet, LeaderWorkerSet, RayCluster)
+
+
+def owner_kinds(*, gangs: bool, ends: bool) -> tuple[type[GroupOwner], ...]:
+    """The controllers to be read where pods of theirs may be `gangs`, or where it counts when those of Jobs end."""
+    return OWNER_KINDS if gangs else (Job,) if ends else ()
 
 
 class OwnerOf(NamedTuple):

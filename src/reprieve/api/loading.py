@@ -36,6 +36,7 @@ from reprieve.api.decoding import (
     subject_of,
 )
 from reprieve.api.errors import FieldError, InputError, Origin, excerpt
+from reprieve.api.group_owners import Job
 from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.objects import CompositePodGroup, Namespace, Node, Pod, PodGroup, PriorityClass, Workload
 from reprieve.api.references import check_groups, check_nodes, refuse_duplicates
@@ -129,6 +130,8 @@ class Manifests:
     unknown: list[UnknownObject] = field(default_factory=list)
     pod_makers: list[PodMaker] = field(default_factory=list)
     """Deployments, Jobs and the like: who plans expands them (`simulation.workloads`)."""
+    jobs: list[Job] = field(default_factory=list)
+    """Of those that were expanded the Jobs: when they end counts (cost.md 6.4)."""
     unknown_fields: list[UnknownField] = field(default_factory=list)
     """As far as schemas were given; the first `MOST_FINDINGS`."""
     unknown_fields_total: int = 0

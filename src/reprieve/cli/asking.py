@@ -115,6 +115,8 @@ class Source:
     """What `-` stands for, where it was read before."""
     owners: bool = False
     """Read the controllers of a live cluster whose pods may be gangs: the source of groups is on."""
+    jobs: bool = False
+    """Read the Jobs of a live cluster: preemptors may wait for who ends."""
 
     @property
     def live(self) -> bool:
@@ -139,7 +141,8 @@ class Gathered:
         """The input with what made its pods, by which each has its owners; not to be expanded again."""
         from reprieve.api.loading import Manifests
 
-        return Manifests(self.manifests.objects, unknown=self.manifests.unknown, pod_makers=list(self.makers))
+        found = self.manifests
+        return Manifests(found.objects, unknown=found.unknown, pod_makers=list(self.makers), jobs=found.jobs)
 
 
 NOTHING = "nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE"
@@ -237,7 +240,7 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
 
     if source.kubeconfig is None and source.context is None and not is_configured():
         refuse(NOTHING)
-    reading, server = read_live(source.kubeconfig, source.context, source.heed, owners=source.owners)
+    reading, server = read_live(source.kubeconfig, source.context, source.heed, owners=source.owners, jobs=source.jobs)
     cluster = manifests_of(reading, server)
     for warning in reading.warnings:
         note(f"warning: {warning}")

@@ -34,6 +34,7 @@ def compare_plans(
     from reprieve.api.errors import InputError
     from reprieve.api.group_sources import OWNERS
     from reprieve.cli.options import read_options
+    from reprieve.scheduling.held_room import waits_for_completions
     from reprieve.simulation.plan import plan
     from reprieve.simulation.whatif.changes import with_changes
     from reprieve.simulation.whatif.comparing import compared
@@ -54,7 +55,8 @@ def compare_plans(
     ]
     variants += [(file, replace(source, files=[*source.files, file]), options) for file in additions]
     source_on = any(OWNERS in chosen.sources for _, _, chosen in variants)
-    variants = [(name, replace(asked, owners=source_on), chosen) for name, asked, chosen in variants]
+    jobs = any(waits_for_completions(chosen.profiles) for _, _, chosen in variants)
+    variants = [(name, replace(asked, owners=source_on, jobs=jobs), chosen) for name, asked, chosen in variants]
     plans = []
     warned: set[str] = set()
     known: dict[tuple[str, ...], Gathered] = {}

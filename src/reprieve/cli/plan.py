@@ -150,9 +150,11 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords 
     from reprieve.api.errors import InputError
     from reprieve.api.group_sources import OWNERS
     from reprieve.library.answering import answered
+    from reprieve.scheduling.held_room import waits_for_completions
     from reprieve.simulation.workloads.table import TABLE
 
-    gathered = gather(replace(source, owners=OWNERS in options.sources), options.now)
+    jobs = waits_for_completions(options.profiles)
+    gathered = gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)
     try:
         options = replace(options, now=gathered.now)
         return answered(gathered.manifests, gathered.changed, options, records, source.rows or TABLE, source.run)

@@ -67,11 +67,16 @@ def _write(path: str, text: str) -> None:
 
 
 def read_live(
-    kubeconfig: str | None, context: str | None, heed: Heed | None = None, *, owners: bool = False
+    kubeconfig: str | None,
+    context: str | None,
+    heed: Heed | None = None,
+    *,
+    owners: bool = False,
+    jobs: bool = False,
 ) -> "tuple[Reading, str]":
     """Read a live cluster; what was read and the server's URL. `heed`: what to make of unknown fields on the way there.
 
-    With `owners` the controllers whose pods may be gangs are read as well.
+    With `owners` the controllers whose pods may be gangs are read as well, with `jobs` Jobs, for when they end.
 
     A kubeconfig that cannot be used ends the command with exit code 2, a server that cannot be reached or refuses with
     exit code 3, each with one line.
@@ -90,7 +95,7 @@ def read_live(
 
         async def read() -> "Reading":
             async with ApiClient(connection, limits=Limits(attempts=ATTEMPTS)) as client:
-                return await read_cluster(client, owners=owners)
+                return await read_cluster(client, owners=owners, jobs=jobs)
 
         return asyncio.run(read()), connection.server
     except ConfigError as error:

@@ -21,7 +21,7 @@ from reprieve.api import objects as o
 from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
 from reprieve.api.decoding import name_of
 from reprieve.api.errors import FieldError, InputError, Origin
-from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
+from reprieve.api.group_owners import GroupOwner, owner_kinds
 from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, created_seconds
 from reprieve.api.meta import KubernetesObject
 from reprieve.client.discovery import Resource, Served, discover
@@ -70,8 +70,10 @@ class Reading:
     warnings: list[str] = field(default_factory=list)
 
 
-async def read_cluster(client: ApiClient, *, owners: bool = False) -> Reading:
+async def read_cluster(client: ApiClient, *, owners: bool = False, jobs: bool = False) -> Reading:
     """Read a cluster; with `owners` the controllers whose pods may be gangs, too (workloads.md 2.10).
+
+    With `jobs` at least the Jobs: when they end counts (cost.md 6.4).
 
     Raises ApiError if nodes or pods may not be read, UnreachableError, CredentialError.
     """
@@ -84,7 +86,7 @@ async def read_cluster(client: ApiClient, *, owners: bool = False) -> Reading:
             return await _read(client, kind, _resources(served, kind))
 
     first = await read(o.Pod)
-    of_pods = [kind for kind in OWNER_KINDS if owners and _resources(served, kind)]
+    of_pods = [kind for kind in owner_kinds(gangs=owners, ends=jobs) if _resources(served, kind)]
     kinds: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL, *of_pods)
     tasks = [asyncio.create_task(read(kind)) for kind in kinds]
     try:

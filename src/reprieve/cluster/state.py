@@ -25,6 +25,7 @@ from reprieve.cluster.budgets import Budget, BudgetIndex, ByLabel, budget_of
 from reprieve.cluster.controllers import Controllers, Kin, kin_of
 from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.groups import CompositeState, Group, GroupSpec, GroupState, composite_spec_of, spec_of
+from reprieve.cluster.job_deadlines import JobDeadlines
 from reprieve.cluster.placements import Placements
 from reprieve.cluster.pod_affinity_index import NAMESPACE_NAME
 from reprieve.cluster.pods import PodClaim, PodRecord, controller_of
@@ -64,6 +65,7 @@ class ClusterState(Placements):
         self.default_selectors = DefaultSelectors()
         """Services, controllers: what default spread constraints take their selectors from."""
         self.controllers = Controllers()
+        self.job_deadlines = JobDeadlines()
         self.departures: dict[str, float | None] = {}
         """Pods on their way out, by UID: when each is due to be gone (seconds), where that is known."""
         self.departing: dict[Kin, dict[str, None]] = {}

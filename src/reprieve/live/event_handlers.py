@@ -34,7 +34,7 @@ import msgspec
 from reprieve.api import objects as o
 from reprieve.api.errors import InputError
 from reprieve.api.foreign_groups import FOREIGN_VERSIONS, ForeignGroup
-from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
+from reprieve.api.group_owners import GroupOwner, owner_kinds
 from reprieve.api.group_sources import OWNERS, SOURCES
 from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.client.clock import Clock
@@ -266,7 +266,7 @@ class ClusterFeed:
             for resource in resources:
                 if kind is not o.PodGroup or resource.group in self._group_apis:
                     wanted[kind.KIND, resource.group] = (kind, resource)
-        for owner in OWNER_KINDS if OWNERS in self._engine.sources else ():
+        for owner in owner_kinds(gangs=OWNERS in self._engine.sources, ends=self._engine.waits_for_completions):
             found_owner = served.find(owner.KIND, (owner.API_VERSION,))
             if found_owner is not None:
                 wanted[owner.KIND, found_owner.group] = (owner, found_owner)
@@ -387,7 +387,7 @@ class ClusterFeed:
         kinds = frozenset(
             source.kind.KIND
             for source in self._sources.values()
-            if issubclass(source.kind, GroupOwner) and not source.refused
+            if issubclass(source.kind, GroupOwner) and not source.refused and OWNERS in self._engine.sources
         )
         if kinds != self._owner_kinds:
             self._owner_kinds = kinds

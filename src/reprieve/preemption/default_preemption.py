@@ -61,6 +61,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         """For how long room is held for a preemptor at most; 0 without an end (cost.md 5.1)."""
         return self._options.hold_seconds
 
+    @property
+    def waits_for_completions(self) -> bool:
+        """Whether preemptors may wait for who ends by itself: then the deadlines of Jobs count (cost.md 6.3)."""
+        return self._options.wait_for_completions > 0
+
     def attach(self, running: RunningProfile) -> None:
         """Tell the plugin where it runs. Raises ConfigurationError for a criterion that nobody knows."""
         chosen = self._options

@@ -104,13 +104,17 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Put
 def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
     """When a scheduled pod is gone by what is said of it; None: nothing is said.
 
-    Its annotation `expected-end`, or its group's; else its `activeDeadlineSeconds` with its grace period on top, from
-    its start; for one that is leaving its deletionTimestamp.  The earliest of them.
+    Its annotation `expected-end`, or its group's; its `activeDeadlineSeconds` with its grace period on top, from its
+    start; that of its Job, from the Job's start, likewise; for one that is leaving its deletionTimestamp.  The earliest
+    of them.
     """
     terms = cluster.terms_of(pod)
     known = [end for end in (terms.expected_end, cluster.departures.get(pod.uid)) if end is not None]
     if terms.active_deadline is not None and pod.start is not None:
         known.append(pod.start + terms.active_deadline + pod.grace)
+    of_job = cluster.job_deadlines.of(pod)
+    if of_job is not None:
+        known.append(of_job + pod.grace)
     return min(known, default=None)
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from reprieve.api import objects
 from reprieve.api.foreign_groups import SCHEDULERS_OF
-from reprieve.api.group_owners import GroupOwner
+from reprieve.api.group_owners import GroupOwner, Job
 from reprieve.api.group_sources import DEFAULT_SOURCES, NO_SOURCES, GroupSources
 from reprieve.api.work_annotations import work_terms_of
 from reprieve.cluster.default_selectors import SelectorOwner
@@ -43,7 +43,7 @@ from reprieve.scheduling.decision import (
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
-from reprieve.scheduling.held_room import Released, ReleasedRoom, hold_seconds
+from reprieve.scheduling.held_room import Released, ReleasedRoom, hold_seconds, waits_for_completions
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
@@ -88,6 +88,8 @@ class Engine:
         self.cluster = RecordedCluster() if validate else ClusterState()
         chosen = dict(profiles) if profiles else {p.name: p for p in (default_profile(self.gates),)}
         self.running = RunningProfiles(self.cluster, chosen, self.gates, seed=seed, share=share)
+        self.waits_for_completions = waits_for_completions(chosen.values())
+        """Some preemptors may wait for who ends by itself: whoever feeds the engine tells it of Jobs then."""
         self._stands_for = {other: p.name for p in chosen.values() for other in p.also_known_as}
         """Further names of profiles."""
         self._group_objects = GroupObjects(self.cluster, self.sources, trees=self.gates.composite_pod_group)
@@ -208,9 +210,18 @@ class Engine:
     def set_owner(self, owner: GroupOwner, now: float) -> None:
         """A controller whose pods may be gangs appeared or changed (workloads.md 2.10)."""
         self._make(self._group_objects.set_owner(owner), now)
+        if isinstance(owner, Job):
+            self.set_job(owner, now)
+
+    def set_job(self, job: Job, now: float) -> None:
+        """A Job appeared or changed: by its deadline its pods have ended (cost.md 6.4)."""
+        if self.cluster.job_deadlines.set(job) and self.waits_for_completions:
+            self.queue.retry_above(_LOWEST_PRIORITY, now)
 
     def remove_owner(self, kind: str, namespace: str, name: str, now: float) -> None:
         """Such a controller is gone."""
+        if kind == Job.KIND:
+            self.cluster.job_deadlines.remove(namespace, name)
         self._make(self._group_objects.remove_owner(kind, namespace, name), now)
 
     def watch_owners(self, kinds: Iterable[str], now: float) -> None:

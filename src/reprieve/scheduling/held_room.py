@@ -28,6 +28,12 @@ def hold_seconds(profile: Profile) -> float:
     return next((plugin.hold_seconds for plugin in found), HOLD_SECONDS)
 
 
+def waits_for_completions(profiles: Iterable[Profile]) -> bool:
+    """Whether pods of any of the profiles may wait for who ends by itself: `waitForCompletions`."""
+    plugins = (unguarded(plugin) for profile in profiles for plugin in profile.plugins)
+    return any(isinstance(plugin, DefaultPreemption) and plugin.waits_for_completions for plugin in plugins)
+
+
 class Released(Enum):
     """Why room is not held any more."""
 

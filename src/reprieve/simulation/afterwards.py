@@ -54,7 +54,8 @@ def afterwards(manifests: Manifests, engine: Engine, at: float, leaving: Set[str
     order = 1 + max((loaded.order for loaded in everything), default=0)
     for turn, item in enumerate(written.values()):
         found.append(Loaded(item, Origin("<plan>"), order + turn, at))
-    made = Manifests(unknown=list(manifests.unknown), unknown_fields=manifests.unknown_fields)
+    unknown = list(manifests.unknown)
+    made = Manifests(unknown=unknown, unknown_fields=manifests.unknown_fields, jobs=manifests.jobs)
     for loaded in found:
         item = loaded.object
         if someone_went and isinstance(item, objects.PodDisruptionBudget):

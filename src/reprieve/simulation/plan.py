@@ -141,6 +141,8 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     if options.observer is not None:
         options.observer.attach(engine)
         world.observer = options.observer.decided
+    for job in manifests.jobs:
+        engine.set_job(job, start)
     for item, created in in_order((loaded.object, loaded.created) for loaded in everything):
         world.add(item, created)
     world.note_complete()

@@ -113,6 +113,7 @@ class _Changer:
             pod_makers=list(manifests.pod_makers),
             unknown_fields=manifests.unknown_fields,
             unknown_fields_total=manifests.unknown_fields_total,
+            jobs=manifests.jobs,
         )
         self._workloads = Workloads(self._manifests, rows)
         self._order = 1 + max((loaded.order for loaded in manifests.all()), default=0)

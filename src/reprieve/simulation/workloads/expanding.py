@@ -9,7 +9,7 @@ for pods is passed over in silence: it is expanded, or among the problems.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -21,8 +21,9 @@ from reprieve.api import objects
 from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import finish, from_data, kind_of
 from reprieve.api.errors import InputError, Origin
+from reprieve.api.group_owners import Job
 from reprieve.api.loading import Loaded, Manifests, PodMaker, UnknownObject
-from reprieve.api.meta import KubernetesObject
+from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.references import check_groups, check_nodes
 from reprieve.api.unknown_fields import UnknownField, path_text
 from reprieve.api.workloads import WITHOUT_PODS, group_of, templates_in
@@ -331,6 +332,7 @@ class Maker:
             unknown=[each for each in self._unknown if each not in self._left_out],
             unknown_fields=was.unknown_fields,
             unknown_fields_total=was.unknown_fields_total,
+            jobs=was.jobs + _jobs(was.pod_makers),
         )
         classes = [loaded.object for loaded in was.of(objects.PriorityClass)]
         admission = PriorityAdmission(classes)
@@ -380,6 +382,20 @@ def unknown_kind(found: UnknownObject) -> str:
 def is_unknown_kind(found: UnknownObject) -> bool:
     """Whether neither a schema nor the table of kinds without pods has it; False where no schemas were given."""
     return found.known is False and found.kind not in WITHOUT_PODS.get(group_of(found.api_version), ())
+
+
+def _jobs(makers: Iterable[PodMaker]) -> list[Job]:
+    """The Jobs that have a deadline."""
+    found = []
+    for maker in makers:
+        manifest = maker.manifest
+        if manifest.get("kind") == Job.KIND and group_of(text(manifest.get("apiVersion"))) == "batch":
+            meta, spec, status = (mapping(manifest.get(part)) for part in ("metadata", "spec", "status"))
+            named = ObjectMeta(name=text(meta.get("name")), namespace=text(meta.get("namespace")) or "default")
+            job = Job(metadata=named, spec=dict(spec), status=dict(status))
+            if job.active_deadline is not None:
+                found.append(job)
+    return found
 
 
 def _as_maker(found: UnknownObject) -> PodMaker:
