@@ -1,6 +1,6 @@
 """The objects of deploy/ as kustomize would give them, read without kustomize.
 
-Understood is what our files use: `resources` and `components` that are files or directories.
+Understood is what our files use: `resources` and `components` that are files or directories, and ConfigMaps of files.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ def objects(place: Path) -> Iterator[Json]:
     kustomization = yaml.safe_load((place / "kustomization.yaml").read_text())
     for part in (*kustomization["resources"], *kustomization.get("components", ())):
         yield from objects(place / part)
+    for wanted in kustomization.get("configMapGenerator", ()):
+        named = {"name": wanted["name"], "namespace": wanted["namespace"], "labels": wanted["options"]["labels"]}
+        files = dict(each.split("=") for each in wanted["files"])
+        data = {key: (place / path).read_text() for key, path in files.items()}
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data}
 
 
 def base() -> list[Json]:

@@ -1,4 +1,4 @@
-"""The scheduler does everything it does with exactly the rights of deploy/base/rbac.yaml, and uses each of them.
+"""The scheduler does everything it does with exactly the rights of deploy/base, and uses each of them.
 
 It runs as a process of its own with the token of its service account, the arguments of the Deployment and the
 configuration of the ConfigMap. The API server writes down every right it is asked for.
