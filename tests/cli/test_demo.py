@@ -1,9 +1,12 @@
 """The worked example: played live it ends as it must and says so by its exit code; a plan of it says the same."""
 
+import asyncio
+import contextlib
 import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +44,49 @@ def test_demo_fails_when_something_else_happens(run: Run, monkeypatch: pytest.Mo
     ended = run("demo")
     assert ended.code == 1
     assert ended.err == "unexpected: Act 2: a gang that cannot fit: evicted: nobody; expected: default/sweep\n"
+
+
+def test_demo_that_hangs_is_stopped_with_everything_it_began(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is at when its time is over; the time here is over at the latest where nothing ever happens."""
+
+    async def hangs(scene: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("reprieve.cli.demo._fill", hangs)
+    monkeypatch.setattr("reprieve.cli.demo._WHOLE_SECONDS", 5.0)
+    ended = run("demo")
+    assert ended.code == 1
+    assert ended.err.endswith("error: the demo is not over after 5 s; all of it is stopped\n")
+    assert _children() == []
+
+
+def _children() -> list[str]:
+    """The schedulers that are children of this process, by their command lines."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            line = (place / "cmdline").read_text()
+            if parent == os.getpid() and "child_process" in line:
+                found.append(line)
+    return found
+
+
+def test_demo_that_cannot_even_be_stopped_ends_by_force() -> None:
+    program = """
+import threading
+from reprieve.cli import demo, main
+async def blocks(log):
+    threading.Event().wait()
+demo._play = blocks
+demo._WHOLE_SECONDS = demo._STOP_SECONDS = 0.1
+import sys
+sys.argv = ["reprieve", "demo"]
+main.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stderr == "error: the demo does not end after 0.2 s, nor can it be stopped: ended by force\n"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`reprieve demo`: the worked example, played on a live cluster on this machine."""
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -8,6 +9,8 @@ from reprieve.cli.outcome import CommandError, Exit, note, show
 from reprieve.cli.sections import Section, Tone
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from reprieve.api.json import Json
     from reprieve.client.transport import ApiClient
     from reprieve.live.demo_cluster import DemoCluster
@@ -16,21 +19,25 @@ if TYPE_CHECKING:
     from reprieve.simulation.report import PreemptionAccount
 
 _GPU = "nvidia.com/gpu"
+_WHOLE_SECONDS = 300.0
+"""The whole demo, half a minute on an idle machine. What is waited for in it has deadlines of its own."""
+_STOP_SECONDS = 30.0
+"""For stopping what runs when that time is over; then the process ends itself, and the scheduler with it."""
 
 
 def command() -> None:
     """Run a cluster for half a minute: a gang gets its room in it, another cannot fit, two gangs come as one.
 
-    Ends by itself; exit code 0 only if what must happen happened.
+    Ends by itself, after five minutes at the latest; exit code 0 only if what must happen happened.
     """
     from tempfile import TemporaryFile
 
     from reprieve.cli.apiserver import log_to_stderr, run_serving
 
     log_to_stderr(False)
-    with TemporaryFile() as log:
+    with TemporaryFile() as log, _ended_by_force(_WHOLE_SECONDS + _STOP_SECONDS):
         try:
-            told = run_serving(_play(log.fileno()))
+            told = run_serving(_play_in_time(log.fileno()))
         except Exception:
             log.seek(0)
             note("what the scheduler said:\n" + log.read().decode(errors="replace").rstrip())
@@ -38,6 +45,40 @@ def command() -> None:
     for difference in told:
         note(f"unexpected: {difference}")
     raise typer.Exit(Exit.NOT_SO if told else Exit.DONE)
+
+
+@contextmanager
+def _ended_by_force(seconds: float) -> "Iterator[None]":
+    """End this process after so long, whatever it is at: an event loop that hangs hears no deadline of its own."""
+    import os
+    from threading import Timer
+
+    def end() -> None:
+        note(f"error: the demo does not end after {seconds:g} s, nor can it be stopped: ended by force")
+        os._exit(Exit.NOT_SO)
+
+    timer = Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def _play_in_time(log: int) -> list[str]:
+    """See `_play`; what has begun is stopped when the time is over."""
+    import asyncio
+
+    try:
+        async with asyncio.timeout(_WHOLE_SECONDS) as whole:
+            return await _play(log)
+    except TimeoutError:
+        if not whole.expired():
+            raise
+        raise CommandError(
+            f"the demo is not over after {_WHOLE_SECONDS:g} s; all of it is stopped", Exit.NOT_SO
+        ) from None
 
 
 async def _play(log: int) -> list[str]:
