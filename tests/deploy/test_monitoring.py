@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -67,6 +70,44 @@ def test_what_is_asked_for_is_there(where: str, expression: str, known: dict[str
     for names in _BY.findall(expression):
         assert {each.strip() for each in names.split(",")} <= labels, where
     assert expression.count("(") == expression.count(")"), where
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_prometheus_reads_the_alerts_and_what_the_panels_ask(tmp_path: Path) -> None:
+    """By its own tool; what Grafana puts in for its variables is put in here."""
+    rule = yaml.safe_load((PLACE / "prometheusrule.yaml").read_text())["spec"]
+    asked = dict.fromkeys(expression for _, expression in expressions())
+    plain = [expression.replace("$__rate_interval", "5m").replace("$job", ".+") for expression in asked]
+    panels = [{"record": "asked", "expr": each, "labels": {"at": str(at)}} for at, each in enumerate(plain)]
+    for name, document in (("alerts", rule), ("panels", {"groups": [{"name": "panels", "rules": panels}]})):
+        (tmp_path / name).write_text(yaml.safe_dump(document))
+        done = subprocess.run(["promtool", "check", "rules", str(tmp_path / name)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_grafana_reads_the_dashboard() -> None:
+    """Its model: panels and queries with identities, variables that are defined, a data source that is chosen."""
+    board = json.loads((PLACE / "dashboard.json").read_text())
+    panels = board["panels"]
+    assert board["uid"]
+    assert len(board["uid"]) <= 40
+    assert isinstance(board["schemaVersion"], int)
+    ids = [panel["id"] for panel in panels]
+    assert len(set(ids)) == len(ids)
+    assert all(isinstance(each, int) and each > 0 for each in ids)
+    variables = {each["name"]: each for each in board["templating"]["list"]}
+    assert variables["datasource"]["type"] == "datasource"
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    assert variables["job"]["datasource"] == chosen
+    for panel in panels:
+        assert panel["datasource"] == chosen, panel["title"]
+        assert set(panel["gridPos"]) == {"x", "y", "w", "h"}
+        assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
+        references = [target["refId"] for target in panel["targets"]]
+        assert len(set(references)) == len(references), panel["title"]
+        for target in panel["targets"]:
+            named = {found.strip("{}") for found in re.findall(r"\$(\{?\w+\}?)", target["expr"])}
+            assert named <= {*variables, "__rate_interval", "__interval", "__range"}, panel["title"]
 
 
 def test_the_lease_of_the_alert_is_that_of_the_deployment() -> None:

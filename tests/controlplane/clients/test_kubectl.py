@@ -17,6 +17,8 @@ import pytest
 from tests.controlplane.clients.cluster import Cluster, client, eventually, has_account, kubectls, running
 from tests.waiting import DEADLINE
 
+from reprieve.api.versions import KUBERNETES_VERSION
+
 Json = dict[str, Any]
 FOUND = kubectls()
 PATIENCE = f"--timeout={DEADLINE:.0f}s"
@@ -131,6 +133,22 @@ def test_version_and_cluster(kubectl: Kubectl) -> None:
     assert re.search(r"Server Version: .*v1\.3\d", kubectl("version"))
     assert "is running at" in kubectl("cluster-info")
     assert "ok" in kubectl("get", "--raw", "/readyz")
+
+
+def test_only_its_command_version_speaks_of_the_servers_version(kubectl: Kubectl) -> None:
+    """docs/up.md, Which kubectl: as far apart as they may be, nothing else compares the two, or warns."""
+    apart = abs(kubectl.version[1] - int(KUBERNETES_VERSION.split(".")[1]))
+    said = kubectl.run("version")
+    assert ("exceeds the supported minor version skew" in said.stdout + said.stderr) == (apart > 1)
+    for command in (
+        ("get", "nodes"),
+        ("get", "podgroups"),
+        ("api-resources",),
+        ("apply", "--dry-run=server", "-f", "-"),
+    ):
+        done = kubectl.run(*command, text=json.dumps(pod("unwarned")))
+        assert done.returncode == 0, done.stderr
+        assert "version" not in done.stderr.lower(), (command, done.stderr)
 
 
 def test_discovery(kubectl: Kubectl) -> None:
