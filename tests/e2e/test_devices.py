@@ -162,6 +162,9 @@ def test_a_broken_device_loses_its_pod_and_gets_no_other(cluster: Up) -> None:
     cluster.api.delete(f"{rules}/broken")
     eventually(lambda: cluster.api.runs(*others, namespace=space), "the device in use again")
     assert where in {name for names in devices_of(cluster, space).values() for name in names}
+    for name in others:
+        cluster.api.delete(f"{pods}/{name}?gracePeriodSeconds=0")
+    eventually(lambda: not claims(cluster, space), "no claim left")
 
 
 def is_evicted(one: Json) -> bool:

@@ -143,3 +143,5 @@ def test_the_example_controller_makes_gangs_of_job_sets_and_leader_worker_sets(c
     api.delete(f"{sets}/train")
     eventually(lambda: api.runs(*replica), "the replica runs where the JobSet was")
     eventually(lambda: not any(name.startswith("train-w-0") for name in api.pods()), "no pod of the JobSet left")
+    api.delete(f"{path}/serve")
+    eventually(lambda: not api.pods(), "they are gone")

@@ -180,10 +180,11 @@ def test_create_get_describe_delete(kubectl: Kubectl) -> None:
     assert "node-" in wide
     assert kubectl("get", "pod", "one", "-o", "jsonpath={.status.phase}") == "Running"
     assert "phase: Running" in kubectl("get", "pod", "one", "-o", "yaml")
-    assert kubectl("get", "pods", "-o", "custom-columns=N:.metadata.name", "--no-headers").split() == ["one"]
+    mine = ("get", "pods", "-l", "tier")  # pods of other tests may be there
+    assert kubectl(*mine, "-o", "custom-columns=N:.metadata.name", "--no-headers").split() == ["one"]
     assert kubectl("get", "pods", "-l", "tier=x", "-o", "name").split() == ["pod/one"]
-    assert kubectl("get", "pods", "-l", "tier!=x", "-o", "name") == ""
-    assert kubectl("get", "pods", "--field-selector=status.phase=Running", "-o", "name").split() == ["pod/one"]
+    assert kubectl("get", "pods", "-l", "tier,tier!=x", "-o", "name") == ""
+    assert kubectl(*mine, "--field-selector=status.phase=Running", "-o", "name").split() == ["pod/one"]
     assert "TIER" in kubectl("get", "pods", "-L", "tier")
     described = kubectl("describe", "pod", "one")
     assert "Status:           Running" in re.sub(r"Status: +", "Status:           ", described)

@@ -110,6 +110,8 @@ def test_a_role_of_a_million_combinations_is_judged_at_once() -> None:
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Live]:
     with live() as running:
+        made = running.request("POST", f"{RBAC}/clusterroles", role("cluster-admin", EVERYTHING))
+        assert made[0] == 201
         yield running
 
 
@@ -159,7 +161,6 @@ def binding(name: str, to: str, user: str, kind: str = "ClusterRoleBinding", rol
 
 def test_whoever_may_only_write_roles_and_bindings_gains_nothing(plane: Live) -> None:
     """By every kind and every verb that writes."""
-    assert plane.request("POST", f"{RBAC}/clusterroles", role("cluster-admin", EVERYTHING))[0] == 201
     jane = Subject(plane, WRITER)
     who = f'user "{jane.name}" (groups=["system:authenticated"])'
     denied = f"{who} is attempting to grant RBAC permissions not currently held"
