@@ -15,6 +15,7 @@ import typer
 
 from reprieve.cli import changing
 from reprieve.cli.outcome import note, reason_of, refuse
+from reprieve.cli.progress import working
 from reprieve.cli.reading import Heed, expanded, read_files, read_workload_kinds
 from reprieve.cli.snapshot import read_live
 
@@ -174,6 +175,11 @@ def read_runs(run: Sequence[str] | None) -> list[str]:
 
 def gather(source: Source, now: float | None = None) -> Gathered:
     """Read the cluster and expand its workloads. `now`: the time that is asked about, if somebody said one."""
+    with working("reading the cluster"):
+        return _gather(source, now)
+
+
+def _gather(source: Source, now: float | None) -> Gathered:
     from reprieve.api.errors import InputError
     from reprieve.simulation.plan import not_before, starts_at
     from reprieve.simulation.whatif.changes import changed_and_expanded

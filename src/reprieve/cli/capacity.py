@@ -7,6 +7,7 @@ import typer
 from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import reason_of, refuse, show
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
@@ -50,7 +51,8 @@ def command(
         asked = read_files(shape, source.max_bytes, source.heed, complete=False, classes=classes)
         asked.objects[PriorityClass] = [*asked.of(PriorityClass), *gathered.manifests.of(PriorityClass)]
         asked = expanded(asked, source.heed, rows=source.rows, run=source.run).manifests
-        found = capacity(gathered.manifests, asked, read_options(), topology=topology, pool=pool)
+        with working("counting what fits"):
+            found = capacity(gathered.manifests, asked, read_options(), topology=topology, pool=pool)
     except InputError as error:
         refuse(str(error))
     except OSError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprieve.cli.asking import Gathered, Source, gather
 from reprieve.cli.outcome import note, refuse
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
@@ -64,7 +65,8 @@ def compare_plans(
         gathered = known.get(tuple(asked.files)) or gather(asked, chosen.now)
         known[tuple(asked.files)] = gathered
         try:
-            answer = plan(gathered.manifests, replace(chosen, now=gathered.now))
+            with working("planning"):
+                answer = plan(gathered.manifests, replace(chosen, now=gathered.now))
         except InputError as error:
             refuse(str(error))
         for warning in answer.account.warnings:

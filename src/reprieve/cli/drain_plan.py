@@ -7,6 +7,7 @@ import typer
 from reprieve.cli.asking import Source, answering_for_all, gather, show_with_changes, taking_source, warn_of
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import Exit, refuse, show
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
@@ -37,7 +38,8 @@ def command(
     try:
         named = nodes_named(base, nodes)
         options = replace(read_options(), now=None)
-        found = drain_plan(base, named, options, rows=source.rows or TABLE, run=source.run)
+        with working("draining"):
+            found = drain_plan(base, named, options, rows=source.rows or TABLE, run=source.run)
     except InputError as error:
         refuse(str(error))
     warn_of(gathered)

@@ -14,6 +14,7 @@ from reprieve.cli.asking import (
 )
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import CommandError, Exit, note, refuse, show
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.cli.evidence import Asked, Evidence, Owned
@@ -120,7 +121,8 @@ def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, 
     if asked is None:
         asked, owner = resolved(gathered.with_makers, kind, name, space, source.rows)
     try:
-        evidence = evidence_of(gathered, asked, source, suggest=suggest)
+        with working("working it out"):
+            evidence = evidence_of(gathered, asked, source, suggest=suggest)
     except InputError as error:
         refuse(str(error))
     evidence.owner = owner
@@ -146,7 +148,8 @@ def _of_cluster(
     chosen = _KINDS.get(kind.lower())
     asked, owner = (Asked(chosen, space, name), None) if chosen is not None else _owner(source, kind, name, space)
     try:
-        evidence = asyncio.run(gather_evidence(connection, asked, records, suggest=suggest))
+        with working("reading the cluster"):
+            evidence = asyncio.run(gather_evidence(connection, asked, records, suggest=suggest))
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:
@@ -187,7 +190,8 @@ def _explain_all(source: Source, namespace: str | None, output: Format, *, redac
     gathered = gather(source)
     only = None if redact else namespace  # whose names may be told, else whose story is told
     try:
-        answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
+        with working("working it out"):
+            answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
     except InputError as error:
         refuse(str(error))
     told, others = answer, None

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from reprieve.cli.outcome import note, reason_of, refuse
+from reprieve.cli.progress import working
 
 BUILT_IN = ("openb", "philly", "philly-log", "spot-gpu", "helios", "acme", "gavel")
 
@@ -83,7 +84,8 @@ def command(
     try:
         rates = read_durations(durations) if durations is not None else {}
         options = ImportOptions(only=tuple(only or ()), durations=rates)
-        found = read_trace(importer, trace, options, priorities=rules, skip_bad=skip_bad, max_jobs=max_jobs)
+        with working("reading the trace"):
+            found = read_trace(importer, trace, options, priorities=rules, skip_bad=skip_bad, max_jobs=max_jobs)
         machines = read_machines(importer, nodes) if nodes is not None else None
     except JobListError as error:
         refuse(str(error))

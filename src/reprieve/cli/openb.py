@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from reprieve.cli.outcome import note, reason_of, refuse
+from reprieve.cli.progress import working
 
 _FORMATS = (".json", ".yaml", ".yml")
 
@@ -29,9 +30,10 @@ def command(
         refuse(f"-o {output}: want a name ending in {', '.join(_FORMATS)}")
     limit = read_size("--max-input-bytes", max_input_bytes)
     try:
-        machines = read_nodes(nodes, max_bytes=limit)
-        filled = fill(machines, read_tasks(pods, max_bytes=limit))
-        write(filled.documents, output)
+        with working("filling the nodes"):
+            machines = read_nodes(nodes, max_bytes=limit)
+            filled = fill(machines, read_tasks(pods, max_bytes=limit))
+            write(filled.documents, output)
     except TraceError as error:
         refuse(str(error))
     except OSError as error:

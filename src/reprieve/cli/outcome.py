@@ -6,6 +6,7 @@ Invariants: a command that refuses its input has written nothing to stdout; a li
 
 import os
 import sys
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NoReturn
 
@@ -54,8 +55,14 @@ def show(text: str) -> None:
         raise CommandError(f"the output cannot be written: {reason_of(error)}") from None
 
 
+before_note: Callable[[], None] | None = None
+"""Takes away what else stands in the last line of stderr (`reprieve.cli.progress`)."""
+
+
 def note(text: str) -> None:
     """Write a line to stderr: what a person should know, and a program reading stdout should not see."""
+    if before_note is not None:
+        before_note()
     try:
         print("\n".join(map(_bounded, text.split("\n"))), file=sys.stderr, flush=True)
     except BrokenPipeError:

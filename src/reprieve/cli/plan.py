@@ -15,6 +15,7 @@ from reprieve.cli.options import (
     read_time,
 )
 from reprieve.cli.outcome import Exit, note, refuse, show
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.library.waiting import WaitingRecords
@@ -157,6 +158,7 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords 
     gathered = gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)
     try:
         options = replace(options, now=gathered.now)
-        return answered(gathered.manifests, gathered.changed, options, records, source.rows or TABLE, source.run)
+        with working("planning"):
+            return answered(gathered.manifests, gathered.changed, options, records, source.rows or TABLE, source.run)
     except InputError as error:
         refuse(str(error))

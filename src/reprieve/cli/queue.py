@@ -17,6 +17,7 @@ from reprieve.cli.asking import (
 )
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import refuse, show
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.cli.asking import Gathered
@@ -75,9 +76,11 @@ def _look(source: Source, output: Format, namespace: str | None, *, suggest: boo
     options = replace(read_options(), now=gathered.now)
     try:
         if suggest and sum(map(len, gathered.manifests.objects.values())) <= MOST_OBJECTS:
-            queue = _with_suggestions(source, gathered, options)
+            with working("looking at the queue"):
+                queue = _with_suggestions(source, gathered, options)
         else:
-            queue = queue_of(gathered.manifests, options)
+            with working("looking at the queue"):
+                queue = queue_of(gathered.manifests, options)
     except InputError as error:
         refuse(str(error))
     if namespace is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
+from reprieve.cli.progress import working
 from reprieve.cli.reading import Heed, heed_kubeconfig
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def read_live(
             async with ApiClient(connection, limits=Limits(attempts=ATTEMPTS)) as client:
                 return await read_cluster(client, owners=owners, jobs=jobs)
 
-        return asyncio.run(read()), connection.server
+        with working("reading the cluster"):
+            return asyncio.run(read()), connection.server
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:

@@ -1,0 +1,82 @@
+"""A line on a terminal's stderr that says what is being done, once that takes longer than a second.
+
+Invariants: stdout is never written to; where stderr is no terminal nothing is written at all; when the work ends, or
+something else is to be said, the line is gone.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from reprieve.cli import outcome
+
+AFTER: Final = 1.0
+"""Seconds of work without a word."""
+PAUSE: Final = 1.0
+"""Seconds between two words."""
+_CLEAR: Final = "\r\x1b[K"
+
+
+@contextmanager
+def working(what: str, *, after: float = AFTER) -> Iterator[None]:
+    """Say `what`, and for how long, while the block runs; work within work is that of the outer one."""
+    if not _is_terminal() or outcome.before_note is not None:
+        yield
+        return
+    line = _Line(what, after)
+    outcome.before_note = line.clear
+    line.start()
+    try:
+        yield
+    finally:
+        outcome.before_note = None
+        line.end()
+
+
+class _Line(threading.Thread):
+    """Writes the line from beside the work, which knows nothing of it."""
+
+    def __init__(self, what: str, after: float) -> None:
+        super().__init__(daemon=True)
+        self._what = what
+        self._after = after
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._shown = False
+
+    def run(self) -> None:
+        began = time.monotonic()
+        pause = self._after
+        while not self._done.wait(pause):
+            with self._lock:
+                self._write(f"{_CLEAR}{self._what} ... {time.monotonic() - began:.0f} s")
+                self._shown = True
+            pause = PAUSE
+
+    def clear(self) -> None:
+        """Take the line away, until it is written again."""
+        with self._lock:
+            if self._shown:
+                self._write(_CLEAR)
+                self._shown = False
+
+    def end(self) -> None:
+        """No more words."""
+        self._done.set()
+        self.join()
+        self.clear()
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):  # nobody reads it any more
+            self._done.set()
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
