@@ -184,7 +184,11 @@ class RoomBound:
         return entry.rejected_by if sum(found.values()) < entry.needed else _MAY_FIT
 
     def forget(self, key: str) -> None:
-        """The entity does not wait any more, or what it needs may have changed."""
+        """The entity does not wait any more, or what it needs may have changed.
+
+        The last level stays, kept up to date: the next to wait is most often of the same priority, and a level made
+        anew goes over all pods of the cluster.
+        """
         entry = self._entries.pop(key, None)
         if entry is None:
             return
@@ -193,10 +197,8 @@ class RoomBound:
             _leave(level, shape, slot)
         if entry.least is not None:
             _leave(level, *entry.least)
-        if not level.slots:
+        if not level.slots and len(self._levels) > 1:
             del self._levels[level.priority]
-            if not self._levels:
-                self._forget_masks()
 
     def refresh(self) -> None:
         """Take in what has changed in the picture."""
@@ -295,6 +297,8 @@ class RoomBound:
                 priority = _EVERYBODY
                 found = self._levels.get(priority)
             if found is None:
+                for idle in [each.priority for each in self._levels.values() if not each.slots]:
+                    del self._levels[idle]
                 rows = np.arange(len(self._cluster.nodes), dtype=np.int64)
                 found = self._levels[priority] = _Level(priority, self._room(priority, rows))
         return found

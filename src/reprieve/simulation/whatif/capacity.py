@@ -7,7 +7,7 @@ stranded where there is some and yet not enough for one more pod of the shape.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace as with_fields
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.api.unknown_fields import nearest
+from reprieve.cluster.extended_resources import served_by
 from reprieve.cluster.resources import readable
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import ChangeMade, Document, Plan
@@ -104,21 +105,28 @@ def capacity(
     for pod in pods:
         asked.update(pod_requests(pod))
     free, whole = _amounts(cluster)
+    by_claim = served_by(one.object for one in cluster.of(objects.DeviceClass)).keys()
     most = min(MOST_COPIES, MOST_PODS // len(pods))
-    now = _copies(cluster, pods, groups, options, _most(free, asked, most), never=True)
-    room = _copies(cluster, pods, groups, options, _most(whole, asked, most), never=False)
     one = pod_requests(pods[0])
-    on_nodes = _singles(cluster, pods[0], options, _most(free, one, MOST_SINGLES))
-    counted = {"now": (now[0], most), "withPreemption": (room[0], most)}
+    on_nodes = _singles(cluster, pods[0], options, _most(free, pods[:1], MOST_SINGLES, by_claim))
+    if len(pods) == 1 and not groups:
+        now = min(sum(on_nodes.values()), most)
+    else:
+        now, _ = _copies(cluster, pods, groups, options, _most(free, pods, most, by_claim), never=True)
+    room = _copies(cluster, pods, groups, options, _most(whole, pods, most, by_claim), never=False)
+    counted = {"now": (now, most), "withPreemption": (room[0], most)}
     counted["largestGang"] = (sum(on_nodes.values()), MOST_SINGLES)
     at_least = tuple(name for name, (number, tried) in counted.items() if number >= tried)
     topology = topology or next((key.key for group in groups for key in _topology(group)), "")
-    scarce = max(one, key=lambda name: one[name] / max(1, whole.get(name, 0)), default="")
+    there = Counter[str]()
+    for amounts in whole:
+        there.update(amounts)
+    scarce = max(one, key=lambda name: one[name] / max(1, there[name]), default="")
     return Capacity(
         shape=_called(pods, groups),
         pods_per_copy=len(pods),
         requests={name: readable(name, amount) for name, amount in sorted(asked.items())},
-        now=now[0],
+        now=now,
         with_preemption=room[0],
         victims=room[1],
         largest_gang=sum(on_nodes.values()),
@@ -152,26 +160,36 @@ def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
     return Manifests(objects=found)
 
 
-def _amounts(cluster: Manifests) -> tuple[Amounts, Amounts]:
-    """What is free, and what there is, of each resource in the cluster."""
-    left = {node.object.name: Counter(resource_list(node.object.status.allocatable)) for node in cluster.nodes}
-    whole: Counter[str] = Counter()
-    for amounts in left.values():
-        whole.update(amounts)
+def _amounts(cluster: Manifests) -> tuple[list[Amounts], list[Amounts]]:
+    """What is free on each node, and what there is."""
+    whole = {node.object.name: resource_list(node.object.status.allocatable) for node in cluster.nodes}
+    left = {name: Counter(amounts) for name, amounts in whole.items()}
     for loaded in cluster.pods:
         pod = loaded.object
         if pod.spec.node_name in left and pod.status.phase not in ("Succeeded", "Failed"):
             left[pod.spec.node_name].subtract({**pod_requests(pod), "pods": 1})
-    free: Counter[str] = Counter()
-    for amounts in left.values():  # a node that has less than nothing takes nothing from the others
-        free.update({name: max(0, amount) for name, amount in amounts.items()})
-    return dict(free), dict(whole)
+    return [dict(amounts) for amounts in left.values()], list(whole.values())
 
 
-def _most(free: Mapping[str, int], asked: Mapping[str, int], most: int) -> int:
-    """How many would fit if nodes did not matter, `most` at most."""
-    bounds = [max(0, free.get(name, 0)) // amount for name, amount in asked.items() if amount]
-    return min([most, max(0, free.get("pods", most)), *bounds])
+def _most(nodes: Sequence[Mapping[str, int]], pods: Sequence[objects.Pod], most: int, by_claim: Set[str]) -> int:
+    """A number of copies that is not too low: as many as would fit if only resources mattered, `most` at most.
+
+    Each node takes as many pods as it has room for the least that any of them asks of each resource, and all nodes
+    together what all pods ask, but for `by_claim`: nodes do not list what drivers offer. To try more would be in vain,
+    and each one tried in vain costs as much as one that fits.
+    """
+    requests = [pod_requests(pod) for pod in pods]
+    asked: Counter[str] = Counter()
+    for each in requests:
+        asked.update(each)
+    asked = Counter({name: amount for name, amount in asked.items() if amount and name not in by_claim})
+    least = {name: found for name in asked if (found := min(each.get(name, 0) for each in requests))}
+    fits, free = 0, Counter[str]()
+    for there in nodes:
+        free.update({name: max(0, there.get(name, 0)) for name in asked})
+        room = [max(0, there.get(name, 0)) // amount for name, amount in least.items()]
+        fits += max(0, min([there.get("pods", MOST_PODS), *room]))
+    return min([most, fits // len(pods), *(free[name] // amount for name, amount in asked.items())])
 
 
 def _copies(

@@ -1,0 +1,71 @@
+"""How many copies are tried (whatif.md 8.5): none that resources rule out, and none too few."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from reprieve.api.errors import Origin
+from reprieve.api.loading import Loaded, Manifests
+from reprieve.simulation.plan import PlanOptions
+from reprieve.simulation.whatif import capacity as module
+from reprieve.simulation.whatif.capacity import Capacity, capacity
+from tests.building import gang, node, pod
+
+NONE_BY_CLAIM: frozenset[str] = frozenset()
+
+
+def manifests(*items: Any) -> Manifests:
+    found: dict[Any, list[Any]] = {}
+    for order, item in enumerate(items):
+        found.setdefault(type(item), []).append(Loaded(item, Origin("test"), order, float(order)))
+    return Manifests(objects=found)
+
+
+def asked(cluster: Manifests, shape: Manifests) -> Capacity:
+    return capacity(cluster, shape, PlanOptions())
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_bound_leaves_out_no_copy_that_fits(seed: int) -> None:
+    """The same answer as when a fixed number is tried, on nodes of unlike sizes with some of them overfull."""
+    chance = random.Random(seed)
+    there: list[Any] = [node(f"n{i}", cpu=chance.randint(1, 8), gpu=chance.randint(0, 4)) for i in range(4)]
+    for i in range(6):
+        lots = chance.randint(0, 3)
+        there.append(pod(f"p{i}", cpu=lots, priority=chance.choice((0, 9)), node=f"n{chance.randrange(4)}"))
+    if chance.random() < 0.5:
+        shape: list[Any] = list(gang("new", chance.randint(1, 3), cpu=chance.randint(1, 2), priority=5))
+    else:
+        shape = [pod("new", cpu=1, gpu=chance.randint(0, 2), priority=5)]
+    found = asked(manifests(*there), manifests(*shape))
+    with mock.patch.object(module, "_most", return_value=40):
+        assert asked(manifests(*there), manifests(*shape)) == found
+
+
+def test_what_no_node_can_hold_is_not_tried() -> None:
+    """In all there are enough cores, on no node are there."""
+    there = manifests(*(node(f"n{i}", cpu=4) for i in range(10)))
+    with mock.patch.object(module, "plan") as tried:
+        found = asked(there, manifests(*gang("new", 2, cpu=5)))
+    assert not tried.called
+    assert (found.now, found.with_preemption, found.largest_gang) == (0, 0, 0)
+
+
+def test_devices_that_drivers_offer_do_not_rule_a_copy_out() -> None:
+    """Nodes do not list them (devices.md, extended resources): the class that serves them says that there are some."""
+    one = pod("new", cpu=1, more={"example.com/gpu": 1})
+    amounts = [{"cpu": 4000, "pods": 10}]
+    assert module._most(amounts, [one], 20, NONE_BY_CLAIM) == 0
+    assert module._most(amounts, [one], 20, {"example.com/gpu"}) == 4
+
+
+def test_copies_of_a_single_pod_are_the_single_pods_that_are_tried() -> None:
+    there = manifests(node("n1", cpu=4), pod("low", cpu=1, priority=0, node="n1"))
+    with mock.patch.object(module, "_planned", side_effect=module._planned) as planned:
+        found = asked(there, manifests(pod("new", cpu=1, priority=5)))
+    assert (found.now, found.largest_gang, found.with_preemption, found.victims) == (3, 3, 4, 1)
+    assert planned.call_count == 2
