@@ -185,14 +185,27 @@ async def create_groups(opened: aiohttp.ClientSession, bodies: list[Json]) -> No
 
 async def create(opened: aiohttp.ClientSession, path: str, bodies: list[Json]) -> None:
     """Create objects, sixteen at a time."""
-    waiting = iter(bodies)
+    await _sent(opened, "POST", [(path, body) for body in bodies])
+
+
+async def create_nodes(opened: aiohttp.ClientSession, bodies: list[Json]) -> None:
+    """Create nodes, and take the taint from them that a new node has until its kubelet is heard of."""
+    await create(opened, "/api/v1/nodes", bodies)
+    clean = {"spec": {"taints": None}}
+    await _sent(opened, "PATCH", [(f"/api/v1/nodes/{body['metadata']['name']}", clean) for body in bodies])
+
+
+async def _sent(opened: aiohttp.ClientSession, method: str, requests: list[tuple[str, Json]]) -> None:
+    """Send requests, sixteen at a time."""
+    waiting = iter(requests)
+    headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
 
     async def worker() -> None:
-        for body in waiting:
-            async with opened.post(path, data=json.dumps(body)) as answer:
+        for path, body in waiting:
+            async with opened.request(method, path, data=json.dumps(body), headers=headers) as answer:
                 text = await answer.read()
-                if answer.status != 201:
-                    raise SystemExit(f"{path}: {answer.status} {text[:300]!r}")
+                if answer.status not in (200, 201):
+                    raise SystemExit(f"{method} {path}: {answer.status} {text[:300]!r}")
 
     await asyncio.gather(*(worker() for _ in range(16)))
 
@@ -336,7 +349,7 @@ async def measure_victims(
         for machine in machines:
             for amounts in (machine["status"]["allocatable"], machine["status"]["capacity"]):
                 amounts[_GPU] = str(_UNIT)
-        await create(opened, "/api/v1/nodes", machines)
+        await create_nodes(opened, machines)
         await create(opened, PRIORITIES, [priority("low", 0), priority("high", 1000)])
         await create_groups(opened, [gang(f"low{i}", _UNIT, "low") for i in range(units)])
         running = [gpu_pod(f"low{i}-{j}", f"low{i}", 1, f"gpu-{i}") for i in range(units) for j in range(_UNIT)]
@@ -422,7 +435,7 @@ async def main() -> None:
         try:
             async with session(server) as opened:
                 if not options.kubelets:
-                    await create(opened, "/api/v1/nodes", [node(f"node-{i}") for i in range(options.nodes)])
+                    await create_nodes(opened, [node(f"node-{i}") for i in range(options.nodes)])
                 marked = pod("marked-0")
                 marked["spec"]["schedulerName"] = "nobody"
                 await create(opened, PODS, [marked])
