@@ -449,7 +449,7 @@ D = "spec.devices.requests"
         (of("resource.k8s.io/v1", "ResourceSlice", spec={
             "driver": "D!", "nodeName": "n", "pool": {"name": "", "resourceSliceCount": 1},
             "devices": [{"name": "a"}, {"name": "a"}, {"name": ""}, {"name": ""}]}),
-         ["Invalid spec.driver", "Required spec.pool.name", "Duplicate spec.devices[1].name",
+         ["Invalid spec.driver", "Required spec.pool.name", "Duplicate spec.devices[1]",
           "Required spec.devices[2].name", "Required spec.devices[3].name"]),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from reprieve.controlplane.rules import (
     config,
     definitions,
     devices,
+    endpoints,
     events,
     metadata,
     names,
@@ -57,10 +58,12 @@ _DEFAULT = Rules()
 RULES: dict[tuple[str, str], Rules] = {
     ("", "Pod"): Rules(pods.create, (pod_updates.update,)),
     ("", "Node"): Rules(nodes.node, (ANEW, *nodes.node_changes), (ANEW, *nodes.node_changes)),
-    ("", "Namespace"): Rules(nodes.namespace, name=names.dns_label),
-    ("", "Service"): Rules(config.service, (config.same_address, ANEW), name=names.dns1035_label),
+    ("", "Namespace"): Rules(nodes.namespace, status=(of_new(nodes.namespace_status),), name=names.dns_label),
+    ("", "Service"): Rules(config.service, (config.same_address, ANEW), name=names.dns_label),
     ("", "ConfigMap"): Rules(config.config_map, (config.frozen("data", "binaryData"), ANEW)),
     ("", "Secret"): Rules(config.secret, (fixed("", "type"), config.frozen("data"), ANEW)),
+    ("", "Endpoints"): Rules(endpoints.endpoints, (ANEW,), name=names.subdomain),
+    ("discovery.k8s.io", "EndpointSlice"): Rules(endpoints.slice_, (ANEW, fixed("", "addressType"))),
     ("", "Event"): _EVENT,
     ("events.k8s.io", "Event"): _EVENT,
     ("", "PersistentVolume"): Rules(
@@ -70,10 +73,17 @@ RULES: dict[tuple[str, str], Rules] = {
     ("", "ResourceQuota"): Rules(policies.quota, (ANEW, policies.same_scopes), (of_new(policies.quota_status),)),
     ("", "LimitRange"): Rules(policies.limit_range, (ANEW,)),
     ("", "ReplicationController"): Rules(workloads.replication_controller, (ANEW,)),
-    ("apps", "ReplicaSet"): Rules(workloads.replica_set, (ANEW, workloads.same_selector)),
-    ("apps", "Deployment"): Rules(workloads.deployment, (ANEW, workloads.same_selector)),
-    ("apps", "StatefulSet"): Rules(workloads.stateful_set, (ANEW, workloads.stateful_changes)),
-    ("apps", "DaemonSet"): Rules(workloads.daemon_set, (ANEW, workloads.same_selector)),
+    ("apps", "ReplicaSet"): Rules(
+        workloads.replica_set, (ANEW, workloads.same_selector), (of_new(workloads.replica_set_status),)
+    ),
+    ("apps", "Deployment"): Rules(
+        workloads.deployment, (ANEW, workloads.same_selector), (of_new(workloads.deployment_status),)
+    ),
+    ("apps", "StatefulSet"): Rules(
+        workloads.stateful_set, (ANEW, workloads.stateful_changes), (of_new(workloads.stateful_status),)
+    ),
+    ("apps", "DaemonSet"): Rules(workloads.daemon_set, (workloads.same_selector, ANEW)),
+    ("apps", "ControllerRevision"): Rules(workloads.revision, (ANEW, fixed("", "data"))),
     ("batch", "Job"): Rules(
         workloads.job,
         (
@@ -83,7 +93,7 @@ RULES: dict[tuple[str, str], Rules] = {
             fixed("spec", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"),
         ),
     ),
-    ("batch", "CronJob"): Rules(workloads.cron_job, (ANEW,)),
+    ("batch", "CronJob"): Rules(workloads.cron_job, (ANEW,), name=workloads.cron_job_name),
     ("scheduling.k8s.io", "PriorityClass"): Rules(
         scheduling.priority_class, (locked("value", "may not be changed in an update."), fixed("", "preemptionPolicy"))
     ),
@@ -104,12 +114,18 @@ RULES: dict[tuple[str, str], Rules] = {
     ("coordination.k8s.io", "Lease"): Rules(events.lease, (ANEW,)),
     ("storage.k8s.io", "StorageClass"): Rules(storage.storage_class, storage.class_changes),
     ("storage.k8s.io", "CSINode"): Rules(storage.csi_node, (ANEW,)),
-    ("storage.k8s.io", "VolumeAttachment"): Rules(update=_SPEC_FIXED),
+    ("storage.k8s.io", "CSIDriver"): Rules(storage.csi_driver, (ANEW,)),
+    ("storage.k8s.io", "CSIStorageCapacity"): Rules(
+        storage.capacity, (ANEW, fixed("", "nodeTopology", "storageClassName"))
+    ),
+    ("storage.k8s.io", "VolumeAttachment"): Rules(storage.attachment, _SPEC_FIXED),
     ("resource.k8s.io", "DeviceClass"): Rules(devices.device_class, (devices.new_selectors,)),
     ("resource.k8s.io", "DeviceTaintRule"): Rules(devices.taint_rule, (ANEW,), (of_new(devices.taint_rule_status),)),
     ("resource.k8s.io", "ResourceClaim"): Rules(storage.resource_claim, _SPEC_FIXED, (devices.claim_status,)),
     ("resource.k8s.io", "ResourceClaimTemplate"): Rules(storage.resource_claim_template, _SPEC_FIXED),
-    ("resource.k8s.io", "ResourceSlice"): Rules(storage.resource_slice, (ANEW,)),
+    ("resource.k8s.io", "ResourceSlice"): Rules(
+        storage.resource_slice, (ANEW, fixed("spec", "driver", "nodeName"), fixed("spec.pool", "name"))
+    ),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): Rules(
         definitions.definition,
         (ANEW, fixed("spec", "group", "scope"), fixed("spec.names", "kind", "plural"), definitions.stored_versions),

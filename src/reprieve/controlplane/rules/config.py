@@ -53,6 +53,20 @@ def secret(obj: Json, _: str) -> r.Found:
         yield from fe.malformed(f"data[{key}]", key, names.config_key)
     if _decoded(data) > _MAX_BYTES:
         yield fe.too_long("data", _MAX_BYTES)
+    for key in _KEYS_OF_TYPE.get(obj.get("type", ""), ()):
+        if key not in data:
+            yield fe.required(f"data[{key}]")
+    if obj.get("type") == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
+        yield from (fe.required(f"data[{key}]") for key in ("username", "password"))
+
+
+_KEYS_OF_TYPE = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+"""What a secret of a type has to hold."""
 
 
 def _exposure(spec: Json, path: str) -> r.Found:

@@ -65,3 +65,12 @@ node_changes: tuple[r.Change, ...] = (
 """Pod addresses and provider are set once."""
 namespace = r.below("spec", r.texts("finalizers", names.qualified))
 """Finalizers of a namespace are qualified names."""
+
+
+def namespace_status(obj: Json, _: str) -> r.Found:
+    """A namespace ends when it is deleted, and only then."""
+    phase, ends = r.reach(obj, "status").get("phase"), bool(obj.get("metadata", {}).get("deletionTimestamp"))
+    if ends and phase != "Terminating":
+        yield fe.invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
+    elif not ends and phase != "Active":
+        yield fe.invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")

@@ -19,7 +19,10 @@ _POD_LEVEL = frozenset({"cpu", "memory"})
 
 def create(obj: Json, _: str) -> r.Found:
     """A pod, metadata apart."""
-    return spec(obj.get("spec", {}), "spec")
+    pod = obj.get("spec", {})
+    yield from spec(pod, "spec")
+    if pod.get("ephemeralContainers"):
+        yield fe.forbidden("spec.ephemeralContainers", "cannot be set on create")
 
 
 def template(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 
 from reprieve.api.json import Json
-from reprieve.controlplane.rules import names
+from reprieve.controlplane.rules import names, selectors
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
 
@@ -68,7 +68,18 @@ def _binding(subject: r.Check, *kinds: str) -> r.Check:
     )
 
 
-cluster_role = r.listed("rules", _rule)
+def _aggregation(obj: Json, _: str) -> r.Found:
+    rule = obj.get("aggregationRule")
+    if rule is None:
+        return
+    place = "aggregationRule.clusterRoleSelectors"
+    if not rule.get("clusterRoleSelectors"):
+        yield fe.required(place, "at least one clusterRoleSelector required if aggregationRule is non-nil")
+    for index, selector in enumerate(rule.get("clusterRoleSelectors", ())):
+        yield from selectors.label_selector(selector, f"{place}[{index}]")
+
+
+cluster_role = r.all_of(r.listed("rules", _rule), _aggregation)
 role = r.listed("rules", partial(_rule, namespaced=True))
 cluster_role_binding = _binding(_subject, "ClusterRole")
 role_binding = _binding(partial(_subject, namespaced=True), "Role", "ClusterRole")

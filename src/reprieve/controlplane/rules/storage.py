@@ -39,11 +39,17 @@ def _capacity(spec: Json, path: str) -> r.Found:
         yield from resources.positive(text, f"{place}[{name}]")
 
 
+def _inside(source: Json, path: str) -> r.Found:
+    if ".." in source.get("path", "").split("/"):
+        yield fe.invalid(f"{path}.path", source["path"], "must not contain '..'")
+
+
 volume = r.below(
     "spec",
     _access_modes,
     _capacity,
     one_source(*NO_SOURCE),
+    r.given("hostPath", _inside),
     r.enum("persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
     _MODE,
     r.below("nodeAffinity", r.given("required", selectors.node_selector)),
@@ -84,7 +90,7 @@ def same_claim(new: Json, old: Json) -> r.Found:
     """A claim grows and is bound; else it stays."""
     after, before = new.get("spec", {}), old.get("spec", {})
     unset = [name for name in ("volumeName", "storageClassName") if not before.get(name)]
-    free = ("resources", "volumeAttributesClassName", *unset)
+    free = (*(("resources", "volumeAttributesClassName") if before.get("volumeName") else ()), *unset)
     if any(after.get(name) != before.get(name) for name in {*after, *before} - {*free}):
         said = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -121,6 +127,35 @@ csi_node = r.below(
     ),
 )
 """Drivers of a node, each once."""
+_FILE_SYSTEM_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
+
+
+def _lifecycles(spec: Json, path: str) -> r.Found:
+    for mode in spec.get("volumeLifecycleModes", ()):
+        if mode not in ("Persistent", "Ephemeral"):
+            yield fe.not_supported(f"{path}.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
+
+
+csi_driver = r.below("spec", r.enum("fsGroupPolicy", _FILE_SYSTEM_POLICIES, missing=None), _lifecycles)
+"""What a driver does and asks for."""
+
+
+def capacity(obj: Json, _: str) -> r.Found:
+    """Room for volumes of a class, no less than nothing."""
+    yield from fe.malformed("storageClassName", obj.get("storageClassName", ""), names.subdomain)
+    for name in ("capacity", "maximumVolumeSize"):
+        if name in obj and resources.nano(obj[name]) < 0:
+            yield fe.invalid(name, obj[name], r.NOT_NEGATIVE)
+
+
+def attachment(obj: Json, _: str) -> r.Found:
+    """One volume, a driver and a node."""
+    spec = obj.get("spec", {})
+    source = spec.get("source", {})
+    yield from r.required("attacher")(spec, "spec")
+    if ("inlineVolumeSpec" in source) == bool(source.get("persistentVolumeName")):
+        yield fe.required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+    yield from fe.malformed("spec.nodeName", spec.get("nodeName", ""), names.subdomain)
 
 
 def _alternatives(request: Json, path: str) -> r.Found:
@@ -157,10 +192,30 @@ resource_claim = r.below(
 """Requests for devices, each with a name and a class."""
 resource_claim_template = r.below("spec", resource_claim)
 """The claim inside a template."""
+_PLACES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+
+
+def _where(spec: Json, path: str) -> r.Found:
+    """For which nodes a slice is stands there in one way."""
+    said = [name for name in _PLACES if spec.get(name)]
+    listed = ", ".join(f"`{name}`" for name in _PLACES)
+    if not said:
+        yield fe.required(path, f"exactly one of {listed} is required")
+    elif len(said) > 1:
+        shown = ", ".join(f"`{name}`" for name in said)
+        yield fe.invalid(path, f"{{{shown}}}", f"exactly one of {listed} is required, but multiple fields are set")
+
+
 resource_slice = r.below(
     "spec",
     r.wanted("driver", names.subdomain),
-    r.below("pool", r.required("name"), r.at_least(1, "resourceSliceCount", said=r.POSITIVE, missing=0)),
-    r.listed("devices", r.required("name"), r.Unique("name", empty=False)),
+    r.below(
+        "pool",
+        r.required("name"),
+        r.at_least(1, "resourceSliceCount", said=r.POSITIVE, missing=0),
+        r.at_least(0, "generation", said="must be greater than or equal to zero"),
+    ),
+    _where,
+    r.listed("devices", r.wanted("name", names.dns_label), r.Unique("name", empty=False, place="")),
 )
 """Driver, pool and devices of a slice."""

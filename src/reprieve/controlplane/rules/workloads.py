@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import pairwise
+from zoneinfo import available_timezones
+
 from reprieve.api.json import Json
 from reprieve.api.selectors import SelectorError
-from reprieve.controlplane.rules import pods, scheduling, selectors
+from reprieve.controlplane.rules import names, pods, scheduling, selectors
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.rules.policies import int_or_percent
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.selectors import label_selector
 
 _MISMATCH = "`selector` does not match template `labels`"
-_JOB_COUNTS = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
+_JOB_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 _STATEFUL_FREE = (
     "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
     "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
@@ -21,25 +25,32 @@ _SCHEDULING_DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "scheduling
 
 def _fits_template(spec: Json, path: str) -> r.Found:
     """The selector matches the labels of the template."""
-    labels = r.reach(spec, "template.metadata").get("labels", {})
+    labels = r.reach(spec, "template.metadata").get("labels")
     try:
-        fits = label_selector(spec["selector"]).matches(labels)
+        fits = label_selector(spec["selector"]).matches(labels or {})
     except SelectorError:
         fits = False
     if not fits:
         yield fe.invalid(f"{path}.template.metadata.labels", labels, _MISMATCH)
 
 
-def _selector(spec: Json, path: str) -> r.Found:
-    selector = spec.get("selector")
-    if selector is None:
-        yield fe.required(f"{path}.selector")
-        return
-    yield from selectors.label_selector(selector, f"{path}.selector")
-    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        yield fe.invalid(f"{path}.selector", selector, "empty selector is invalid")
-    else:
-        yield from _fits_template(spec, path)
+def _selector(kind: str, *, needed: bool = True) -> r.Check:
+    """A selector, by what the API server calls its kind; a daemon set without one is told only that it fits nothing."""
+
+    def check(spec: Json, path: str) -> r.Found:
+        selector = spec.get("selector")
+        if selector is None:
+            if needed:
+                yield fe.required(f"{path}.selector")
+            yield from _fits_template({**spec, "selector": {"matchExpressions": [{}]}}, path)
+            return
+        yield from selectors.label_selector(selector, f"{path}.selector")
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            yield fe.invalid(f"{path}.selector", selector, f"empty selector is invalid for {kind}")
+        else:
+            yield from _fits_template(spec, path)
+
+    return check
 
 
 def _plain_selector(spec: Json, path: str) -> r.Found:
@@ -82,7 +93,8 @@ def _pod_management(spec: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
 
 
-_REPLICATED = (r.at_least(0, "replicas", "minReadySeconds", "revisionHistoryLimit"), _selector, *_RUNS_ON)
+_NUMBERS = r.at_least(0, "replicas", "minReadySeconds", "revisionHistoryLimit")
+_REPLICATED = (_NUMBERS, _selector("deployment"), *_RUNS_ON)
 replica_set = r.below("spec", *_REPLICATED)
 replication_controller = r.below("spec", r.at_least(0, "replicas", "minReadySeconds"), _plain_selector, *_RUNS_ON)
 """The older form: its selector is a plain map."""
@@ -90,12 +102,94 @@ deployment = r.below(
     "spec", *_REPLICATED, r.below("strategy", r.enum("type", ("Recreate", "RollingUpdate"))), _rolling, _deadline
 )
 """A replica set with a way to roll."""
-stateful_set = r.below("spec", *_REPLICATED, _pod_management)
+_RETENTION = ("Retain", "Delete")
+
+
+def _stateful_strategy(spec: Json, path: str) -> r.Found:
+    strategy = spec.get("updateStrategy", {})
+    kind, place = strategy.get("type", ""), f"{path}.updateStrategy"
+    if not kind:
+        yield fe.required(place)
+    elif kind not in ("RollingUpdate", "OnDelete"):
+        yield fe.invalid(place, strategy, "must be 'RollingUpdate' or 'OnDelete'")
+    elif kind == "OnDelete" and strategy.get("rollingUpdate") is not None:
+        said = "only allowed for updateStrategy 'RollingUpdate'"
+        yield fe.invalid(f"{place}.rollingUpdate", strategy["rollingUpdate"], said)
+    elif kind == "RollingUpdate":
+        yield from r.at_least(0, "partition")(r.reach(strategy, "rollingUpdate"), f"{place}.rollingUpdate")
+
+
+stateful_set = r.below(
+    "spec",
+    _pod_management,
+    _stateful_strategy,
+    r.given(
+        "persistentVolumeClaimRetentionPolicy", r.enum("whenDeleted", _RETENTION), r.enum("whenScaled", _RETENTION)
+    ),
+    r.at_least(0, "replicas", "minReadySeconds"),
+    r.given("ordinals", r.at_least(0, "start")),
+    _selector("statefulset"),
+    *_RUNS_ON,
+)
 """A replica set of pods with names."""
+
+
+def _daemon_rolling(spec: Json, path: str) -> r.Found:
+    """Of pods that are replaced some have to be away, or some too many."""
+    strategy = spec.get("updateStrategy", {})
+    rolling, place = strategy.get("rollingUpdate"), f"{path}.updateStrategy.rollingUpdate"
+    if strategy.get("type") != "RollingUpdate":
+        return
+    if rolling is None:
+        yield fe.required(place)
+        return
+    yield from _STEPS(rolling, place)
+    none = (0, "0%", None)
+    away, surge = (rolling.get(name) in none for name in ("maxUnavailable", "maxSurge"))
+    if away and surge:
+        yield fe.required(f"{place}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+    elif not away and not surge:
+        yield fe.invalid(f"{place}.maxSurge", rolling["maxSurge"], "may not be set when maxUnavailable is non-zero")
+
+
 daemon_set = r.below(
-    "spec", _selector, *_RUNS_ON, r.below("updateStrategy", r.enum("type", ("OnDelete", "RollingUpdate")))
+    "spec",
+    _selector("daemonset", needed=False),
+    *_RUNS_ON,
+    r.at_least(0, "minReadySeconds"),
+    r.below("updateStrategy", r.enum("type", ("OnDelete", "RollingUpdate"))),
+    _daemon_rolling,
+    r.at_least(0, "revisionHistoryLimit"),
 )
 """A pod on every node."""
+
+
+def revision(obj: Json, _: str) -> r.Found:
+    """A ControllerRevision is numbered and has what it is a revision of."""
+    yield from r.at_least(0, "revision")(obj, "")
+    if obj.get("data") is None:
+        yield fe.required("data", "data is mandatory")
+
+
+def _replicas(*others: str) -> r.Check:
+    """Numbers of a status: none below zero, none above that of all replicas, no more available than ready."""
+
+    def check(status: Json, path: str) -> r.Found:
+        yield from r.at_least(0, "replicas", *others, "observedGeneration", "collisionCount")(status, path)
+        every = status.get("replicas", 0)
+        for name in others:
+            if status.get(name, 0) > every:
+                yield fe.invalid(f"{path}.{name}", status.get(name, 0), "cannot be greater than status.replicas")
+        if "readyReplicas" in others and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
+            said = "cannot be greater than readyReplicas"
+            yield fe.invalid(f"{path}.availableReplicas", status.get("availableReplicas", 0), said)
+
+    return r.below("status", check)
+
+
+deployment_status = _replicas("updatedReplicas", "readyReplicas", "availableReplicas")
+replica_set_status = _replicas("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+stateful_status = _replicas("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 same_selector = r.fixed("spec", "selector")
 
 
@@ -144,9 +238,60 @@ def _scheduling(spec: Json, path: str) -> r.Found:
         yield from scheduling.of_a_job(spec["scheduling"], f"{path}.scheduling")
 
 
+def _failure_policy(spec: Json, path: str) -> r.Found:
+    """Exit codes stand in order, each once."""
+    for index, rule in enumerate(r.reach(spec, "podFailurePolicy").get("rules", ())):
+        place = f"{path}.podFailurePolicy.rules[{index}].onExitCodes.values"
+        values = r.reach(rule, "onExitCodes").get("values")
+        if values is None:
+            continue
+        if list(values) != sorted(values):
+            yield fe.invalid(place, values, "must be ordered")
+        elif len(set(values)) < len(values):
+            doubled = next(value for value, after in pairwise(values) if value == after)
+            yield fe.duplicate(f"{place}[{list(values).index(doubled) + 1}]", doubled)
+
+
+def _success_policy(spec: Json, path: str) -> r.Found:
+    if spec.get("successPolicy") is not None and spec.get("completionMode") != "Indexed":
+        yield fe.invalid(f"{path}.successPolicy", spec["successPolicy"], "requires indexed completion mode")
+
+
+def _managed(spec: Json, path: str) -> r.Found:
+    name, place = spec.get("managedBy"), f"{path}.managedBy"
+    if name is None:
+        return
+    domain, _, rest = name.partition("/")
+    if not domain or not rest or names.subdomain(domain):
+        yield fe.invalid(place, name, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    elif len(name) > _LONGEST_MANAGER:
+        yield fe.too_long(place, _LONGEST_MANAGER)
+
+
+_LONGEST_MANAGER = 63
+_REPLACEMENTS = ("Failed", "TerminatingOrFailed")
+
+
+def _replacement(spec: Json, path: str) -> r.Found:
+    """Where a policy says what is a failure only what has failed is replaced."""
+    policy = spec.get("podReplacementPolicy")
+    allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else _REPLACEMENTS
+    if policy is not None and policy not in allowed:
+        yield fe.not_supported(f"{path}.podReplacementPolicy", policy, allowed)
+
+
 _JOB_NUMBERS = r.at_least(0, *_JOB_COUNTS)
 _JOB = r.all_of(
-    _scheduling, _JOB_NUMBERS, r.enum("completionMode", ("NonIndexed", "Indexed")), _completion, _template, _restarts
+    _scheduling,
+    _JOB_NUMBERS,
+    _managed,
+    r.enum("completionMode", ("NonIndexed", "Indexed")),
+    _completion,
+    _failure_policy,
+    _success_policy,
+    _replacement,
+    _template,
+    _restarts,
 )
 job = r.below("spec", _JOB, _own_selector)
 """Counts, template and modes of a job."""
@@ -188,6 +333,9 @@ def _schedule(spec: Json, path: str) -> r.Found:
     schedule = spec.get("schedule", "")
     if not schedule:
         yield fe.required(f"{path}.schedule")
+    elif "TZ" in schedule:
+        said = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield fe.invalid(f"{path}.schedule", schedule, said)
     elif len(schedule.split()) != 5 and not schedule.startswith("@"):
         said = f"expected exactly 5 fields, found {len(schedule.split())}: [{schedule}]"
         yield fe.invalid(f"{path}.schedule", schedule, said)
@@ -198,5 +346,43 @@ def _started(spec: Json, path: str) -> r.Found:
     return _JOB(inner, f"{path}.jobTemplate.spec")
 
 
-cron_job = r.below("spec", _schedule, r.enum("concurrencyPolicy", ("Allow", "Forbid", "Replace")), _started)
+def _time_zone(spec: Json, path: str) -> r.Found:
+    name, place = spec.get("timeZone"), f"{path}.timeZone"
+    if name is None:
+        return
+    if not name:
+        yield fe.invalid(place, name, "timeZone must be nil or non-empty string")
+    elif name.lower() == "local":
+        yield fe.invalid(
+            place, name, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        )
+    elif name not in _zones():
+        yield fe.invalid(place, name, f"unknown time zone {name}")
+
+
+@cache
+def _zones() -> frozenset[str]:
+    """Names of time zones; all of them are read from disk once."""
+    return frozenset({*available_timezones(), "UTC"})
+
+
+_LONGEST_CRON_JOB = 52
+"""Its Jobs are called by it and eleven characters more."""
+
+
+def cron_job_name(name: str) -> tuple[str, ...]:
+    """The form of a CronJob's name."""
+    long = (f"must be no more than {_LONGEST_CRON_JOB} characters",) if len(name) > _LONGEST_CRON_JOB else ()
+    return (*names.subdomain(name), *long)
+
+
+cron_job = r.below(
+    "spec",
+    _schedule,
+    r.at_least(0, "startingDeadlineSeconds"),
+    _time_zone,
+    r.enum("concurrencyPolicy", ("Allow", "Forbid", "Replace")),
+    r.at_least(0, "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
+    _started,
+)
 """A schedule and the job it starts."""
