@@ -249,7 +249,8 @@ def test_as_many_resources_as_a_pod_likes() -> None:
     asks = {"name": "c", "resources": {"requests": dict.fromkeys(names, "1")}}
     classes = [serving(f"c{number}", name) for number, name in enumerate(names)]
     own = node("a1", cpu=8, more=dict.fromkeys(names[1:], 1))
-    world = World(own, node("b1", cpu=8), slice_of("a1", devices(1)), *classes, pod("p", asks)).settle()
+    others = [node("b1", cpu=8), node("b2", cpu=8), node("b3", cpu=8, more={names[1]: 1})]
+    world = World(own, *others, slice_of("a1", devices(1)), *classes, pod("p", asks)).settle()
     assert world.where == {"p": "a1"}
     made = special(world)
     assert made is not None

@@ -447,6 +447,21 @@ def test_new_members_wait_for_the_cycle_to_end() -> None:
     assert entity.state is QueueState.BACKOFF
 
 
+def test_events_are_counted_that_are_kept_for_who_is_in_its_cycle() -> None:
+    """As the gauge of events in flight shows them, by kind."""
+    world = World(*FULL, *gang("crew", 2, cpu=1))
+    queue = world.engine.queue
+    entity = queue.pop(world.now)
+    assert entity is not None
+    assert queue.kept_events() == {}
+    kinds = (EventKind.NODE_ADDED, EventKind.POD_GONE, EventKind.NODE_ADDED)
+    for kind in kinds:
+        queue.on_event(ClusterEvent(kind, row=0), world.now)
+    assert queue.kept_events() == {EventKind.NODE_ADDED: 2, EventKind.POD_GONE: 1}
+    queue.requeue(entity, world.now, {"GangScheduling"})
+    assert queue.kept_events() == {}
+
+
 def _blocked() -> World:
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n"), pod("p", cpu=1, priority=5))
     assert world.step().result is Result.WAITING
@@ -663,19 +678,3 @@ def test_who_is_put_off_again_and_again_is_remembered_once() -> None:
     assert world.place("p") is QueueState.UNSCHEDULABLE
     queue.tick(world.now + 101)
     assert world.place("p") is not QueueState.UNSCHEDULABLE
-
-
-@pytest.mark.parametrize("plain", [False, True], ids=["with the bound", "without"])
-def test_nothing_is_kept_of_who_waited_and_is_gone(plain: bool) -> None:
-    """What says who is out of reach (scheduling.md 1.7) forgets who left; there is none where nothing is shared."""
-    running = [pod(f"r{cpu}", cpu=cpu, node="n", priority=100) for cpu in (1, 19)]
-    waiting = [pod(f"p{cpu}", cpu=cpu) for cpu in range(2, 12)]
-    world = World(node("n", cpu=20), *running, *waiting, plain=plain, current_reasons=False).drain()
-    world.gone("r1").drain()
-    reach = world.engine.reach
-    assert (reach is None) is plain
-    assert reach is None or reach.sizes()["waiting_entities"] == 10
-    for cpu in range(2, 12):
-        world.gone(f"p{cpu}")
-        assert reach is None or reach.sizes()["waiting_entities"] == 11 - cpu
-    assert len(world.engine.queue) == 0
