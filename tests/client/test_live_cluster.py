@@ -451,3 +451,40 @@ def test_gangs_of_controllers_are_gangs_in_a_plan_of_their_cluster(run: Run, tmp
         bigger = {"status": {"allocatable": {"cpu": "6"}, "capacity": {"cpu": "6"}}}
         assert server.request("PATCH", "/api/v1/nodes/n1/status", bigger, headers=merge)[0] == 200
         assert placed("--config", on) == {"gang-0", "gang-1"}
+
+
+def test_what_is_scaled_is_made_of_its_template_in_the_cluster(run: Run) -> None:
+    """whatif.md 4.8: also where none of its pods is there; else after one of them, which is said."""
+    apps = "/apis/apps/v1/namespaces/default"
+    labels = {"app": "idle"}
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "3"}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec: Json = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    with live() as running:
+        machine = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8", "pods": "20"}}}
+        create(running, "/api/v1/nodes", machine)
+        merge = {"Content-Type": "application/merge-patch+json"}
+        assert running.request("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": None}}, headers=merge)[0] == 200
+        create(running, f"{apps}/deployments", {"metadata": {"name": "idle"}, "spec": spec})
+        create(running, f"{apps}/statefulsets", {"metadata": {"name": "idle"}, "spec": {**spec, "serviceName": "idle"}})
+        orphan = pod("gone-1", "1", node="n1")
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "1", "controller": True}
+        orphan["metadata"]["ownerReferences"] = [owner]
+        create(running, "/api/v1/namespaces/default/pods", orphan)
+
+        def scaled(what: str) -> Json:
+            return document(run("plan", "--kubeconfig", running.server.kubeconfig, "--scale", what, "-o", "json"))
+
+        for kind in ("deploy", "statefulset.apps", "default/sts"):
+            found = scaled(f"{kind}/idle=3")
+            outcomes = sorted(one["outcome"] for one in found["pods"])
+            assert outcomes == ["Scheduled", "Scheduled", "Unschedulable"], kind
+            assert "0 -> 3" in found["changes"][0]["sentence"]
+            assert "like pod" not in found["changes"][0]["sentence"]
+        cloned = scaled("rs/gone=2")
+        assert [one["outcome"] for one in cloned["pods"]] == ["Scheduled"]
+        said = "replicaset default/gone 1 -> 2, the new ones like pod gone-1: its template is not in the input"
+        assert cloned["changes"][0]["sentence"] == said
+        ended = run("plan", "--kubeconfig", running.server.kubeconfig, "--scale", "deploy/absent=2")
+        assert ended.code == 2
+        assert "deployment default/absent" in ended.err

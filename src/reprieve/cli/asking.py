@@ -243,10 +243,19 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     from reprieve.client.kubeconfig import is_configured
     from reprieve.client.reading import add_new, known_classes, manifests_of
     from reprieve.simulation.plan import not_before, starts_at
+    from reprieve.simulation.workloads.scaling import makers_named
 
     if source.kubeconfig is None and source.context is None and not is_configured():
         refuse(NOTHING)
-    reading, server = read_live(source.kubeconfig, source.context, source.heed, owners=source.owners, jobs=source.jobs)
+    scaled = [makers_named(each.value.rpartition("=")[0]) for each in source.changes if each.flag == "scale"]
+    reading, server = read_live(
+        source.kubeconfig,
+        source.context,
+        source.heed,
+        owners=source.owners,
+        jobs=source.jobs,
+        makers=[one for found in scaled for one in found],
+    )
     cluster = manifests_of(reading, server)
     for warning in reading.warnings:
         note(f"warning: {warning}")

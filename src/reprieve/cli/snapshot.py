@@ -14,6 +14,8 @@ from reprieve.cli.progress import working
 from reprieve.cli.reading import Heed, heed_kubeconfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from reprieve.api.unknown_fields import UnknownField
     from reprieve.client.reading import Reading
 
@@ -74,10 +76,12 @@ def read_live(
     *,
     owners: bool = False,
     jobs: bool = False,
+    makers: "Sequence[tuple[str, str, str, str]]" = (),
 ) -> "tuple[Reading, str]":
     """Read a live cluster; what was read and the server's URL. `heed`: what to make of unknown fields on the way there.
 
-    With `owners` the controllers whose pods may be gangs are read as well, with `jobs` Jobs, for when they end.
+    With `owners` the controllers whose pods may be gangs are read as well, with `jobs` Jobs, for when they end; of
+    `makers` (see `read_makers`) the templates.
 
     A kubeconfig that cannot be used ends the command with exit code 2, a server that cannot be reached or refuses with
     exit code 3, each with one line.
@@ -96,7 +100,7 @@ def read_live(
 
         async def read() -> "Reading":
             async with ApiClient(connection, limits=Limits(attempts=ATTEMPTS)) as client:
-                return await read_cluster(client, owners=owners, jobs=jobs)
+                return await read_cluster(client, owners=owners, jobs=jobs, makers=makers)
 
         with working("reading the cluster"):
             return asyncio.run(read()), connection.server

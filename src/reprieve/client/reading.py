@@ -10,7 +10,7 @@ it; the same cluster gives the same objects in the same order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -22,7 +22,7 @@ from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER, PREEMPTION_P
 from reprieve.api.decoding import name_of
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.group_owners import GroupOwner, owner_kinds
-from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, created_seconds
+from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, PodMaker, created_seconds
 from reprieve.api.meta import KubernetesObject
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError
@@ -68,12 +68,46 @@ class Reading:
 
     objects: list[KubernetesObject] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    makers: list[dict[str, Any]] = field(default_factory=list)
+    """What makes pods and was asked for by name, with its template, as plain data."""
 
 
-async def read_cluster(client: ApiClient, *, owners: bool = False, jobs: bool = False) -> Reading:
+_SCALABLE: Final = {
+    "Deployment": Resource("apps", "v1", "deployments", "Deployment", True),
+    "StatefulSet": Resource("apps", "v1", "statefulsets", "StatefulSet", True),
+    "ReplicaSet": Resource("apps", "v1", "replicasets", "ReplicaSet", True),
+    "Job": Resource("batch", "v1", "jobs", "Job", True),
+}
+"""Kinds whose templates are read of a live cluster."""
+
+
+async def read_makers(client: ApiClient, named: Iterable[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
+    """What makes pods, by kind, API group or none, namespace and name, as plain data.
+
+    What is not there, or may not be read, is left out, and so are kinds of other APIs than the built-in ones.
+
+    Raises UnreachableError, CredentialError.
+    """
+    found: list[dict[str, Any]] = []
+    for kind, group, namespace, name in dict.fromkeys(named):
+        resource = _SCALABLE.get(kind)
+        if resource is None or group not in ("", resource.group):
+            continue
+        try:
+            answer = await client.request("GET", resource.path(namespace, name))
+        except ApiError:
+            continue
+        found.append({"apiVersion": resource.api_version, "kind": kind, **answer.read(dict)})
+    return found
+
+
+async def read_cluster(
+    client: ApiClient, *, owners: bool = False, jobs: bool = False, makers: Sequence[tuple[str, str, str, str]] = ()
+) -> Reading:
     """Read a cluster; with `owners` the controllers whose pods may be gangs, too (workloads.md 2.10).
 
-    With `jobs` at least the Jobs: when they end counts (cost.md 6.4).
+    With `jobs` at least the Jobs: when they end counts (cost.md 6.4). `makers` (see `read_makers`) are
+    read with their templates.
 
     Raises ApiError if nodes or pods may not be read, UnreachableError, CredentialError.
     """
@@ -104,6 +138,7 @@ async def read_cluster(client: ApiClient, *, owners: bool = False, jobs: bool = 
     if absent:
         reading.warnings.append(f"not served by this API server: {', '.join(absent)}")
     _leave_out_orphans(reading)
+    reading.makers = await read_makers(client, makers)
     return reading
 
 
@@ -178,6 +213,7 @@ def manifests_of(reading: Reading, source: str) -> Manifests:
                 item = _without_class(item)
         created = created_seconds(item.metadata, order)
         manifests.objects.setdefault(type(item), []).append(Loaded(item, Origin(source), order, created))
+    manifests.pod_makers += [PodMaker(maker, Origin(source)) for maker in reading.makers]
     return manifests
 
 

@@ -414,7 +414,8 @@ class _Changer:
             self._list(objects.Pod).remove(pod)
         for model in like:
             self._add(waiting_like(model.object, self._names), model.origin)
-        return f"{found} {before} -> {number}"
+        cloned = f", the new ones like pod {like[0].object.name}: its template is not in the input" if like else ""
+        return f"{found} {before} -> {number}{cloned}"
 
     def _set_priority(self, value: str) -> str:
         found, text = self._assigned(value, "CLASS|N")

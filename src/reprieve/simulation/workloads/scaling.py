@@ -300,6 +300,20 @@ def makes_pods_by_name(kind: str, rows: Rows | None = None) -> bool:
     return _singular(kind, known) is not None
 
 
+def makers_named(given: str) -> list[tuple[str, str, str, str]]:
+    """What makes pods and is named: kind, API group if one was typed, namespace, name. Empty if nothing of the sort."""
+    makers = {kind.lower(): kind for kinds in POD_MAKERS.values() for kind in kinds}
+    parts = given.strip().split("/")
+    found = []
+    for namespace, (kind, *rest) in (("default", parts), (parts[0], parts[1:] or [""])):
+        singular = _singular(kind, makers)
+        if singular is not None and rest and all(parts):
+            plain, _, group = singular.partition(".")
+            if not group or makers[plain] in POD_MAKERS.get(group, ()):
+                found.append((makers[plain], group, namespace, rest[0]))
+    return found[:1]
+
+
 def _deployment_of(pod: objects.Pod) -> str:
     """The Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
     reference, label = reference_of(pod), pod.metadata.labels.get(HASH)
