@@ -363,7 +363,8 @@ def allocates_devices(plane: Live) -> None:
     # Nobody uses it any more, but it holds the next pod to a node where that cannot run: it is given back.
     plane.request("DELETE", f"{PODS}/with-two?gracePeriodSeconds=0")
     patch(plane, f"{claims}/two/status", {"status": {"reservedFor": None}})
-    manifest = ours("elsewhere", node="n2", cpu="10m")
+    # It is asked for on a node with room, so that a change of the claim, whenever that is heard, has it tried again.
+    manifest = ours("elsewhere", node="n3", cpu="10m")
     manifest["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "two"}]
     post(plane, PODS, manifest)
     eventually(lambda: not allocation("two"), "the device given back")
@@ -390,6 +391,13 @@ def makes_claims_for_extended_resources(plane: Live) -> None:
     }
     request = {"name": "container-0-request-0", "exactly": {"deviceClassName": "fpga"}}
     post(plane, claims, {"metadata": left, "spec": {"devices": {"requests": [request]}}})
+    # Claims have a watch of their own: it has heard of this one when it has tried a pod whose claim was made later.
+    post(plane, claims, {"metadata": {"name": "later"}, "spec": {"devices": {"requests": [request]}}})
+    probe = ours("probe", cpu="10m", node="nowhere")
+    probe["spec"]["resourceClaims"] = [{"name": "fpga", "resourceClaimName": "later"}]
+    post(plane, PODS, probe)
+    tried = "didn't match Pod's node affinity"
+    eventually(lambda: tried in condition(get(plane, f"{PODS}/probe"), "PodScheduled").get("message", ""), "the probe")
     patch(plane, f"{PODS}/asks", {"spec": {"schedulingGates": None}})
     eventually(lambda: runs(plane, "asks"))
     said = get(plane, f"{PODS}/asks")["status"]["extendedResourceClaimStatus"]
