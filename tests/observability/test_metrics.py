@@ -263,7 +263,7 @@ def test_what_is_kept_is_shown_by_kind() -> None:
     kinds = {s.labels["type"] for s in seen.samples() if s.name == "scheduler_kept_entries"}
     assert kinds == {
         *("signatures", "pod_constraints", "node_constraints", "label_classes", "affinity_terms", "match_counts"),
-        *("views", "node_constraint_masks", "waiting_entities", "waiting_shapes"),
+        *("views", "node_constraint_masks", "waiting_entities", "waiting_shapes", "waiting_spreads"),
     }
 
 

@@ -92,6 +92,44 @@ def _happening_with_rules(chance: random.Random, cluster: RandomCluster, world: 
     return _happening(chance, cluster, world, turn)
 
 
+def _happening_with_spread(chance: random.Random, cluster: RandomCluster, world: World, turn: int) -> Happening:
+    """As `_happening_with_rules`, and gangs that spread over zones or nodes."""
+    if chance.random() < 0.6:
+        return _happening_with_rules(chance, cluster, world, turn)
+    constraints = tuple(
+        objects.TopologySpreadConstraint(
+            max_skew=chance.randint(1, 2),
+            topology_key=key,
+            when_unsatisfiable="DoNotSchedule",
+            label_selector=objects.LabelSelector(match_labels=chance.choice(({"app": "x"}, {"app": "x"}, {}))),
+            min_domains=chance.choice((None, None, 2, 3)),
+            node_affinity_policy=chance.choice((None, "Ignore")),
+            node_taints_policy=chance.choice((None, "Honor")),
+        )
+        for key in chance.choice((("zone",), ("zone",), ("host",), ("zone", "host")))
+    )
+    made = gang(
+        f"spread-{turn}",
+        chance.randint(2, 5),
+        cpu=1,
+        priority=chance.randint(0, 3),
+        labels={"app": chance.choice("xxy")},
+        selector={"zone": chance.choice("ab")} if chance.random() < 0.2 else None,
+    )
+    items = [_spread(item, constraints, chance) for item in made]
+    return lambda w: w.add(*items)
+
+
+def _spread(
+    item: objects.KubernetesObject, constraints: tuple[objects.TopologySpreadConstraint, ...], chance: random.Random
+) -> objects.KubernetesObject:
+    """A pod with these constraints; some ask for more than others."""
+    if not isinstance(item, objects.Pod):
+        return item
+    spread = replace(item, spec=replace(item.spec, topology_spread_constraints=constraints))
+    return _smaller(spread) if chance.random() < 0.2 else spread
+
+
 def _away(chance: random.Random) -> objects.Affinity:
     terms = tuple(
         objects.PodAffinityTerm(
@@ -137,7 +175,7 @@ def _same(one: World, other: World) -> None:
     assert one.evicted == other.evicted
 
 
-@pytest.mark.parametrize("happening", [_happening, _happening_with_rules])
+@pytest.mark.parametrize("happening", [_happening, _happening_with_rules, _happening_with_spread])
 @many
 @given(random_clusters(max_pending=6), st.randoms(use_true_random=False))
 def test_whoever_could_run_runs_as_soon_as_if_all_were_always_tried(
@@ -161,7 +199,7 @@ def test_whoever_could_run_runs_as_soon_as_if_all_were_always_tried(
     event("attempts were saved" if saved else "every attempt was made")
 
 
-@pytest.mark.parametrize("happening", [_happening, _happening_with_rules])
+@pytest.mark.parametrize("happening", [_happening, _happening_with_rules, _happening_with_spread])
 @many
 @given(random_clusters(max_pending=6), st.randoms(use_true_random=False))
 def test_who_is_out_of_reach_is_rejected_and_the_bound_is_that_of_a_fresh_one(
@@ -183,6 +221,8 @@ def test_who_is_out_of_reach_is_rejected_and_the_bound_is_that_of_a_fresh_one(
                 event("somebody was out of reach")
                 if "InterPodAffinity" in rejected_by:
                     event("by anti-affinity")
+                if "PodTopologySpread" in rejected_by:
+                    event("by spread")
                 assert _attempt(world, entity) is not Result.SCHEDULED
         world.drain()
 
@@ -209,10 +249,10 @@ def test_the_bound_sees_room_behind_victims_below_and_only_those() -> None:
     assert not bound.out_of_reach(world.entity("can"))
     assert bound.out_of_reach(world.entity("never")) == {"NodeResourcesFit"}
     assert bound.out_of_reach(world.entity("equal")) == {"NodeResourcesFit"}
-    assert bound.sizes() == {"waiting_entities": 3, "waiting_shapes": 3}
+    assert bound.sizes() == {"waiting_entities": 3, "waiting_shapes": 3, "waiting_spreads": 0}
     for name in ("can", "never", "equal"):
         bound.forget(world.entity(name).key)
-    assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0}
+    assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}
 
 
 def test_a_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -> None:
@@ -319,3 +359,65 @@ def test_a_pod_that_stays_shuts_its_whole_domain_until_it_goes() -> None:
         bound.refresh()
         found.append(bool(bound.out_of_reach(world.entity("away"))))
     assert found == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("skew", "more", "out"),
+    [
+        (1, {}, True),  # the zone without room holds none, so the others hold one each
+        (2, {}, False),
+        (1, {"min_domains": 4}, True),
+        (1, {"label_selector": objects.LabelSelector(match_labels={"app": "other"})}, False),  # who is not counted
+        (1, {"label_selector": objects.LabelSelector()}, False),
+        (1, {"when_unsatisfiable": "ScheduleAnyway"}, False),
+    ],
+)
+def test_members_that_spread_find_no_more_places_than_the_fullest_domain_lets_them(
+    skew: int, more: dict[str, Any], out: bool
+) -> None:
+    """scheduling.md 1.7: four members over three zones, one of them full of pods that stay, until one of those goes."""
+    world = World(*(node(f"n{zone}", cpu=8, labels={"zone": zone}) for zone in "abc"))
+    world.add(*(pod(f"full-{i}", cpu=4, node="nc", priority=9) for i in range(2)))
+    stated: dict[str, Any] = {
+        "max_skew": skew,
+        "topology_key": "zone",
+        "when_unsatisfiable": "DoNotSchedule",
+        "label_selector": objects.LabelSelector(match_labels={"app": "crew"}),
+        **more,
+    }
+    constraint = objects.TopologySpreadConstraint(**stated)
+    chance = random.Random(0)
+    made = gang("crew", 4, cpu=1, labels={"app": "crew"})
+    world.add(*(_spread(item, (constraint,), chance) for item in made))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    why = {"NodeResourcesFit", "GangScheduling", "PodTopologySpread"}
+    assert bound.out_of_reach(world.entity("crew")) == (why if out else set())
+    world.engine.pod_gone(world.record("full-0").uid, world.now)
+    bound.refresh()
+    assert bound.out_of_reach(world.entity("crew")) == (why if "min_domains" in more else set())
+
+
+def test_who_is_counted_and_stays_leaves_members_that_spread_less() -> None:
+    """scheduling.md 1.7: five would find places in two zones; two that run in one of them leave it fewer."""
+    world = World(*(node(f"n{zone}", cpu=cpu, labels={"zone": zone}) for zone, cpu in (("a", 8), ("b", 2))))
+    constraint = objects.TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="zone",
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=objects.LabelSelector(match_labels={"app": "crew"}),
+    )
+    labels = {"app": "crew"}
+    world.add(*(_spread(item, (constraint,), random.Random(0)) for item in gang("crew", 5, cpu=1, labels=labels)))
+    world.add(pod("above", cpu=1, node="na", priority=9, labels=labels), pod("equal", cpu=1, node="na", labels=labels))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    found = []
+    for name in (None, "above", "equal"):
+        if name is not None:
+            world.engine.pod_gone(world.record(name).uid, world.now)
+        bound.refresh()
+        found.append(bool(bound.out_of_reach(world.entity("crew"))))
+    assert found == [True, True, False]
+    assert bound.sizes()["waiting_spreads"] == 1
+    bound.forget(world.entity("crew").key)
+    assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}

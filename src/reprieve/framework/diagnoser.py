@@ -20,6 +20,8 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import FITS, UNRESOLVABLE, Code, call_plugin
 
 _KEPT = 128
+_FEW = 8
+"""For so many rows it is not asked who has a say at all."""
 
 
 def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tuple[int, list[PodRecord]]]:
@@ -170,7 +172,10 @@ class Diagnoser:
         left = np.array([row for row, _ in crowded], dtype=np.int64)
         elsewhere = (at for at, plugin in enumerate(filters) if plugin.scope is Scope.CLUSTER)
         first = next(elsewhere, len(filters)) if apart else len(filters)
-        with crowding(self._cluster, crowded, [plugin for plugin in filters[:first] if _has_a_say(plugin, state)]):
+        asked = filters[:first]
+        if len(crowded) > _FEW:
+            asked = [plugin for plugin in asked if _has_a_say(plugin, state)]
+        with crowding(self._cluster, crowded, asked):
             left = self._ask_all(filters[:first], state, left, found)
         pods = dict(crowded)
         for row in left if first < len(filters) else ():

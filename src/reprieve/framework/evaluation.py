@@ -404,20 +404,24 @@ class Evaluator:
         mask = view.static_mask[rows]
         for plugin in view.filters:
             mask = mask & self._fits(plugin, state, rows)
-        if not mask.all():
+        if len(mask) > _FEW and not mask.all():
             view.keys[rows] = _INFEASIBLE
             rows = np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
             if not len(rows):
                 return
+            mask = mask[mask]
         total: Scores | None = None if view.static_total is None else view.static_total[rows]
         for weighted in view.scores:
             part = weighted.weight * self._score(weighted, state, rows)
             total = part if total is None else total + part
         rank = RANKS - 1 - nodes.rank[rows]
-        view.keys[rows] = rank if total is None else total * RANKS + rank
-        if not view.filters:
+        keys = rank if total is None else total * RANKS + rank
+        view.keys[rows] = np.where(mask, keys, _INFEASIBLE)
+        if not view.filters or not nodes.nominated:
             return
-        crowded = nominated_pods(self._cluster, view.priority, rows)
+        crowded = [
+            (row, pods) for row, pods in nominated_pods(self._cluster, view.priority, rows) if view.keys[row] >= 0
+        ]
         if crowded:
             there = np.array([row for row, _ in crowded], dtype=np.int64)
             with crowding(self._cluster, crowded, view.filters):

@@ -230,6 +230,15 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
 
     # -- constraints -------------------------------------------------------------------------------
 
+    def filtering(self, cluster: ClusterState, pod: PodRecord) -> tuple[Constraint, ...]:
+        """The constraints that the pod states itself and that filter."""
+        return self._constraints(cluster, pod, DO_NOT_SCHEDULE) if pod.signature.spread else ()
+
+    def eligible(self, cluster: ClusterState, pod: PodRecord, constraint: Constraint) -> Mask:
+        """`bool[rows]`: the nodes on which one of those constraints counts pods."""
+        labelled = _labelled(cluster, self.filtering(cluster, pod))
+        return labelled & _eligible(cluster.nodes, pod.signature, constraint)
+
     def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[Constraint, ...]:
         """The pod's constraints of one kind, compiled once per label_class, signature and owner."""
         label_class = cluster.pod_affinity.label_class(pod)

@@ -38,9 +38,11 @@ from reprieve.framework.running import RunningProfile
 from reprieve.plugins.gang_scheduling import GangScheduling
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
+from reprieve.plugins.pod_topology_spread import PodTopologySpread
 from reprieve.preemption.eligibility import group_never_preempts
 from reprieve.preemption.units import effective_priority
 from reprieve.queueing.entity import Entity
+from reprieve.scheduling.spread_bound import Spread, SpreadBounds
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -80,6 +82,7 @@ class _Rules:
     counts_members: bool
     excludes: bool
     """Required anti-affinity counts."""
+    spreads: PodTopologySpread | None
     pods_rejected_by: frozenset[str]
     groups_rejected_by: frozenset[str]
 
@@ -122,13 +125,22 @@ class _Level:
 
 @dataclass(slots=True)
 class _Entry:
-    """One waiting entity. `kinds`: slots of its kinds of members with how many there are; `least`: of all together."""
+    """One waiting entity. `kinds`: slots of its kinds of members with how many there are; `least`: of all together.
+
+    `spreads`: constraints that all members share.
+    """
 
     needed: int
     rejected_by: frozenset[str]
     level: _Level
     kinds: tuple[tuple[_Shape, int, int], ...]
     least: tuple[_Shape, int] | None
+    spreads: tuple[Spread, ...] = ()
+
+    @property
+    def together(self) -> tuple[_Shape, int]:
+        """A shape that fits wherever a member does, and its slot."""
+        return self.least or self.kinds[0][:2]
 
 
 class RoomBound:
@@ -154,6 +166,9 @@ class RoomBound:
         """`bool[masks, rows]`: live nodes that node constraints allow."""
         self._columns = 0
         self._changes = cluster.changes()
+        self._spreads = SpreadBounds(cluster)
+        self._spread: dict[str, tuple[PodTopologySpread, _Entry]] = {}
+        """The entities of which spread constraints count."""
         self._nominated: set[str] = set()
 
     def sizes(self) -> dict[str, int]:
@@ -161,6 +176,7 @@ class RoomBound:
         return {
             "waiting_entities": len(self._entries),
             "waiting_shapes": sum(len(level.slots) for level in self._levels.values()),
+            "waiting_spreads": len(self._spreads),
         }
 
     def out_of_reach(self, entity: Entity) -> frozenset[str]:
@@ -181,7 +197,13 @@ class RoomBound:
         found: dict[int, int] = {}
         for (_, mask), slot, count in entry.kinds:
             found[mask] = min(found.get(mask, 0) + min(count, int(totals[slot])), most.get(mask, _MANY))
-        return entry.rejected_by if sum(found.values()) < entry.needed else _MAY_FIT
+        if sum(found.values()) < entry.needed:
+            return entry.rejected_by
+        for spread in entry.spreads:
+            members = spread.members()
+            if members is not None and members < entry.needed:
+                return entry.rejected_by | {PodTopologySpread.name}
+        return _MAY_FIT
 
     def forget(self, key: str) -> None:
         """The entity does not wait any more, or what it needs may have changed.
@@ -192,6 +214,9 @@ class RoomBound:
         entry = self._entries.pop(key, None)
         if entry is None:
             return
+        if entry.spreads:
+            self._spreads.forget(entry.spreads)
+            self._spread.pop(key, None)
         level = entry.level
         for shape, slot, _ in entry.kinds:
             _leave(level, shape, slot)
@@ -229,6 +254,10 @@ class RoomBound:
         else:
             return
         moved = (self._allowed[:, rows] != before[:, rows]).any(axis=0)
+        spread_slots: dict[float, list[tuple[Spread, int]]] = {}
+        for _, entry in self._spread.values() if touched is not None else ():
+            slot = entry.together[1]
+            spread_slots.setdefault(entry.level.priority, []).extend((spread, slot) for spread in entry.spreads)
         for level in self._levels.values():
             if level.room.shape[1] < before.shape[1]:
                 level.room = _widened(level.room, before.shape[1])
@@ -239,7 +268,16 @@ class RoomBound:
                 new = np.where(self._allowed[level.masks, row], level.places(room[:, at]), 0)
                 old = np.where(before[level.masks, row], level.places(level.room[:, row]), 0)
                 level.totals += new - old
+                more = (new - old).tolist()
+                self._spreads.moved(
+                    row, [(spread, more[slot]) for spread, slot in spread_slots.get(level.priority, ())]
+                )
             level.room[:, rows[changed]] = room[:, changed]
+        if touched is None:
+            for plugin, entry in self._spread.values():
+                self._place(plugin, entry)
+        else:
+            self._spreads.recount(rows.tolist())
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -247,6 +285,8 @@ class RoomBound:
         """Columns are new, or most masks are of nobody who waits: all is worked out again when it is asked for."""
         self._entries.clear()
         self._levels.clear()
+        self._spreads.clear()
+        self._spread.clear()
         self._forget_masks()
 
     def _forget_masks(self) -> None:
@@ -288,7 +328,19 @@ class RoomBound:
             rejected_by |= {InterPodAffinity.name}
         entered = tuple((shape, self._enter(level, shape), count) for shape, count in kinds.items())
         least = (together, self._enter(level, together)) if len(kinds) > 1 else None
-        return _Entry(needed, rejected_by, level, entered, least)
+        entry = _Entry(needed, rejected_by, level, entered, least)
+        if rules.spreads is not None:
+            entry.spreads = tuple(self._spreads.of(rules.spreads, pods, level.priority))
+            if entry.spreads:
+                self._spread[entity.key] = rules.spreads, entry
+                self._place(rules.spreads, entry)
+        return entry
+
+    def _place(self, plugin: PodTopologySpread, entry: _Entry) -> None:
+        """Reckon anew what an entity's spread constraints leave."""
+        places = self._places(entry.level, entry.together[0])
+        for spread in entry.spreads:
+            self._spreads.place(plugin, spread, places)
 
     def _level(self, priority: float) -> _Level:
         found = self._levels.get(priority)
@@ -338,13 +390,19 @@ class RoomBound:
         level.users[slot] = 1
         level.divisors[slot], level.beside[slot] = 1, _MANY
         level.masks[slot] = mask
-        places = np.where(self._allowed[mask], _MANY, 0)
         for column, amount in requests:
             at = column - FIRST_RESOURCE
             level.divisors[slot, at], level.beside[slot, at] = amount, 0
-            places = np.minimum(places, np.maximum(level.room[at], 0) // amount)
-        level.totals[slot] = int(places.sum())
+        level.totals[slot] = int(self._places(level, shape).sum())
         return slot
+
+    def _places(self, level: _Level, shape: _Shape) -> Amounts:
+        """`int64[rows]`: how many of a shape each node holds."""
+        requests, mask = shape
+        places: Amounts = np.where(self._allowed[mask], _MANY, 0)
+        for column, amount in requests:
+            places = np.minimum(places, np.maximum(level.room[column - FIRST_RESOURCE], 0) // amount)
+        return places
 
     def _allow_again(self) -> None:
         for index in self._exclusions:
@@ -432,10 +490,12 @@ def _rules(running: RunningProfile) -> _Rules | None:
     if fit is None or not all(_is_ours(unguarded(plugin)) for plugin in victims):
         return None
     feasible = [unguarded(plugin) for plugin in profile.placement_feasible]
+    clusterwide = [unguarded(plugin) for plugin in profile.cluster_filters]
     return _Rules(
         running,
         all_resources=fit.checks_everything,
-        excludes=any(type(unguarded(plugin)) is InterPodAffinity for plugin in profile.cluster_filters),
+        spreads=next((plugin for plugin in clusterwide if type(plugin) is PodTopologySpread), None),
+        excludes=any(type(plugin) is InterPodAffinity for plugin in clusterwide),
         counts_members=any(type(plugin) is GangScheduling for plugin in feasible),
         pods_rejected_by=frozenset({fit.name}),
         groups_rejected_by=frozenset({fit.name, *(plugin.name for plugin in feasible)}),
