@@ -97,8 +97,9 @@ class PodPreemption:
         if why is not None:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {why}", self._plugin))
         curable = diagnosis.resolvable_rows()
-        numbers = not self._plain and only_resources(self._profile, [state])
-        answers = self._answers(state, curable, numbers=numbers)
+        resources = only_resources(self._profile, [state])
+        numbers = not self._plain and resources
+        answers = self._answers(state, curable, numbers=numbers, searches=self._searches and resources)
         found = answers.cheapest(curable, cluster.nodes.rank)
         if found is None:
             text = f"preemption: {self._refusal(diagnosis, curable, answers)}"
@@ -122,7 +123,7 @@ class PodPreemption:
         else:
             cheaper = None
             if self._searches:
-                look = self._cheaper if only_resources(self._profile, [state]) else self._cheaper_by_filters
+                look = self._cheaper if resources else self._cheaper_by_filters
                 found, cheaper = look(state, curable, answers, found)
             verdicts = cheaper or self._verdicts(state, found.row, numbers=numbers)
         names = cluster.nodes.names
@@ -267,10 +268,12 @@ class PodPreemption:
             answers.put(row, self._candidate(row, verdicts, costing), (0, 0), fragile=True)
         return answers.cheapest(np.array(sorted(changed), dtype=np.int64), self._cluster.nodes.rank)
 
-    def _answers(self, state: CycleState, curable: npt.NDArray[np.int64], *, numbers: bool) -> RowAnswers:
+    def _answers(
+        self, state: CycleState, curable: npt.NDArray[np.int64], *, numbers: bool, searches: bool
+    ) -> RowAnswers:
         """An answer for every row whose failure is curable: what it costs, or why it is no candidate.
 
-        `numbers`: only resources are in play.
+        `numbers`: only resources are in play. `searches`: the sets of units are compared on rows looked at singly.
         """
         answers = self._recall(state)
         unknown = curable[~answers.known[curable]]
@@ -278,7 +281,6 @@ class PodPreemption:
         if together and len(unknown) > _FEW:
             answers.put_all(unknown, self._columns.judge(state.pod, unknown), self._lacking(state))
             return answers
-        searches = self._searches and only_resources(self._profile, [state])
         for row in unknown.tolist():
             answer, depends = self._on_row(state, row, numbers=numbers)
             answers.put(row, answer, self._same_for(state, row, numbers=numbers), fragile=depends)

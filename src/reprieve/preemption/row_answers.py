@@ -178,11 +178,15 @@ class RowAnswers:
                 if not cheap.all():
                     rivals, left = left, left[cheap]
                     steps.append((criterion, len(left)))
-        best = int(left[rank[left].argmin()])
+        names = rank[left]
+        first = int(names.argmin())
+        best = int(left[first])
         if len(left) > 1:
-            rivals = left
             steps.append((BY_NAME, 1))
-        second = self._first_of(rivals[rivals != best], rank)
+            names[first] = np.iinfo(names.dtype).max
+            second = int(left[names.argmin()])
+        else:
+            second = self._first_of(rivals[rivals != best], rank)
         second_cost = self._cost_of(second) if second >= 0 else None
         return Choice(best, self._cost_of(best), count, second, second_cost, tuple(steps))
 
@@ -197,7 +201,10 @@ class RowAnswers:
 
         By what every eviction there costs at least: cheaper than what is known of the row, not dearer than the cost.
         """
-        left = rows[self.good[rows] & self._open[rows]]
+        open_ = self.good & self._open
+        if not open_.any():
+            return []
+        left = rows[open_[rows]]
         if len(left):
             left = left[~_below(np.array(cost)[:, None], self._least[:, left])]
         order = left[np.lexsort((rank[left], *self._least[::-1, left]))]
