@@ -103,8 +103,8 @@ def _happening_with_spread(chance: random.Random, cluster: RandomCluster, world:
             when_unsatisfiable="DoNotSchedule",
             label_selector=objects.LabelSelector(match_labels=chance.choice(({"app": "x"}, {"app": "x"}, {}))),
             min_domains=chance.choice((None, None, 2, 3)),
-            node_affinity_policy=chance.choice((None, "Ignore")),
-            node_taints_policy=chance.choice((None, "Honor")),
+            node_affinity_policy=chance.choice(("Honor", "Ignore")),
+            node_taints_policy=chance.choice(("Ignore", "Honor")),
         )
         for key in chance.choice((("zone",), ("zone",), ("host",), ("zone", "host")))
     )
