@@ -227,6 +227,53 @@ def test_a_tree_that_waits_is_among_those_who_wait(run: Run, tmp_path: Path) -> 
     assert "compositepodgroup default/root" in run("explain", "--all-waiting", "-f", file).out
 
 
+OWNERS = """apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "1", pods: "10"}}}
+- apiVersion: leaderworkerset.x-k8s.io/v1
+  kind: LeaderWorkerSet
+  metadata: {name: serve}
+  spec:
+    leaderWorkerTemplate:
+      size: 2
+      workerTemplate: &t {spec: {containers: [{name: c, resources: {requests: {cpu: "4"}}}]}}
+- apiVersion: jobset.x-k8s.io/v1alpha2
+  kind: JobSet
+  metadata: {name: stages}
+  spec: {replicatedJobs: [{name: a, replicas: 2, template: {spec: {template: {spec: {restartPolicy: Never, \
+containers: [{name: c, resources: {requests: {cpu: "4"}}}]}}}}}]}
+- apiVersion: batch.volcano.sh/v1alpha1
+  kind: Job
+  metadata: {name: parts}
+  spec:
+    minAvailable: 2
+    tasks: [{name: ps, replicas: 1, template: *t}, {name: w, replicas: 3, minAvailable: 1, template: *t}]
+- apiVersion: apps/v1
+  kind: StatefulSet
+  metadata: {name: db}
+  spec: {replicas: 2, serviceName: db, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
+spec: {containers: [{name: c, resources: {requests: {cpu: "4"}}}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods", "told"),
+    [
+        ("leaderworkerset/serve", 2, "pod default/serve-0"),
+        ("jobset/stages", 2, "pod default/stages-a-0-0-00000"),
+        ("vcjob/parts", 4, "podgroup default/parts"),
+        ("statefulset/db", 2, "pod default/db-0"),
+    ],
+)
+def test_owners_of_owners(run: Run, tmp_path: Path, owner: str, pods: int, told: str) -> None:
+    """Whatever stands between an object and its pods, and is nowhere in the input; each says why it waits."""
+    (tmp_path / "owners.yaml").write_text(OWNERS)
+    ended = run("explain", owner, "-f", tmp_path / "owners.yaml")
+    assert f" has {pods} pods: 0 on nodes, {pods} wait.\n\n{told} waits" in ended.out
+    assert "Insufficient cpu" in ended.out
+
+
 # -- redacted --------------------------------------------------------------------------------------
 
 SHARED = """apiVersion: v1

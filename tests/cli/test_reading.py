@@ -161,6 +161,19 @@ def test_lenient_answers_without_a_kind_nobody_knows(run: Run, tmp_path: Path, q
     assert ended.err.count("its pods are not planned") == 1
 
 
+@pytest.mark.parametrize("question", [["plan", "--fail-on-pending"], ["queue"], ["explain", "--all-waiting"]])
+def test_what_is_suspended_is_said(run: Run, tmp_path: Path, question: list[str]) -> None:
+    """whatif.md 1.5: it calls for no pods, which is no green answer to whether it would run."""
+    job = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: %s}\nspec: {suspend: true, template: {spec: "
+        "{restartPolicy: Never, containers: [{name: c}]}}}\n"
+    )
+    ended = run(*question, "-f", write(tmp_path / "a.yaml", NODE, job % "one", job % "two"))
+    assert ended.code == 0
+    assert ended.err.count("it is suspended (spec.suspend) and calls for no pods") == 1
+    assert ended.err.endswith("(and 1 more like it)\n")
+
+
 def test_workloads_are_planned_as_their_pods(run: Run, tmp_path: Path) -> None:
     ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, DEPLOYMENT), "--fail-on-pending")
     assert (ended.code, ended.err) == (0, "")

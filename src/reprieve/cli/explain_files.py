@@ -71,7 +71,7 @@ def resolved(
         (loaded.object for loaded in workloads.pods_of(found)), key=lambda pod: (bool(pod.spec.node_name), pod.name)
     )
     if not pods:
-        refuse(f"{found} has no pods")
+        refuse(f"{found} has no pods: it calls for none, or its controller has not made them yet")
     owner = Owned(found.kind, namespace, found.name, len(pods), sum(not pod.spec.node_name for pod in pods))
     group = pod_group_name(pods[0])
     asked = Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)

@@ -110,6 +110,10 @@ def expanded(
     made = expand(manifests, rows=rows or TABLE, run=run, now=now)
     _heed_fields(made.unknown_fields, len(made.unknown_fields), heed)
     found = made.problems
+    idle: dict[str, list[str]] = {}
+    for each in made.suspended:
+        idle.setdefault(each.kind, []).append(str(each))
+    _say([_with_more(same[0], len(same)) for same in idle.values()])
     if not found:
         return made
     alike: dict[object, list[str]] = {}

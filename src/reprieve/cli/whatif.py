@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.errors import InputError
+from reprieve.api.foreign_groups import below
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Manifests
 from reprieve.library.answering import what_helps
@@ -164,6 +165,9 @@ def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:
 def _key(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | None:
     if kind == "PodGroup":
         group = world.engine.cluster.groups.get(f"{namespace}/{name}")
+        root = world.engine.cluster.trees.composites.get(f"{namespace}/{below(name)}")
+        if group is None and root is not None:
+            return root.home
         return group.home if group is not None else f"group/{namespace}/{name}"
     if kind == "CompositePodGroup":
         composite = world.engine.cluster.trees.composites.get(f"{namespace}/{name}")

@@ -74,6 +74,8 @@ class Expansion:
     batches: list[Batch] = field(default_factory=list)
     unknown_fields: list[UnknownField] = field(default_factory=list)
     makers: list[PodMaker] = field(default_factory=list)
+    suspended: list[Unexpanded] = field(default_factory=list)
+    """What calls for no pods as long as it is suspended: who asks whether they would run has no answer."""
 
 
 def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (), now: float | None = None) -> Expansion:
@@ -85,7 +87,9 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
         return Expansion(manifests)
     maker = Maker(manifests, rows, run, now)
     maker.make()
-    return Expansion(maker.finished(), maker.problems, maker.batches, maker.unknown_fields, maker.makers)
+    return Expansion(
+        maker.finished(), maker.problems, maker.batches, maker.unknown_fields, maker.makers, maker.suspended
+    )
 
 
 class Maker:
@@ -108,6 +112,7 @@ class Maker:
         self.nodes: list[objects.Node] = [loaded.object for loaded in manifests.nodes]
         self.now = now if now is not None else max((loaded.created for loaded in manifests.all()), default=0.0)
         self.problems: list[Unexpanded] = []
+        self.suspended: list[Unexpanded] = []
         self.batches: list[Batch] = []
         self.unknown_fields: list[UnknownField] = []
         self._names = Names(manifests.pods)
@@ -175,6 +180,10 @@ class Maker:
                 self._seen.add(owned)
         if workload.meta.get("deletionTimestamp") or _is_over(workload, row):
             return
+        if row.suspended and value_at(manifest, row.suspended) is True:
+            reason = f"it is suspended ({row.suspended}) and calls for no pods"
+            self.suspended.append(Unexpanded(workload.origin, workload.subject, key[1], reason, False))
+            return
         rule = RULES.get((key[0], key[1]))
         if rule is not None and not row.sets:
             rule(workload, self)
@@ -235,6 +244,10 @@ class Maker:
     ) -> Batch:
         """A batch to add pods to. `owner`: who owns them, if not the workload."""
         reference = reference_to(owner if owner is not None else workload.manifest)
+        if owner is not None:
+            meta = {**mapping(owner.get("metadata")), "namespace": workload.namespace}
+            meta["ownerReferences"] = [msgspec.to_builtins(reference_to(workload.manifest))]
+            self.makers.append(PodMaker({**owner, "metadata": meta}, workload.origin, workload.created))
         batch = Batch(
             workload, template, path, reference, labels or {}, annotations or {}, tolerations, group, self._names
         )
@@ -408,10 +421,8 @@ def _is_paused(workload: Workload) -> bool:
 
 
 def _is_over(workload: Workload, row: WorkloadKind) -> bool:
-    """Whether it calls for no pods any more, or for none now (whatif.md 1.5)."""
+    """Whether it calls for no pods any more (whatif.md 1.5)."""
     manifest = workload.manifest
-    if row.suspended and value_at(manifest, row.suspended) is True:
-        return True
     if any(value_at(manifest, path) in values for path, values in row.ended.items()):
         return True
     conditions = workload.status.get("conditions")
