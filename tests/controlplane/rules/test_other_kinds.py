@@ -545,3 +545,46 @@ def _changed(
         holder = holder.setdefault(step, {})
     holder[last] = value
     return _causes(validate_update(shape(version, kind), new, old, subresource))
+
+
+def test_label_keys_become_requirements_of_a_new_pod() -> None:
+    """As a kube-apiserver stores them: keys of labels the pod has, in selectors that are there."""
+    app = {"matchLabels": {"app": "x"}}
+    keys = {"matchLabelKeys": ["hash", "none"], "topologyKey": "zone"}
+    term = {**keys, "mismatchLabelKeys": ["tenant"], "labelSelector": copy.deepcopy(app)}
+    spread = {**keys, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": copy.deepcopy(app)}
+    affinity = {
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [copy.deepcopy(term)]},
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": copy.deepcopy(term)}]
+        },
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": {"hash": "1", "tenant": "t"}}}
+    containers = [{"name": "c", "image": "i"}]
+    bare = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    spec = {"containers": containers, "affinity": affinity, "topologySpreadConstraints": [spread, bare]}
+    obj = stored({**pod, "spec": spec}, "d")
+    assert _causes(validate_create(shape("v1", "Pod"), obj)) == []
+    in_hash = {"key": "hash", "operator": "In", "values": ["1"]}
+    not_in = {"key": "tenant", "operator": "NotIn", "values": ["t"]}
+    found = obj["spec"]["affinity"]
+    [required] = found["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    [preferred] = found["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    for one in (required, preferred["podAffinityTerm"]):
+        assert one["labelSelector"] == {**app, "matchExpressions": [in_hash, not_in]}
+    assert obj["spec"]["topologySpreadConstraints"][0]["labelSelector"] == {**app, "matchExpressions": [in_hash]}
+    assert "labelSelector" not in obj["spec"]["topologySpreadConstraints"][1]
+
+
+def test_a_label_key_that_the_selector_has_as_well() -> None:
+    term = {"matchLabelKeys": ["a"], "topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+    spread = {**copy.deepcopy(term), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": {"a": "1"}}}
+    spec = {"containers": [{"name": "c", "image": "i"}], "affinity": affinity, "topologySpreadConstraints": [spread]}
+    found = _causes(validate_create(shape("v1", "Pod"), stored({**pod, "spec": copy.deepcopy(spec)}, "d")))
+    said = 'Invalid value: "a": exists in both matchLabelKeys and labelSelector'
+    assert found == [
+        ("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0][0]", said),
+        ("spec.topologySpreadConstraints[0][0]", said),
+    ]

@@ -123,7 +123,11 @@ def _volume(volume: Json) -> None:
 
 
 def new_pod(obj: Json) -> None:
-    """The status a pod begins with: Pending, its quality of service, and the gate that holds it."""
+    """The status a pod begins with: Pending, its quality of service, and the gate that holds it.
+
+    Selectors of other pods get what `matchLabelKeys` and `mismatchLabelKeys` make of its labels (KEP-3633, KEP-3243).
+    """
+    _merge_label_keys(obj.get("spec", {}), obj.get("metadata", {}).get("labels", {}))
     status: Json = {"phase": "Pending"}
     if obj.get("spec", {}).get("schedulingGates"):
         status["conditions"] = [
@@ -136,6 +140,26 @@ def new_pod(obj: Json) -> None:
         ]
     status["qosClass"] = qos_class(obj)
     obj["status"] = status
+
+
+def _merge_label_keys(spec: Json, labels: Json) -> None:
+    """Add a requirement for each key that the pod has a label of, to selectors that are there."""
+    selecting: list[Json] = list(spec.get("topologySpreadConstraints") or ())
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        of_kind = affinity.get(kind) or {}
+        preferred = of_kind.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        selecting += (each.get("podAffinityTerm") or {} for each in preferred)
+        selecting += of_kind.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    for one in selecting:
+        selector = one.get("labelSelector")
+        if selector is None:
+            continue
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+            for key in one.get(field) or ():
+                if key in labels:
+                    merged = {"key": key, "operator": operator, "values": [labels[key]]}
+                    selector.setdefault("matchExpressions", []).append(merged)
 
 
 def qos_class(obj: Json) -> str:

@@ -75,6 +75,17 @@ node_selector = r.all_of(
 """Terms that are alternatives."""
 
 
+def _twice(holder: Json, path: str) -> r.Found:
+    """A key of `matchLabelKeys` that the selector has by itself: what was merged is there as well, and stands last."""
+    keys, selector = holder.get("matchLabelKeys") or (), holder.get("labelSelector") or {}
+    seen = set(selector.get("matchLabels") or ())
+    for expression in selector.get("matchExpressions") or () if keys else ():
+        key = expression.get("key", "")
+        if key in keys and key in seen:
+            yield fe.invalid(f"{path}[{keys.index(key)}]", key, "exists in both matchLabelKeys and labelSelector")
+        seen.add(key)
+
+
 def _pods(term: Json, path: str) -> r.Found:
     for namespace in term.get("namespaces", ()):
         yield from fe.malformed(f"{path}.namespace", namespace, names.dns_label)
@@ -83,6 +94,7 @@ def _pods(term: Json, path: str) -> r.Found:
             yield fe.forbidden(f"{path}.{name}", _NO_SELECTOR)
         for index, key in enumerate(term.get(name, ())):
             yield from fe.malformed(f"{path}.{name}[{index}]", key, names.qualified)
+    yield from _twice(term, path)
     for index, key in enumerate(term.get("mismatchLabelKeys", ())):
         if key in term.get("matchLabelKeys", ()):
             at = term["matchLabelKeys"].index(key)
@@ -181,6 +193,7 @@ topology_spread = r.listed(
     r.enum("nodeTaintsPolicy", _INCLUSION, missing=None),
     _label_keys,
     r.texts("matchLabelKeys", names.qualified),
+    _twice,
     r.given("labelSelector", label_selector),
 )
 """How far pods may be out of balance."""
