@@ -509,6 +509,29 @@ def test_packed_traces_are_unpacked(run: Run, desk: Path) -> None:
     assert ended.code == 2, "the file is cut short"
 
 
+@pytest.mark.parametrize(
+    ("begin", "name"),
+    [(b"PK\x03\x04\x14\0", "zip"), (b"BZh91AY", "bzip2"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd\x24", "zstd")],
+)
+def test_packed_in_another_way_is_said_to_be(run: Run, desk: Path, begin: bytes, name: str) -> None:
+    (desk / "jobs.csv").write_bytes(begin + b"\0" * 20)
+    for command in (("replay", "jobs.csv"), ("import", "jobs.csv", "--format", "philly", "-o", "out.csv")):
+        ended = run(*command)
+        assert (ended.code, ended.out) == (2, "")
+        assert f"jobs.csv: packed with {name}; want it plain, or packed with gzip" in ended.err
+
+
+def test_the_page_without_what_draws_it_is_refused_at_once(
+    run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is an extra is named, and nothing is simulated in vain; the rest works without."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    ended = run("replay", "missing.csv", "-o", "html")
+    assert (ended.code, ended.out) == (2, "")
+    assert "not installed: pip install 'reprieve[replay]'" in ended.err
+    assert run("replay", "jobs.csv", *FOUR, "-o", "trace").code == 0
+
+
 def test_priorities_by_rule(run: Run, desk: Path) -> None:
     (desk / "trace").write_text(PHILLY)
     rules = "gpus>=8:high,tenant=aaa:mid=7,else:low"

@@ -116,3 +116,52 @@ def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[Job], more:
 def test_the_same_input_and_seed_give_the_same_report(jobs: list[Job], seed: int) -> None:
     first, second = (replay(jobs, gpu_nodes(2, 4), seed=seed) for _ in range(2))
     assert report("x", first) == report("x", second)
+
+
+def first_fit(jobs: list[Job], gpus: int) -> dict[str, float]:
+    """An oracle that knows nothing of the engine: one machine, and whenever somebody comes or goes, who waits is asked
+    in the order of priority and submit, and starts if it fits."""
+    waiting: list[tuple[int, int, int]] = []
+    running: list[tuple[int, int]] = []
+    free, starts = gpus, dict[str, float]()
+    times = {one.submit for one in jobs}
+    while times:
+        now = min(times)
+        times.remove(now)
+        free += sum(held for end, held in running if end == now)
+        running = [(end, held) for end, held in running if end != now]
+        waiting += [(-(one.shape.priority or 0), one.submit, at) for at, one in enumerate(jobs) if one.submit == now]
+        for entry in sorted(waiting):
+            one = jobs[entry[2]]
+            if one.shape.gpus // 1000 <= free:
+                free -= one.shape.gpus // 1000
+                starts[one.name] = now / 1000
+                end = now + (one.work or 0)
+                running.append((end, one.shape.gpus // 1000))
+                times.add(end)
+                waiting.remove(entry)
+    return starts
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 60_000), st.integers(1, 30_000), st.integers(1, 4), st.integers(0, 2), st.integers(1, 2)
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_without_preemption_jobs_start_when_a_plain_simulation_starts_them(
+    drawn: list[tuple[int, int, int, int, int]],
+) -> None:
+    """Pods and gangs of several sizes and priorities on one machine; backoffs are off, as the oracle has none."""
+    jobs = [
+        job(f"j{at}", submit / 1000, work / 1000, gpu=gpus, priority=priority, workers=workers)
+        for at, (submit, work, gpus, priority, workers) in enumerate(sorted(drawn))
+    ]
+    policy = without_preemption()
+    run = replay(jobs, gpu_nodes(1), policy=Policy(policy.profiles, policy.gates, 0.0, 0.0))
+    assert {name: start for name, (start, _) in times(run).items()} == first_fit(jobs, 8)
+    holds(run)

@@ -377,13 +377,20 @@ def _check_header(file: str, header: Sequence[str]) -> None:
 def csv_rows(path: Path, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """(line, fields) of every row that is not empty, gzip unpacked. Raises JobListError, OSError."""
     with path.open("rb") as stream:
-        yield from _split(str(path), _unpacked(stream), delimiter)
+        yield from _split(str(path), _unpacked(str(path), stream), delimiter)
 
 
-def _unpacked(stream: BinaryIO) -> BinaryIO:
-    magic = stream.read(2)
+_PACKED: Final = {b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+"""What files begin with that nobody unpacks here."""
+
+
+def _unpacked(file: str, stream: BinaryIO) -> BinaryIO:
+    begin = stream.read(8)
     stream.seek(0)
-    if magic != b"\x1f\x8b":
+    for magic, name in _PACKED.items():
+        if begin.startswith(magic):
+            raise JobListError(file, 0, "", f"packed with {name}; want it plain, or packed with gzip")
+    if not begin.startswith(b"\x1f\x8b"):
         return stream
     import gzip
 
