@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprieve.cluster.state import ClusterState
 from reprieve.framework.configuration import ConfigurationError, configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
@@ -287,6 +288,23 @@ def test_a_plugin_that_answers_nonsense_fails_the_attempt_and_nothing_else() -> 
     assert any("Wrong" in rejection.message for rejection in decision.rejections)
 
 
+class Careless(Darlings):
+    """Something is said of what it looks at that cannot be compared later."""
+
+    name = "Careless"
+
+    def beyond_the_node(self, cluster: ClusterState) -> Any:
+        return [cluster.now]
+
+
+def test_what_a_plugin_says_it_looks_at_has_to_be_something_to_compare() -> None:
+    """cost.md 1.5: nobody is evicted by it."""
+    items = [node("n1", gpu=2), pod("a", gpu=2, node="n1"), pod("p", gpu=2, priority=9)]
+    decision = World(*items, profiles=_darlings(Careless)).step()
+    assert decision.preemption is None
+    assert any("something hashable, or None" in rejection.message for rejection in decision.rejections)
+
+
 def test_the_list_that_counts_if_nothing_is_said_is_upstreams() -> None:
     """cost.md 1.1."""
     assert UPSTREAM.upstream
@@ -371,22 +389,37 @@ def test_the_page_shows_the_example_as_it_is() -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize(
-    "cost", [("units", "prioritySum"), ("tenantSpread", "startTime"), ("gangsBroken", "pods"), ("lostWork", "units")]
+    "cost",
+    [
+        ("units", "prioritySum"),
+        ("tenantSpread", "startTime"),
+        ("gangsBroken", "pods"),
+        ("lostWork", "units"),
+        ("restartElsewhere", "pods"),
+        ("minimumRuntime", "gangsBroken", "restartElsewhere", "startTime"),
+    ],
 )
 def test_like_pods_share_what_holds_for_all_of_them(cost: tuple[str, ...], seed: int) -> None:
     """cost.md 1.2: what is remembered of a node is what would be found anew, by criteria that look beyond it or not."""
     chance = random.Random(seed)
-    running: list[Any] = [node(f"n{i}", cpu=6) for i in range(6)]
+    running: list[Any] = [node(f"n{i}", cpu=6, labels={"disk": f"d{i % 3}"}) for i in range(6)]
     running += [group(f"g{i}", min_count=2, priority=chance.randint(0, 3)) for i in range(3)]
     for i in range(24):
         gang = f"g{chance.randrange(3)}" if chance.random() < 0.4 else None
         more: dict[str, Any] = {"priority": chance.randint(0, 3), "start": float(chance.randint(1, 4)), "group": gang}
-        running.append(pod(f"p{i:02}", cpu=chance.randint(1, 2), node=f"n{chance.randrange(6)}", **more))
+        at = chance.randrange(6)
+        if chance.random() < 0.3:
+            more["selector"] = {"disk": f"d{at % 3}"}
+        running.append(pod(f"p{i:02}", cpu=chance.randint(1, 2), node=f"n{at}", **more))
     asking = [pod(f"new-{i}", cpu=3, priority=chance.choice([9, 9, 2])) for i in range(8)]
     told = []
     for share in (True, False):
         profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost, share=share)))
-        world = World(*running, *asking, profiles={profile.name: profile}).drain()
+        world = World(*running, *asking[:4], profiles={profile.name: profile}).drain()
+        # What is on no node the preemptors look at counts as well: a gang that shrinks, a node that others may use.
+        world.add(node("n3", cpu=6, labels={"disk": "d1"}))
+        world.engine.pod_gone(next(uid for uid in sorted(world.engine.cluster.pods) if uid.startswith("uid-p")), START)
+        world.add(*asking[4:]).drain()
         told.append((world.evicted, world.nominated))
     assert told[0] == told[1]
     assert told[0][0]

@@ -13,7 +13,7 @@ In-tree plugins are not guarded and pay nothing.
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar, cast, get_args
 
@@ -482,6 +482,15 @@ class _PreemptionCost(PluginGuard, PreemptionCost):
         if not isinstance(found, int | float | np.number) or not np.isfinite(float(found)):
             raise self._wrong("PreemptionCost", "a finite number", found)
         return float(found)
+
+    def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
+        found = self._ask("PreemptionCost", lambda: self.inner.beyond_the_node(cluster))
+        try:
+            hash(found)
+        except TypeError:
+            raise self._wrong("PreemptionCost", "something hashable, or None", found) from None
+        kept: Hashable | None = found
+        return kept
 
     @property
     def additive(self) -> bool:

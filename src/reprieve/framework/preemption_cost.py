@@ -4,7 +4,7 @@ Candidates to make room are compared by a list of criteria, `cost` in the args o
 differs decides.  A criterion says what evicting each of some units costs; it is asked for all units at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -78,8 +78,9 @@ class PreemptionCost(Plugin):
 
     `text` says in a few words what is preferred (`least lost work`), `measure` what the numbers count (`GPU-seconds`).
     `timeless`: False where the same units cost otherwise as time passes; `by_terms`: what users say of their work
-    counts; `by_itself`: nothing counts but the units, their pods and the budgets, so that what evictions on a node cost
-    is the same until something on it changes. It has to be `timeless` then.
+    counts; `by_itself`: nothing counts but the units, their pods, the budgets, and what nodes are, so that what
+    evictions on a node cost is the same until something on it changes. It has to be `timeless` then.  Where it is so at
+    times only, `beyond_the_node` says when.
     """
 
     text: ClassVar[str] = ""
@@ -95,6 +96,13 @@ class PreemptionCost(Plugin):
     def total(self, victims: EvictionUnits) -> float:
         """What evicting all of them costs: by default the sum of what each does."""
         return float(self.of_units(victims).sum())
+
+    def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
+        """What the costs on a node depend on beside its units, their pods, what nodes are, and the budgets.
+
+        They are kept as long as it is equal to what it was, and what is on the node is the same; None: not at all.
+        """
+        return () if self.by_itself and self.timeless and not self.by_terms else None
 
     @property
     def additive(self) -> bool:

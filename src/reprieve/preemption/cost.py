@@ -4,7 +4,7 @@ The comparison is a list of criteria; the first in which two evictions differ de
 counts if nothing is configured: with it, what is decided is what kube-scheduler's comparison decides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -61,10 +61,12 @@ class Criteria:
         """The same units always cost the same."""
         return all(cost.timeless for cost in self.costs)
 
-    @cached_property
-    def by_itself(self) -> bool:
-        """What evictions on a node cost is the same until something on it changes."""
-        return all(cost.by_itself and cost.timeless and not cost.by_terms for cost in self.costs)
+    def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
+        """What evictions on a node cost is the same until something on it changes, or this; None: it is not."""
+        if self.upstream:
+            return ()
+        found = tuple(cost.beyond_the_node(cluster) for cost in self.costs)
+        return None if None in found else found
 
     @cached_property
     def by_terms(self) -> bool:

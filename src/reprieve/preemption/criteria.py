@@ -5,15 +5,17 @@ configuration.  The first five, in their order, are upstream's comparison.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
 
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
-from reprieve.preemption.lost_work import lost_work
+from reprieve.preemption.lost_work import lost_by_pod
+from reprieve.preemption.minimum_runtime import runtime_is_over
 
 PRIORITY_OFFSET: Final = 1 << 31
 """Added to every priority before summing, so that negative ones count right."""
@@ -111,18 +113,25 @@ class LostWorkCost(PreemptionCost):
     text: ClassVar[str] = "least lost work"
     measure: ClassVar[str] = "GPU-seconds"
 
+    def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
+        """The time, and what is said of work: pods that are tried at the same time share what is found."""
+        return cluster.now, cluster.terms_version, cluster.groups_version
+
     def of_units(self, units: EvictionUnits) -> Costs:
         """See `PreemptionCost.of_units`."""
-        return np.array([lost_work(units.cluster, pods).total for pods in units.pods], dtype=np.float64)
+        return units.per_unit([gpu + cpu for gpu, cpu in lost_by_pod(units.cluster, units.every_pod)])
 
 
 class GangsBroken(_ByFacts):
     """Gangs that have their minCount and fall below it."""
 
     name = "gangsBroken"
-    by_itself: ClassVar[bool] = False
     text: ClassVar[str] = "fewest gangs below their minCount"
     measure: ClassVar[str] = "gangs"
+
+    def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
+        """How many of each gang run, on whatever nodes."""
+        return tuple((key, group.scheduled, group.min_count) for key, group in cluster.groups.items())
 
     def of_units(self, units: EvictionUnits) -> Costs:
         """See `PreemptionCost.of_units`."""
@@ -150,24 +159,25 @@ class MinimumRuntime(PreemptionCost):
     """Units that have not run for the minimum that is said of them; only of a class that may break it (cost.md 2.6)."""
 
     name = "minimumRuntime"
+
     text: ClassVar[str] = "fewest workloads within their minimum runtime"
     measure: ClassVar[str] = "workloads"
 
+    def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
+        """Nothing as long as nobody says a minimum: then it is the same for all."""
+        return None if cluster.rules_of_work else ()
+
     def of_units(self, units: EvictionUnits) -> Costs:
         """See `PreemptionCost.of_units`."""
-        cluster = units.cluster
-        found = []
-        for pods, start in zip(units.pods, units.starts.tolist(), strict=True):
-            least = max((cluster.terms_of(pod).minimum_runtime or 0.0 for pod in pods), default=0.0)
-            found.append(float(max(0.0, units.now - start) < least))
-        return np.array(found, dtype=np.float64)
+        each = zip(units.pods, units.starts.tolist(), strict=True)
+        over = [runtime_is_over(units.cluster, pods, start) for pods, start in each]
+        return (np.array(over, dtype=np.float64) > units.now).astype(np.float64)
 
 
 class RestartElsewhere(_ByFacts):
     """Pods that, once evicted, may run on no other node than theirs, by selector, affinity and taints."""
 
     name = "restartElsewhere"
-    by_itself: ClassVar[bool] = False
     text: ClassVar[str] = "fewest pods that fit on no other node"
     measure: ClassVar[str] = "pods"
 

@@ -8,7 +8,7 @@ many rows are judged together (`reprieve.preemption.victim_columns`): that is wh
 Who has to go is worked out for the chosen row alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -76,7 +76,10 @@ class PodPreemption:
         self._plugin = plugin
         self._search = options.placement == MINIMIZE_VICTIMS and criteria.upstream and options.cascades is None
         self._plain = options.plain
-        self._share = options.share and criteria.by_itself
+        self._share = options.share
+        self._beyond: Hashable = ()
+        """What the criteria counted beyond the nodes when answers were remembered last."""
+        self._beyond_version = 0
         self._columns = VictimColumns(running.cluster)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
         """By what is the same for identical preemptors, those used longest ago first."""
@@ -302,8 +305,13 @@ class PodPreemption:
     def _recall(self, state: CycleState) -> RowAnswers:
         """What is known for pods like this one and still holds."""
         cluster = self._cluster
-        rows, version = len(cluster.nodes), cluster.budgets_version
-        shares = self._share and not cluster.rules_of_work and not self._evaluator.ruled(state)
+        rows = len(cluster.nodes)
+        beyond = self._criteria.beyond_the_node(cluster) if self._share else None
+        if beyond is not None and beyond != self._beyond:
+            self._beyond = beyond
+            self._beyond_version += 1
+        versions = cluster.budgets_version, self._beyond_version
+        shares = beyond is not None and not cluster.rules_of_work and not self._evaluator.ruled(state)
         key = self._evaluator.identity(state.pod) if shares else None
         if key is None:
             answers = RowAnswers(cluster.changes(), rows, self._criteria)
@@ -313,7 +321,7 @@ class PodPreemption:
             if known is None:
                 latest = self._memory.get(self._latest.get(like, ()))
                 if latest is not None:
-                    latest.catch_up(rows, version)
+                    latest.catch_up(rows, *versions)
                     known = latest.for_priority(state.pod.priority)
             answers = known or RowAnswers(cluster.changes(), rows, self._criteria)
             self._memory[key] = answers
@@ -322,7 +330,7 @@ class PodPreemption:
             for kept in (self._memory, self._latest):
                 if len(kept) > _SIGNATURES:
                     del kept[next(iter(kept))]
-        answers.catch_up(rows, version)
+        answers.catch_up(rows, *versions)
         return answers
 
     def _same_for(self, state: CycleState, row: int, *, numbers: bool) -> tuple[int, int]:

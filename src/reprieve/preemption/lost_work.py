@@ -6,6 +6,7 @@ where it was; times its GPUs, of one without any times its CPUs.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from reprieve.cluster.pods import PodRecord
@@ -29,6 +30,7 @@ class LostWork:
         return self.gpu + self.cpu
 
 
+@lru_cache(maxsize=1_024)
 def is_gpu(resource: str) -> bool:
     """Whether an extended resource counts as GPUs: `nvidia.com/gpu`, `gpu.intel.com/i915`, `nvidia.com/mig-1g.5gb`."""
     domain, slash, name = resource.partition("/")
@@ -59,15 +61,22 @@ def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
 def lost_work(cluster: ClusterState, pods: Iterable[PodRecord]) -> LostWork:
     """What evicting the pods throws away."""
     gpu = cpu = 0.0
+    for of_gpus, of_cpus in lost_by_pod(cluster, pods):
+        gpu += of_gpus
+        cpu += of_cpus
+    return LostWork(gpu, cpu)
+
+
+def lost_by_pod(cluster: ClusterState, pods: Iterable[PodRecord]) -> list[tuple[float, float]]:
+    """What evicting each pod throws away: GPU-seconds, and CPU-seconds of one without GPUs; like ones counted once."""
     per_kind: dict[int, tuple[int, float]] = {}
+    lost = []
     for pod in pods:
         signature = pod.signature
         found = per_kind.get(signature.id)
         if found is None:
             found = per_kind[signature.id] = processors(cluster.resources, signature)
+        gpus, cpus = found
         seconds = unsaved_seconds(cluster, pod)
-        if found[0]:
-            gpu += seconds * found[0]
-        else:
-            cpu += seconds * found[1]
-    return LostWork(gpu, cpu)
+        lost.append((seconds * gpus, 0.0) if gpus else (0.0, seconds * cpus))
+    return lost

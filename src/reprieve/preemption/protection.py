@@ -14,6 +14,7 @@ from reprieve.api.work_annotations import ClassTerms
 from reprieve.cluster.budgets import BudgetIndex, exceeding
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.preemption.minimum_runtime import runtime_is_over
 from reprieve.preemption.outcome import PutOff, WaitsFor
 from reprieve.preemption.units import PreemptionUnit, units_below
 
@@ -21,12 +22,6 @@ BUDGET_RESPECTED = "a PodDisruptionBudget would be violated"
 """Why a node is no candidate for a preemptor of a class that respects budgets."""
 _SOONEST = 1.0
 """Seconds after which who waits for a minimum runtime is tried again at the earliest."""
-
-
-def runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:
-    """When the unit has run its minimum (seconds since the epoch); now or before: it has, or none is said."""
-    least = max((cluster.terms_of(pod).minimum_runtime or 0.0 for pod in unit.pods), default=0.0)
-    return min(unit.start, cluster.now) + least
 
 
 def potential_victims(
@@ -39,7 +34,7 @@ def potential_victims(
     units = units_below(cluster, priority, pods, whole)
     if not cluster.rules_of_work or terms.may_break_minimum_runtime:
         return units
-    return [unit for unit in units if runtime_is_over(cluster, unit) <= cluster.now]
+    return [unit for unit in units if _runtime_is_over(cluster, unit) <= cluster.now]
 
 
 def until_runtimes_are_over(
@@ -52,13 +47,17 @@ def until_runtimes_are_over(
     if not cluster.rules_of_work or terms.may_break_minimum_runtime:
         return None
     units = units_below(cluster, priority, pods)
-    within = sorted((over, unit.name) for unit in units if (over := runtime_is_over(cluster, unit)) > cluster.now)
+    within = sorted((over, unit.name) for unit in units if (over := _runtime_is_over(cluster, unit)) > cluster.now)
     if not within:
         return None
     until = max(within[0][0], cluster.now + _SOONEST)
     number = "1 workload is" if len(within) == 1 else f"{len(within)} workloads are"
     text = f"{number} within their minimum-runtime, {within[0][1]} until {readable_time(until)}"
     return PutOff(WaitsFor.MINIMUM_RUNTIME, text, until)
+
+
+def _runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:
+    return runtime_is_over(cluster, unit.pods, unit.start)
 
 
 def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit]) -> set[str]:

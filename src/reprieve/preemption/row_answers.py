@@ -85,9 +85,9 @@ class RowAnswers:
         self.searched: dict[int, Cheapest | None] = {}
         """By row: what a search found there, see `search`."""
 
-    def catch_up(self, rows: int, version: int) -> None:
-        """There are so many rows now: forget what is no longer sure. `version`: of the budgets."""
-        touched = self._changes.take(version)
+    def catch_up(self, rows: int, *versions: int) -> None:
+        """There are so many rows now: forget what is no longer sure. `versions`: of the budgets, and of what else."""
+        touched = self._changes.take(*versions)
         if touched is None:
             self._forget_all(rows)
         elif touched:
