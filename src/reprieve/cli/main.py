@@ -5,6 +5,7 @@ Start-up stays under half a second: numpy and the engine are imported inside the
 
 import os
 import sys
+from copy import copy
 from typing import Annotated, Any
 
 import typer
@@ -107,6 +108,16 @@ def root(
     """Options of the program itself."""
 
 
+def _with_only(name: str) -> typer.Typer:
+    """The program with one command, where that is known: the options of the others are not made for nothing."""
+    named = [each for each in app.registered_commands if each.name == name]
+    if not named or name == "help":
+        return app
+    only = copy(app)
+    only.registered_commands, only.registered_groups = named, []
+    return only
+
+
 def kubectl() -> None:
     """Entry point of `kubectl-reprieve`, by which kubectl knows `kubectl reprieve`."""
     main("kubectl reprieve")
@@ -118,7 +129,7 @@ def main(program: str = "reprieve") -> None:
     if completion.VARIABLE in os.environ:
         completion.answer_shells()
     try:
-        app(prog_name=program)
+        _with_only(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name=program)
     except CommandError as error:
         note(f"error: {error}")
         sys.exit(error.code)
