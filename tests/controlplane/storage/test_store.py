@@ -291,6 +291,7 @@ def test_history_is_bounded_in_changes_and_bytes() -> None:
         write(store, "", f"n{number % 7}", str(number))
         store.flush()
     assert store.revision - store.compacted < 100 + 513
+    assert {name: len(kept) for name, kept in store._by_resource.items()} == {"things": len(store._history)}
     small = Store(limits=Limits(history_changes=10**6, history_bytes=20_000))
     for number in range(500):
         write(small, "", "a", "x" * 200 + str(number))
