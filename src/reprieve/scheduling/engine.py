@@ -33,13 +33,7 @@ from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue, Timing
 from reprieve.scheduling.awaiting_permission import PodsAwaitingPermission
-from reprieve.scheduling.decision import (
-    Binding,
-    Decision,
-    Rejection,
-    Result,
-    stamped,
-)
+from reprieve.scheduling.decision import Binding, Decision, Rejection, Result, stamped
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
