@@ -419,8 +419,6 @@ class _Collector:
             version, kind = manifest.get("apiVersion"), manifest.get("kind")
             if isinstance(version, str) and isinstance(kind, str):
                 self._check(version, kind, manifest, origin, at, path)
-                if makes_pods(version, kind):
-                    self.manifests.pod_makers.append(PodMaker(manifest, origin))
 
     def _check(
         self, version: str, kind: str, manifest: Manifest, origin: Origin, at: FieldPath, within: FieldPath = ()

@@ -9,10 +9,11 @@
         delete: [{kind, namespace, name}]
         wait: settled            # or victims-gone, or {seconds: N}
 
-Manifests beside it are there at the start.  A last step that waits for nothing is followed by settling.
+Manifests beside it are there at the start.  A last step that waits for nothing is followed by settling.  What makes
+pods is created as the pods that its controller would make of it in the cluster as it is at the start (whatif.md 1).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,9 +21,11 @@ from reprieve.api import objects
 from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import decode_object, name_of
 from reprieve.api.errors import FieldError, InputError, Origin
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.loading import Loaded, Manifests, PodMaker
 from reprieve.api.references import check_groups
 from reprieve.api.unknown_fields import nearest
+from reprieve.api.workloads import makes_pods
+from reprieve.simulation.workloads.expanding import expand
 
 _STEP_FIELDS = ("create", "together", "delete", "wait")
 
@@ -49,21 +52,21 @@ class Scenario:
 
 def read_scenarios(manifests: Manifests) -> list[Scenario]:
     """The Scenario documents of the input. Raises InputError naming document and field for anything unknown."""
-    classes = [loaded.object for loaded in manifests.of(objects.PriorityClass)]
-    return [_read(document, origin, classes) for document, origin in manifests.scenarios]
+    return [_read(document, origin, manifests) for document, origin in manifests.scenarios]
 
 
-def _read(document: Mapping[str, Any], origin: Origin, classes: list[objects.PriorityClass]) -> Scenario:
+def _read(document: Mapping[str, Any], origin: Origin, manifests: Manifests) -> Scenario:
     spec = _mapping(document.get("spec"), "spec", origin)
     _only(spec, ("steps",), "spec", origin)
     steps = spec.get("steps")
     if not isinstance(steps, list):
         raise _error(origin, "spec.steps", "must be a list of steps")
-    known = list(classes)
+    known = Manifests({**manifests.objects, objects.PriorityClass: list(manifests.of(objects.PriorityClass))})
     return Scenario(origin, tuple(_step(s, f"spec.steps[{i}]", origin, known) for i, s in enumerate(steps)))
 
 
-def _step(step: object, path: str, origin: Origin, classes: list[objects.PriorityClass]) -> Step:
+def _step(step: object, path: str, origin: Origin, known: Manifests) -> Step:
+    """`known`: what is there at the start, and the classes of the steps before."""
     step = _mapping(step, path, origin)
     _only(step, _STEP_FIELDS, path, origin)
     together = step.get("together", False)
@@ -72,8 +75,9 @@ def _step(step: object, path: str, origin: Origin, classes: list[objects.Priorit
     return Step(
         path=path,
         create=tuple(
-            _created(_mapping(item, f"{path}.create[{i}]", origin), f"{path}.create[{i}]", origin, classes)
+            found
             for i, item in enumerate(_items(step, "create", path, origin))
+            for found in _created(_mapping(item, f"{path}.create[{i}]", origin), f"{path}.create[{i}]", origin, known)
         ),
         together=together,
         delete=tuple(
@@ -85,16 +89,42 @@ def _step(step: object, path: str, origin: Origin, classes: list[objects.Priorit
 
 
 def _created(
-    manifest: Mapping[str, Any], path: str, origin: Origin, classes: list[objects.PriorityClass]
-) -> objects.KubernetesObject:
-    """The object a step creates: decoded, checked and with its priority, as an API server would take it."""
+    manifest: Mapping[str, Any], path: str, origin: Origin, known: Manifests
+) -> Sequence[objects.KubernetesObject]:
+    """What a step creates: decoded, checked and with its priority, as an API server would take it."""
+    version, kind = manifest.get("apiVersion"), manifest.get("kind")
+    if isinstance(version, str) and isinstance(kind, str) and makes_pods(version, kind):
+        return _made(manifest, path, origin, known)
+    return [_decoded(manifest, path, origin, known)]
+
+
+def _made(
+    manifest: Mapping[str, Any], path: str, origin: Origin, known: Manifests
+) -> Sequence[objects.KubernetesObject]:
+    """What the controller of an object makes of it, groups before their pods."""
+    there = {id(one.object) for one in known.all()}
+    cluster = {each: list(found) for each, found in known.objects.items()}
+    try:
+        made = expand(Manifests(cluster, pod_makers=[PodMaker(manifest, origin)]))
+    except InputError as error:
+        where = ".".join(filter(None, (path, error.path)))
+        raise InputError(origin, error.message, path=where, subject=error.subject) from None
+    if made.problems:
+        raise InputError(origin, made.problems[0].reason, path=path, subject=made.problems[0].subject)
+    new = [one.object for one in made.manifests.all() if id(one.object) not in there]
+    return sorted(new, key=lambda one: isinstance(one, objects.Pod))
+
+
+def _decoded(manifest: Mapping[str, Any], path: str, origin: Origin, known: Manifests) -> objects.KubernetesObject:
+    """One object."""
+    classes = known.objects[objects.PriorityClass]
     try:
         found = decode_object(manifest, origin)
         if isinstance(found, objects.PriorityClass):
-            classes.append(found)
+            classes.append(Loaded(found, origin, 0, 0.0))
         if isinstance(found, objects.PodGroup):
             check_groups([Loaded(found, origin, 0, 0.0)], [])
-        return PriorityAdmission(classes).resolve(found)
+        return PriorityAdmission([one.object for one in known.of(objects.PriorityClass)]).resolve(found)
     except InputError as error:
         where = ".".join(filter(None, (path, error.path)))
         raise InputError(origin, error.message, path=where, subject=error.subject) from None

@@ -1,0 +1,107 @@
+"""Workloads in the steps of a Scenario: as their controllers' pods, from that step on (whatif.md 1)."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import yaml
+
+from reprieve.api.errors import InputError
+from reprieve.api.loading import load
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.report import Plan
+
+Json = dict[str, Any]
+NODE: Json = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "4", "pods": "20"}},
+}
+CLASS: Json = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 1000,
+}
+
+
+def job(name: str, count: int, cpu: str = "1", *, gang: bool = False, **spec: Any) -> Json:
+    annotations = {"annotations": {"scheduling.reprieve.dev/gang": "true"}} if gang else {}
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    template = {"spec": {"containers": [container], **spec}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, **annotations},
+        "spec": {"parallelism": count, "completions": count, "template": template},
+    }
+
+
+def planned(*steps: Json, also: tuple[Json, ...] = ()) -> Plan:
+    scenario = {
+        "apiVersion": "reprieve.dev/v1alpha1",
+        "kind": "Scenario",
+        "metadata": {"name": "s"},
+        "spec": {"steps": list(steps)},
+    }
+    text = yaml.safe_dump_all([NODE, *also, scenario])
+    return plan(load(["-"], stdin=io.BytesIO(text.encode())), PlanOptions()).plan
+
+
+def outcomes(found: Plan) -> dict[str, str]:
+    return {pod.name: pod.outcome for pod in found.pods}
+
+
+def test_a_job_of_a_step_comes_with_its_pods() -> None:
+    found = planned({"create": [job("first", 3)], "wait": "settled"}, {"create": [job("second", 2)]})
+    assert outcomes(found) == {
+        "first-00000": "Scheduled",
+        "first-00001": "Scheduled",
+        "first-00002": "Scheduled",
+        "second-00000": "Scheduled",
+        "second-00001": "Unschedulable",
+    }
+
+
+def test_a_gang_comes_as_one_and_makes_room_with_the_class_of_an_earlier_step() -> None:
+    found = planned(
+        {"create": [job("low", 4)], "wait": "settled"},
+        {"create": [CLASS]},
+        {"create": [job("train", 2, "2", gang=True, priorityClassName="high")], "wait": "victims-gone"},
+    )
+    told = outcomes(found)
+    assert told["train-00000"] == told["train-00001"] == "Scheduled"
+    [made] = found.preemptions
+    assert (made.preemptor.kind, made.preemptor.name) == ("PodGroup", "train")
+    assert len(made.victims) == 4
+
+
+def test_what_is_there_of_a_workload_is_not_made_again() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "first", "uid": "1", "controller": True}
+    there = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "first-x", "ownerReferences": [owner]},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    }
+    found = planned({"create": [job("first", 2)]}, also=(there,))
+    assert [name for name, outcome in outcomes(found).items() if outcome == "Scheduled"] == ["first-00000"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "told"),
+    [
+        (job("bad", 1, "much"), r"spec\.steps\[0\]\.create\[0\]\.spec\.template\.spec\.containers\[0\]"),
+        (job("bad", 1, priorityClassName="lost"), r"lost"),
+        (
+            {"apiVersion": "tekton.dev/v1", "kind": "TaskRun", "metadata": {"name": "t"}, "spec": {}},
+            r"spec\.steps\[0\]\.create\[0\]",
+        ),
+    ],
+)
+def test_what_cannot_be_made_is_an_error_with_its_step(manifest: Json, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        planned({"create": [manifest]})
