@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape, stored
 
+from reprieve.controlplane.defaulting import apply_identity
 from reprieve.controlplane.rules import validate_create, validate_update
 
 Json = dict[str, Any]
@@ -588,3 +589,11 @@ def test_a_label_key_that_the_selector_has_as_well() -> None:
         ("spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0][0]", said),
         ("spec.topologySpreadConstraints[0][0]", said),
     ]
+
+
+@pytest.mark.parametrize("own", [{}, {"mine": "1"}])
+def test_a_job_without_labels_has_those_of_its_pods(own: Json) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}}
+    job = {"metadata": {"name": "x", "uid": "u", "labels": dict(own)}, "spec": {"template": template}}
+    apply_identity(shape("batch/v1", "Job"), job)
+    assert job["metadata"]["labels"] == (own or job["spec"]["template"]["metadata"]["labels"])  # type: ignore[index]

@@ -173,6 +173,32 @@ def test_ready_and_restarted_containers_are_counted_sidecars_included() -> None:
          {"Policy": "Gang", "Workload": "w", "Status": "Invalid", "Parent": "root"}),
         ("v1", "LimitRange", {"metadata": {"name": "l", "creationTimestamp": "2026-01-01T00:00:00Z"}},
          {"Name": "l", "Created At": "2026-01-01T00:00:00Z"}),
+        # As a kube-apiserver 1.36.2 shows them.
+        ("v1", "Node", {"status": {"nodeInfo": {"kernelVersion": "6", "architecture": "amd64"}}},
+         {"Kernel-Version": "6 (amd64)"}),
+        ("v1", "Endpoints", {"subsets": [{"addresses": [{"ip": f"10.1.2.{n}"} for n in range(4)],
+                                          "ports": [{"port": 80}]}]},
+         {"Endpoints": "10.1.2.0:80,10.1.2.1:80,10.1.2.2:80 + 1 more..."}),
+        ("v1", "PodTemplate", {"template": {"metadata": {"labels": {"a": "b"}},
+                                            "spec": {"containers": [{"name": "c", "image": "nginx"}]}}},
+         {"Containers": "c", "Images": "nginx", "Pod Labels": "a=b"}),
+        ("apps/v1", "ControllerRevision", {"revision": 1, "metadata": {"ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "controller": True}]}},
+         {"Controller": "statefulset.apps/s", "Revision": 1}),
+        ("apps/v1", "ControllerRevision", {}, {"Controller": "<none>"}),
+        ("batch/v1", "CronJob", {"spec": {"schedule": "@every 5m", "suspend": True, "jobTemplate": {"spec": {
+            "template": {"spec": {"containers": [{"name": "c", "image": "nginx:1"}]}}}}}},
+         {"Suspend": "True", "Containers": "c", "Images": "nginx:1", "Selector": "<none>"}),
+        ("discovery.k8s.io/v1", "EndpointSlice", {"addressType": "IPv4", "ports": [{"port": 80}],
+                                                  "endpoints": [{"addresses": ["10.1.2.3"]}]},
+         {"AddressType": "IPv4", "Ports": "80", "Endpoints": "10.1.2.3"}),
+        ("discovery.k8s.io/v1", "EndpointSlice", {}, {"Ports": "<unset>", "Endpoints": "<unset>"}),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding", {"roleRef": {"kind": "Role", "name": "x"}, "subjects": [
+            {"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]},
+         {"Role": "Role/x", "Users": "u", "Groups": "", "ServiceAccounts": "n/s"}),
+        ("storage.k8s.io/v1", "CSIDriver", {"spec": {"attachRequired": True, "volumeLifecycleModes": ["Persistent"]}},
+         {"AttachRequired": True, "PodInfoOnMount": False, "TokenRequests": "<unset>", "Modes": "Persistent"}),
+        ("storage.k8s.io/v1", "VolumeAttributesClass", {"driverName": "d.e"}, {"DriverName": "d.e"}),
     ],
 )  # fmt: skip
 def test_cells_of_other_kinds(api_version: str, kind: str, obj: Json, expected: Json) -> None:

@@ -287,8 +287,17 @@ NEW: Mapping[tuple[str, str], Fill] = {
 
 
 def job_identity(obj: Json) -> None:
-    """Selector and pod labels of a Job, from its uid and name, unless `manualSelector` is set."""
+    """Selector and pod labels of a Job, from its uid and name, unless `manualSelector` is set.
+
+    A Job without labels has those of its pods.
+    """
     spec, meta = obj["spec"], obj["metadata"]
+    _job_selector(spec, meta)
+    if not meta.get("labels") and (labels := spec["template"].get("metadata", {}).get("labels")):
+        meta["labels"] = dict(labels)
+
+
+def _job_selector(spec: Json, meta: Json) -> None:
     if spec.get("manualSelector"):
         return
     uid, name = meta["uid"], meta["name"]

@@ -8,7 +8,7 @@ from typing import Any
 from reprieve.api.json import Json
 from reprieve.controlplane.conversion import FROM_CORE
 from reprieve.controlplane.selectors import is_plain
-from reprieve.controlplane.tables import ages, pods
+from reprieve.controlplane.tables import ages, cluster_kinds, pods
 from reprieve.controlplane.tables.columns import (
     AGE,
     CREATED,
@@ -33,11 +33,11 @@ from reprieve.controlplane.tables.columns import (
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _of_containers(field: str) -> Cell:
+def _of_containers(field: str, where: str = "spec.template.spec.containers") -> Cell:
     def shown(containers: Any) -> str:
         return ",".join(one.get(field, "") for one in containers or ())
 
-    return of(shown, "spec.template.spec.containers")
+    return of(shown, where)
 
 
 def _selector(given: Any) -> str:
@@ -55,6 +55,12 @@ _TEMPLATE = (
 def _template_columns(about: str) -> tuple[Column, ...]:
     """Containers, images and selector of a controller, for -o wide."""
     return (*_TEMPLATE, wide("Selector", about, of(_selector, "spec.selector")))
+
+
+def _kernel(info: Any) -> str:
+    """`VERSION (ARCHITECTURE)`."""
+    version, architecture = (info or {}).get("kernelVersion"), (info or {}).get("architecture")
+    return f"{version or UNKNOWN} ({architecture})" if version and architecture else version or UNKNOWN
 
 
 def _node_status(obj: Json) -> str:
@@ -94,7 +100,7 @@ _NODE = (
     wide("Internal-IP", _NODE_STATUS, _address("InternalIP")),
     wide("External-IP", _NODE_STATUS, _address("ExternalIP")),
     wide("OS-Image", "core.v1.NodeSystemInfo#osImage", text("status.nodeInfo.osImage", UNKNOWN)),
-    wide("Kernel-Version", "core.v1.NodeSystemInfo#kernelVersion", text("status.nodeInfo.kernelVersion", UNKNOWN)),
+    wide("Kernel-Version", "core.v1.NodeSystemInfo#kernelVersion", of(_kernel, "status.nodeInfo")),
     wide(
         "Container-Runtime",
         "core.v1.NodeSystemInfo#containerRuntimeVersion",
@@ -291,11 +297,12 @@ _JOB = (
     *_template_columns("batch.v1.JobSpec#selector"),
 )
 _CRON = "batch.v1.CronJobSpec#"
+_STARTED = "spec.jobTemplate.spec.template.spec.containers"
 _CRON_JOB = (
     NAME,
     Column("Schedule", _CRON + "schedule", path("spec.schedule")),
     Column("Timezone", _CRON + "timeZone", text("spec.timeZone")),
-    Column("Suspend", _CRON + "suspend", path("spec.suspend", False), "boolean"),
+    Column("Suspend", _CRON + "suspend", of(lambda given: str(bool(given)), "spec.suspend"), "boolean"),
     Column("Active", "batch.v1.CronJobStatus#active", size("status.active"), "integer"),
     Column(
         "Last Schedule",
@@ -305,6 +312,9 @@ _CRON_JOB = (
         ),
     ),
     AGE,
+    wide("Containers", _TEMPLATE[0].about, _of_containers("name", _STARTED)),
+    wide("Images", _TEMPLATE[1].about, _of_containers("image", _STARTED)),
+    wide("Selector", "batch.v1.JobSpec#selector", of(_selector, "spec.jobTemplate.spec.selector")),
 )
 _PRIORITY = "scheduling.v1.PriorityClass#"
 _PRIORITY_CLASS = (
@@ -459,6 +469,7 @@ _SLICE = "resource.v1.ResourceSliceSpec#"
 _SIMPLE = (NAME, AGE)
 
 COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
+    **cluster_kinds.COLUMNS,
     ("", "Pod"): pods.COLUMNS,
     ("", "Node"): _NODE,
     ("", "Namespace"): _NAMESPACE,
@@ -470,7 +481,6 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column("Data", "core.v1.Secret#data", size("data")),
         AGE,
     ),
-    ("", "ServiceAccount"): (NAME, Column("Secrets", "core.v1.ServiceAccount#secrets", size("secrets")), AGE),
     ("", "PersistentVolume"): _VOLUME,
     ("", "PersistentVolumeClaim"): _CLAIM,
     ("", "ResourceQuota"): _QUOTA,
@@ -500,11 +510,6 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         AGE,
     ),
     ("storage.k8s.io", "StorageClass"): _STORAGE_CLASS,
-    ("storage.k8s.io", "CSINode"): (
-        NAME,
-        Column("Drivers", "storage.v1.CSINodeSpec#drivers", size("spec.drivers"), "integer"),
-        AGE,
-    ),
     ("storage.k8s.io", "VolumeAttachment"): (
         NAME,
         Column("Attacher", "storage.v1.VolumeAttachmentSpec#attacher", path("spec.attacher")),
@@ -514,11 +519,6 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column("Node", "storage.v1.VolumeAttachmentSpec#nodeName", path("spec.nodeName")),
         Column("Attached", "storage.v1.VolumeAttachmentStatus#attached", path("status.attached", False), "boolean"),
         AGE,
-    ),
-    ("storage.k8s.io", "CSIStorageCapacity"): (
-        NAME,
-        Column("StorageClassName", "storage.v1.CSIStorageCapacity#storageClassName", path("storageClassName")),
-        Column("Capacity", "storage.v1.CSIStorageCapacity#capacity", text("capacity", UNSET)),
     ),
     ("resource.k8s.io", "ResourceClaim"): (
         NAME,
