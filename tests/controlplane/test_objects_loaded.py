@@ -29,9 +29,9 @@ def plane() -> ControlPlane:
     return ControlPlane(store, Secrets("admin", "reader", b"signing").tokens(), steps=admission_steps)
 
 
-def load(server: ControlPlane, *manifests: Json) -> Loaded:
+def load(server: ControlPlane, *manifests: Json, lenient: bool = False) -> Loaded:
     objects = [PlainObject(copy.deepcopy(one), Origin("in.yaml", number)) for number, one in enumerate(manifests, 1)]
-    return load_objects(server.registry, objects)
+    return load_objects(server.registry, objects, lenient=lenient)
 
 
 def all_of(server: ControlPlane, version: str, kind: str) -> dict[str, Json]:
@@ -279,3 +279,55 @@ def test_a_bad_object_is_named_and_nothing_is_loaded(what: str) -> None:
     assert "\n" not in str(raised.value)
     server.store.flush()
     assert everything(server) == before
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_object_may_be_left_out_and_is_named(what: str) -> None:
+    """The rest is there as if it had not been in the input."""
+    bad, told = BAD[what]
+    server, without = plane(), plane()
+    report = load(server, NODE, bad, made("v1", "ConfigMap", "after"), lenient=True)
+    assert [told in line for line in report.left_out] == [True], report.left_out
+    assert report.made == load(without, NODE, made("v1", "ConfigMap", "after")).made
+    assert everything(server) == everything(without)
+
+
+def test_what_falls_with_another_is_left_out_with_it() -> None:
+    """A class that is refused, and then who asks for it; pods of what is left out are pods of nobody, and stay."""
+    server = plane()
+    refused = made("scheduling.k8s.io/v1", "PriorityClass", "dear", "", value=2_000_000_000)
+    asking = _changed(lambda pod: pod["spec"].update(priorityClassName="dear"))
+    broken = made("apps/v1", "ReplicaSet", "web", metadata={"uid": "old-rs"}, spec={"replicas": "two"})
+    owned = running("web-1", owner("apps/v1", "ReplicaSet", "web", "old-rs"), {"app": "web"})
+    report = load(server, NODE, asking, refused, broken, owned, lenient=True)
+    assert [line.split(": ")[2] for line in report.left_out] == [
+        'Pod "shop/bad"',
+        'PriorityClass "dear"',
+        'ReplicaSet "shop/web"',
+    ]
+    assert report.orphaned == 1
+    settled(server)
+    assert list(all_of(server, "v1", "Pod")) == ["web-1"]
+
+
+def test_everything_of_a_namespace_that_cannot_be_is_left_out() -> None:
+    server = plane()
+    spaced = [made("v1", "ConfigMap", name, "No_Namespace") for name in ("a", "b")]
+    report = load(server, *spaced, made("v1", "ConfigMap", "c"), lenient=True)
+    assert len(report.left_out) == 2
+    assert list(all_of(server, "v1", "ConfigMap")) == ["c"]
+
+
+def test_definitions_are_made_again_with_what_is_left() -> None:
+    server = plane()
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    size = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": size}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = made("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com", "", spec=spec)
+    broken = made("example.com/v1", "Thing", "broken", spec={"size": "large"})
+    good = made("example.com/v1", "Thing", "good", spec={"size": 1})
+    report = load(server, definition, broken, good, lenient=True)
+    assert ["spec.size" in line for line in report.left_out] == [True]
+    assert list(all_of(server, "example.com/v1", "Thing")) == ["good"]

@@ -49,6 +49,9 @@ Files = Annotated[
         help="Manifests of what is to be there from the start, a whole snapshot too. Repeatable.",
     ),
 ]
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Leave out what is refused of the manifests, and say so, instead of ending.")
+]
 Kubelets = Annotated[bool, typer.Option(help="Simulate kubelets: bound pods start, run, end and stop.")]
 Controllers = Annotated[
     str, typer.Option(metavar="LIST", help="Controllers to run: *, none, or names; -NAME leaves one out.")
@@ -73,6 +76,7 @@ def command(
     nodes: Nodes = 0,
     files: Files = None,
     max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
+    lenient: Lenient = False,
     kubelets: Kubelets = True,
     controllers: Controllers = "*",
     anonymous: Anonymous = False,
@@ -96,6 +100,7 @@ def command(
         controllers=controllers,
         kubelets=fleet(nodes) if kubelets or nodes or has_nodes(objects) else None,
         objects=objects,
+        lenient=lenient,
     )
     log_to_stderr(verbose)
     run_serving(_serve(options, read_only_kubeconfig))

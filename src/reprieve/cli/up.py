@@ -31,6 +31,7 @@ def command(
     nodes: apiserver.Nodes = 0,
     files: apiserver.Files = None,
     max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
+    lenient: apiserver.Lenient = False,
     kubelets: apiserver.Kubelets = True,
     controllers: apiserver.Controllers = "*",
     anonymous: apiserver.Anonymous = False,
@@ -85,6 +86,7 @@ def command(
         controllers=controllers,
         kubelets=apiserver.fleet(nodes) if kubelets or nodes or apiserver.has_nodes(objects) else None,
         objects=objects,
+        lenient=lenient,
         features=features_of(gates),
     )
     apiserver.log_to_stderr(verbose)

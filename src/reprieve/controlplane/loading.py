@@ -5,12 +5,15 @@ cluster besides: status, creation time, and who owns what. UIDs are new, and eve
 its UID follows it, so that garbage collection takes nobody for an orphan. An object whose name is there already is kept
 as it is.
 
-Invariant: either all of it is staged, or nothing, with an `InputError` that says which object is at fault.
+Invariant: either all of it is staged, or nothing, with an `InputError` that says which object is at fault. Where
+objects that are refused may be left out, all is staged anew without them: as if they had not been in the input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -67,54 +70,84 @@ class Loaded:
     warnings: list[str] = field(default_factory=list)
 
 
-def load_objects(registry: Registry, objects: Sequence[PlainObject]) -> Loaded:
+def load_objects(registry: Registry, objects: Sequence[PlainObject], *, lenient: bool = False) -> Loaded:
     """Stage and commit the objects. Raises `InputError`; then nothing of them is there.
 
-    Call it before controllers and kubelets work, in one turn of the loop. The manifests are used up.
+    `lenient`: objects that are refused are left out, and with them what is refused for want of them; the report says
+    which and why. Call it before controllers and kubelets work, in one turn of the loop. The manifests are used up.
     """
     registry.store.flush()
-    loading = _Loading(registry)
-    try:
-        loading.load(objects)
-    except BaseException:
+    left_out: list[str] = []
+    while True:
+        loading = _Loading(registry, lenient)
+        try:
+            loading.load(
+                [PlainObject(copy.deepcopy(one.manifest), one.origin) for one in objects] if lenient else objects
+            )
+        except BaseException:
+            registry.store.discard()
+            raise
+        if not loading.refused:
+            registry.store.flush()
+            loading.report.left_out[:0] = left_out
+            return loading.report
         registry.store.discard()
-        raise
-    registry.store.flush()
-    return loading.report
+        left_out += [str(loading.refused[number]) for number in sorted(loading.refused)]
+        objects = [one for number, one in enumerate(objects) if number not in loading.refused]
 
 
 class _Loading:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, lenient: bool) -> None:
         self._registry = registry
+        self._lenient = lenient
         self._there = Lookup(registry)
         self._digests: dict[str, tuple[str, str]] = {}
         """UID of an owner of revisions -> the hash its newest pods have in the input, and the one they get here."""
         self.report = Loaded()
+        self.refused: dict[int, InputError] = {}
+        """Where that is lenient: by their number in the input, who cannot be there and why."""
 
     def load(self, objects: Sequence[PlainObject]) -> None:
-        definitions = [one for one in objects if _head(one)[1] == _DEFINITION[1]]
-        self._settle([self._item(one) for one in definitions])
-        self._settle([self._item(one) for one in objects if _head(one)[1] != _DEFINITION[1]])
+        for definitions in (True, False):
+            chosen = [
+                (number, one) for number, one in enumerate(objects) if (_head(one)[1] == _DEFINITION[1]) is definitions
+            ]
+            self._settle(chosen)
 
-    def _settle(self, found: Iterable[Item | None]) -> None:
+    @contextmanager
+    def _judged(self, numbers: Sequence[int]) -> Iterator[None]:
+        """What is refused here is noted of these objects of the input where that is lenient."""
+        try:
+            yield
+        except InputError as error:
+            if not self._lenient or not numbers:
+                raise
+            for number in numbers:
+                self.refused.setdefault(number, error)
+
+    def _settle(self, found: Iterable[tuple[int, PlainObject]]) -> None:
         """Make these objects, then what can only be said of them once all are there."""
-        items = [item for item in found if item is not None]
-        new = []
+        items, new = list[Item](), list[Item]()
+        for number, one in found:
+            with self._judged([number]):
+                item = self._item(one)
+                if item is not None:
+                    item.numbers.append(number)
+                    items.append(item)
         for item in items:
-            if (there := self._there.add(item)) is not None:
-                if not _of_every_server(item):
+            with self._judged(item.numbers):
+                there = self._there.add(item)
+                if there is None:
+                    new.append(item)
+                elif not _of_every_server(item):
                     self.report.kept.append(there)
-            else:
-                new.append(item)
         new = self._completed(new)
         new.sort(key=lambda item: _rank(item.kind))
-        for item in new:
-            self._create(item)
-        for item in new:
-            self._set_status(item)
-        for item in new:
-            if item.deleted:
-                self._delete(item)
+        for act in (self._create, self._set_status, self._delete):
+            for item in new:
+                if not self.refused.keys() & item.numbers:
+                    with self._judged(item.numbers):
+                        act(item)
 
     def _completed(self, items: list[Item]) -> list[Item]:
         """The items with what they need and do not have, without what cannot be made."""
@@ -138,7 +171,8 @@ class _Loading:
         made: dict[tuple[str, str, str], Item] = {}
         for item in items:
             if item.namespace and not self._there.has("", "Namespace", "", item.namespace):
-                made.setdefault(("", "", item.namespace), self._made("Namespace", "", item.namespace, item.origin))
+                space = self._made("Namespace", "", item.namespace, item.origin)
+                made.setdefault(("", "", item.namespace), space).numbers.extend(item.numbers)
             if item.kind.kind == "Pod" and item.kind.group == "":
                 spec = item.manifest.get("spec")
                 name = spec.get("serviceAccountName") if isinstance(spec, dict) else None
@@ -146,7 +180,7 @@ class _Loading:
                     continue
                 if not self._there.has("", "ServiceAccount", item.namespace, name):
                     account = self._made("ServiceAccount", item.namespace, name, item.origin)
-                    made.setdefault(("serviceaccount", item.namespace, name), account)
+                    made.setdefault(("serviceaccount", item.namespace, name), account).numbers.extend(item.numbers)
         return list(made.values())
 
     def _made(self, kind: str, namespace: str, name: str, origin: Origin) -> Item:
@@ -238,6 +272,8 @@ class _Loading:
 
     def _delete(self, item: Item) -> None:
         """What was on its way out in the input is on its way out here."""
+        if not item.deleted:
+            return
         if item.kind.kind == "Namespace" and item.name in IMMORTAL:
             return
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -44,7 +44,10 @@ _CONTROLLER_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-u
 
 @dataclass(eq=False)
 class Item:
-    """An object on its way in. `uid` is the one it gets, `old_uid` the one it has in the input."""
+    """An object on its way in. `uid` is the one it gets, `old_uid` the one it has in the input.
+
+    `numbers`: the objects of the input that cannot be there without it, itself if it is one of them.
+    """
 
     kind: Kind
     namespace: str
@@ -56,6 +59,7 @@ class Item:
     created: str = ""
     deleted: bool = False
     status: Json | None = None
+    numbers: list[int] = field(default_factory=list)
 
     @property
     def subject(self) -> str:

@@ -86,6 +86,7 @@ class ServeOptions:
     features: Features = field(default_factory=Features)
     context_extensions: Mapping[str, Any] = field(default_factory=dict)
     objects: Sequence[PlainObject] = ()
+    lenient: bool = False
 
 
 class ControlPlane:
@@ -334,7 +335,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
         )
         stack.callback(control_plane.store.close)  # its first objects are staged: nothing may flush into a closed log
         if options.objects:
-            control_plane.loaded = load_objects(control_plane.registry, options.objects)
+            control_plane.loaded = load_objects(control_plane.registry, options.objects, lenient=options.lenient)
         async with Serving(control_plane, options, keys, directory) as running:
             certificate = running.ca.read_text() if running.ca is not None else ""
             beside = background(
