@@ -190,6 +190,19 @@ def test_a_preemptor(up: Up, run: Run) -> None:
     assert "What would help" not in ended.out
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_who_pushed_a_victim_out_is_told_by_kind_and_priority_alone(up: Up, run: Run, output: str) -> None:
+    """whatif.md 11.4, of a scheduler's records and of events."""
+    options = ("--kubeconfig", up.kubeconfig, "--redact", "-o", output)
+    found = [run("explain", "pod", name, *options) for name in ("low-a", "low-b")]
+    assert [(ended.code, ended.err) for ended in found] == [(0, "")] * 2
+    (gone,) = [ended.out for ended in found if "vip" in ended.out or "of priority 1000" in ended.out]
+    assert "vip" not in gone
+    preemptor = run("explain", "pod", "vip", *options).out
+    assert "low-" not in preemptor
+    assert "a pod of priority 0" in preemptor
+
+
 def test_a_request_no_node_can_meet(up: Up, run: Run) -> None:
     ended = run("explain", "pods", "huge", "--kubeconfig", up.kubeconfig)
     assert "Why: none of 2 nodes would do" in ended.out
@@ -237,6 +250,17 @@ def test_a_gang_that_only_its_order_keeps_from_being_placed(up: Up, run: Run) ->
     ended = run("explain", "podgroup", "parts", "--kubeconfig", up.kubeconfig)
     assert "A placement may exist: pods are tried one after another" in ended.out
     assert "In another order 4 pods would find a place: GangScheduling with treeSearch: Retry" in ended.out
+
+
+def test_questions_go_to_the_cluster_that_kubectl_would_ask(up: Up, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kubectl reprieve queue` needs nothing else."""
+    monkeypatch.setenv("KUBECONFIG", str(up.kubeconfig))
+    for question in (["queue"], ["explain", "--all-waiting"]):
+        items = json.loads(run(*question, "-o", "json").out)["items"]
+        assert {"huge", "same", "train"} <= {item["name"] for item in items}
+    worked_out = run("explain", "pod/same", "--add-nodes", "1", "--like", "n1")
+    assert worked_out.out.startswith("Changes\n  --add-nodes 1 --like n1  1 node like n1: n1-1\n")
+    assert "No scheduler has a decision record of this." in worked_out.out
 
 
 def test_json_is_one_document(up: Up, run: Run) -> None:
