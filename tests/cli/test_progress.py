@@ -4,13 +4,17 @@ import io
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
-from reprieve.cli import outcome
+from reprieve.cli import apiserver, importing, outcome, up
 from reprieve.cli.progress import working
 from tests.waiting import DEADLINE
+
+from .conftest import Run
 
 CLEAR = "\r\x1b[K"
 
@@ -64,7 +68,7 @@ def test_a_warning_stands_on_a_line_of_its_own(at: Callable[[], Terminal]) -> No
     with working("reading", after=0.0):
         assert terminal.written.wait(DEADLINE)
         outcome.note("warning: odd")
-    assert f"s{CLEAR}warning: odd\n" in terminal.getvalue()
+    assert f"s\r{CLEAR}warning: odd\n" in terminal.getvalue()
 
 
 def test_work_within_work_is_that_of_the_outer_one(at: Callable[[], Terminal]) -> None:
@@ -72,7 +76,7 @@ def test_work_within_work_is_that_of_the_outer_one(at: Callable[[], Terminal]) -
     with working("outer", after=DEADLINE), working("inner", after=0.0):
         pass
     assert terminal.getvalue() == ""
-    assert outcome.before_note is None
+    assert outcome.apart is nullcontext
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
@@ -97,4 +101,50 @@ def test_the_line_goes_when_the_work_fails(at: Callable[[], Terminal]) -> None:
     with pytest.raises(outcome.CommandError):
         fail()
     assert terminal.getvalue().endswith(CLEAR)
-    assert outcome.before_note is None
+    assert outcome.apart is nullcontext
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is being worked at and, once it has ended, `-` and its name."""
+    found: list[str] = []
+
+    @contextmanager
+    def recorded(what: str) -> Iterator[None]:
+        found.append(what)
+        yield
+        found.append(f"-{what}")
+
+    for module in (apiserver, importing, up):
+        monkeypatch.setattr(module, "working", recorded)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "started_by"),
+    [("up", "reprieve.live.local.local_cluster"), ("apiserver", "reprieve.controlplane.server.serving.serving")],
+)
+def test_reading_manifests_and_setting_up_are_told(
+    run: Run, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, started_by: str
+) -> None:
+    file = tmp_path / "nodes.yaml"
+    file.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
+
+    @asynccontextmanager
+    async def starting(options: object) -> AsyncIterator[None]:
+        assert told[-1] == "setting up"
+        raise ValueError("it does not start")
+        yield
+
+    monkeypatch.setattr(started_by, starting)
+    ended = run(command, "--data-dir", ":memory:", "-f", file)
+    assert (ended.code, ended.err) == (2, "error: it does not start\n")
+    assert told == ["reading the manifests", "-reading the manifests", "setting up"]
+
+
+def test_reading_a_trace_and_writing_its_jobs_are_told(run: Run, told: list[str], tmp_path: Path) -> None:
+    trace = tmp_path / "gavel.trace"
+    trace.write_text("\t".join(["ResNet-18 (batch size 32)", "x", "y", "z", "1", "100", "1", "0.0", "1", "60"]) + "\n")
+    ended = run("import", trace, "--format", "gavel", "-o", tmp_path / "jobs.csv")
+    assert ended.code == 0, ended.err
+    assert told == ["reading the trace", "-reading the trace", "writing the job list", "-writing the job list"]

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
 
+from reprieve.cli import outcome
 from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
 from reprieve.cli.outcome import note, reason_of, refuse, show
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     import asyncio
@@ -143,10 +145,14 @@ def _collect_seldom() -> None:
 
 
 async def _serve(options: "ServeOptions", read_only_kubeconfig: Path | None) -> None:
+    from contextlib import AsyncExitStack
+
     from reprieve.controlplane.server.serving import serving
 
     stop = interrupted()
-    async with serving(options) as running:
+    async with AsyncExitStack() as stack:
+        with working("setting up"):
+            running = await stack.enter_async_context(serving(options))
         tell_loaded(running.control_plane.loaded)
         announce(running, read_only_kubeconfig)
         await stop.wait()
@@ -189,7 +195,8 @@ def read_objects(files: "Sequence[str]", max_bytes: str) -> "list[PlainObject]":
 
     most = read_size("--max-input-bytes", max_bytes)
     try:
-        found = read_plain(files, max_bytes=most)
+        with working("reading the manifests"):
+            found = read_plain(files, max_bytes=most)
     except InputError as error:
         refuse(str(error))
     except OSError as error:
@@ -247,5 +254,13 @@ def log_to_stderr(verbose: bool) -> None:
     import logging
     import sys
 
+    class Apart(logging.StreamHandler[TextIO]):
+        """Lines that stand by themselves, whatever is told of the progress."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            with outcome.apart():
+                super().emit(record)
+
     level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handlers = [Apart(sys.stderr)]
+    logging.basicConfig(handlers=handlers, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

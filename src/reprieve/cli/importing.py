@@ -86,7 +86,7 @@ def command(
         options = ImportOptions(only=tuple(only or ()), durations=rates)
         with working("reading the trace"):
             found = read_trace(importer, trace, options, priorities=rules, skip_bad=skip_bad, max_jobs=max_jobs)
-        machines = read_machines(importer, nodes) if nodes is not None else None
+            machines = read_machines(importer, nodes) if nodes is not None else None
     except JobListError as error:
         refuse(str(error))
     except OSError as error:
@@ -100,10 +100,11 @@ def command(
         told = ", ".join(f"{name}={value}" for name, value in rules.classes.items())
         note(f"rule: priority classes {told}")
     try:
-        _write_jobs(output, found.jobs, dated=importer.dated)
-        note(f"{output}: {len(found.jobs)} jobs")
-        if cluster_out is not None:
-            _write_cluster(cluster_out, found.jobs, machines)
+        with working("writing the job list"):
+            _write_jobs(output, found.jobs, dated=importer.dated)
+            note(f"{output}: {len(found.jobs)} jobs")
+            if cluster_out is not None:
+                _write_cluster(cluster_out, found.jobs, machines)
     except OSError as error:
         refuse(reason_of(error))
     for reason, count in sorted(found.left_out.items()):

@@ -7,6 +7,7 @@ Invariants: a command that refuses its input has written nothing to stdout; a li
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import Final, NoReturn
 
@@ -55,16 +56,15 @@ def show(text: str) -> None:
         raise CommandError(f"the output cannot be written: {reason_of(error)}") from None
 
 
-before_note: Callable[[], None] | None = None
-"""Takes away what else stands in the last line of stderr (`reprieve.cli.progress`)."""
+apart: Callable[[], AbstractContextManager[None]] = nullcontext
+"""Keeps the last line of stderr free of anything else while a line is written (`reprieve.cli.progress`)."""
 
 
 def note(text: str) -> None:
     """Write a line to stderr: what a person should know, and a program reading stdout should not see."""
-    if before_note is not None:
-        before_note()
     try:
-        print("\n".join(map(_bounded, text.split("\n"))), file=sys.stderr, flush=True)
+        with apart():
+            print("\n".join(map(_bounded, text.split("\n"))), file=sys.stderr, flush=True)
     except BrokenPipeError:
         _hush(sys.stderr.fileno())
 

@@ -1,7 +1,8 @@
 """A line on a terminal's stderr that says what is being done, once that takes longer than a second.
 
 Invariants: stdout is never written to; where stderr is no terminal nothing is written at all; when the work ends, or
-something else is to be said, the line is gone.
+something else is to be said, the line is gone. The cursor waits in its first column, so that what another process
+writes there begins a line too.
 """
 
 import os
@@ -9,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from reprieve.cli import outcome
@@ -24,16 +25,16 @@ _CLEAR: Final = "\r\x1b[K"
 @contextmanager
 def working(what: str, *, after: float = AFTER) -> Iterator[None]:
     """Say `what`, and for how long, while the block runs; work within work is that of the outer one."""
-    if not _is_terminal() or outcome.before_note is not None:
+    if not _is_terminal() or outcome.apart is not nullcontext:
         yield
         return
     line = _Line(what, after)
-    outcome.before_note = line.clear
+    outcome.apart = line.apart
     line.start()
     try:
         yield
     finally:
-        outcome.before_note = None
+        outcome.apart = nullcontext
         line.end()
 
 
@@ -53,22 +54,25 @@ class _Line(threading.Thread):
         pause = self._after
         while not self._done.wait(pause):
             with self._lock:
-                self._write(f"{_CLEAR}{self._what} ... {time.monotonic() - began:.0f} s")
+                self._write(f"{_CLEAR}{self._what} ... {time.monotonic() - began:.0f} s\r")
                 self._shown = True
             pause = PAUSE
 
-    def clear(self) -> None:
-        """Take the line away, until it is written again."""
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Take the line away; it is not written again before the block has ended."""
         with self._lock:
             if self._shown:
                 self._write(_CLEAR)
                 self._shown = False
+            yield
 
     def end(self) -> None:
         """No more words."""
         self._done.set()
         self.join()
-        self.clear()
+        with self.apart():
+            pass
 
     def _write(self, text: str) -> None:
         try:

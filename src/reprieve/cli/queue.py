@@ -74,13 +74,10 @@ def _look(source: Source, output: Format, namespace: str | None, *, suggest: boo
 
     gathered = gather(source)
     options = replace(read_options(), now=gathered.now)
+    suggest = suggest and sum(map(len, gathered.manifests.objects.values())) <= MOST_OBJECTS
     try:
-        if suggest and sum(map(len, gathered.manifests.objects.values())) <= MOST_OBJECTS:
-            with working("looking at the queue"):
-                queue = _with_suggestions(source, gathered, options)
-        else:
-            with working("looking at the queue"):
-                queue = queue_of(gathered.manifests, options)
+        with working("looking at the queue"):
+            queue = _with_suggestions(source, gathered, options) if suggest else queue_of(gathered.manifests, options)
     except InputError as error:
         refuse(str(error))
     if namespace is not None:

@@ -9,6 +9,7 @@ from reprieve.cli import apiserver, down
 from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
 from reprieve.cli.options import CompatibleOption
 from reprieve.cli.outcome import CommandError, Exit, note
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,12 +128,15 @@ def _found(counts: "Mapping[str, int]") -> str:
 async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> None:
     """Run until interrupted; a scheduler that refuses to run ends everything, as it has said why."""
     import asyncio
+    from contextlib import AsyncExitStack
 
     from reprieve.live.local import local_cluster
     from reprieve.live.supervising import ChildRefusedError
 
     async def cluster_runs() -> None:
-        async with local_cluster(options) as cluster:
+        async with AsyncExitStack() as stack:
+            with working("setting up"):
+                cluster = await stack.enter_async_context(local_cluster(options))
             found = _found(cluster.server.control_plane.found)
             if found:
                 note(f"goes on with what was there: {found}; --reset starts empty")
