@@ -23,6 +23,7 @@ from reprieve.framework.plugin import PostFilterPlugin
 from reprieve.live.app import Scheduler, scheduler
 from reprieve.live.event_handlers import ClusterFeedOptions
 from reprieve.live.loop import Pace
+from reprieve.live.serving import Health
 from reprieve.live.settings import Settings
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.profiles import default_profile
@@ -298,6 +299,14 @@ def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
                 await world.until(lambda _: first.deciding)
                 async with world.scheduling(election=lease("b")) as second:
                     await world.until(lambda _: second.feed.fed)
+                    health = {found: Health() for found in (first, second)}
+                    for found, of_one in health.items():
+                        found.checks(of_one)
+
+                    def unwell() -> list[str | None]:
+                        return [of_one.live["leaderElection"]() for of_one in health.values()]
+
+                    assert unwell() == [None, None], "who stands by is well, too"
                     await world.pod("one")
                     await world.until(lambda p: p["one"]["spec"].get("nodeName"))
                     assert (first.loop.cycles, second.loop.cycles) == (1, 0)
@@ -309,6 +318,7 @@ def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
                     with pytest.raises(DeposedError):
                         await asyncio.wait_for(leads, DEADLINE)
                     assert isinstance(first.writes.delete_pod("default", "one", "x").exception(), DeposedError)
+                    assert unwell() == ["the lease has expired", None]
                     await world.pod("two")
                     await world.until(lambda p: p["two"]["spec"].get("nodeName"))
                     assert (first.loop.cycles, second.loop.cycles) == (1, 1)
@@ -533,5 +543,21 @@ def test_records_that_cannot_be_kept_are_counted(tmp_path: Path) -> None:
                 async with asyncio.timeout(DEADLINE):
                     while not registry.get_sample_value("scheduler_decision_records_dropped_total"):
                         await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_what_is_under_way_is_counted_by_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """observability.md 3.5: `scheduler_goroutines`, each of them by itself."""
+
+    async def run() -> None:
+        async with cluster() as world, scheduler(world.settings()) as found:
+            registry = found.observer.metrics.registry
+            executor = found.executor
+            tasks = {executor.binder: 2, executor.preemptor: 3, found.pool: 4, found.events: 5}
+            for one, name in zip(tasks, ("under_way", "under_way", "in_flight", "in_flight"), strict=True):
+                monkeypatch.setattr(type(one), name, property(tasks.__getitem__))
+            for operation, number in zip(("binding", "preemption", "api_calls", "events"), tasks.values(), strict=True):
+                assert registry.get_sample_value("scheduler_goroutines", {"operation": operation}) == number
 
     asyncio.run(run())

@@ -218,6 +218,16 @@ def test_scores_are_scaled_and_weighed(
     assert found.where == {"p": expected}
 
 
+@pytest.mark.parametrize(("named", "expected"), [({"n1": 0, "n2": 0}, "n1"), ({"n2": 1}, "n2"), ({"n1": -1}, "n2")])
+def test_who_is_not_named_gets_nothing(
+    world: Callable[..., World], server: ExtenderServer, named: dict[str, int], expected: str
+) -> None:
+    """As upstream: a node that the answer leaves out is neither better nor worse than one with a score of 0."""
+    server.answers["prioritize"] = scores(**named)
+    found = world([node("n1"), node("n2"), node("n3"), pod("p")], {"prioritizeVerb": "prioritize", "weight": 1})
+    assert found.settle().where == {"p": expected}
+
+
 @pytest.mark.parametrize(
     "answer", [{"Error": "x"}, [{"Host": "n3", "Score": "high"}], [{"Host": "n3", "Score": 2**60}]]
 )

@@ -96,6 +96,25 @@ def test_an_eviction_that_ends_in_more_is_avoided(placement: str, kind: str, dep
         assert found.avoided is None
 
 
+def test_pods_of_a_unit_share_what_the_first_of_them_frees() -> None:
+    """cost.md 3.1: a gang that comes back evicts one pod, twice the size of its own, once: both run in its place."""
+    crew = [pod(f"w{number}", gpu=2, node="n1", priority=50, group="crew") for number in range(2)]
+    items = [
+        node("n1", gpu=4, labels={"for": "top"}),
+        node("n2", gpu=4),
+        group("crew", min_count=2, priority=50, whole=True),
+        *crew,
+        pod("low", gpu=4, node="n2", priority=10),
+    ]
+    asking = pod("p", gpu=4, priority=100, selector={"for": "top"})
+    found = World(*items, asking, profiles=_with(1)).step().preemption
+    assert found is not None
+    assert _gone(found) == ["w0", "w1"]
+    assert [(step.evictor.name, [unit.name for unit in step.evicted]) for step in found.cascade] == [
+        ("default/crew", ["default/low"])
+    ]
+
+
 def _ladder() -> list[Any]:
     """Each step of it evicts the next: 40 evicts 30, which evicts 20, which evicts 10."""
     return [

@@ -10,6 +10,7 @@ import random
 import shutil
 import sqlite3
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from tests.waiting import DEADLINE
 
 from reprieve.controlplane.storage import SqliteLog, StorageError, Store, open_log
-from reprieve.controlplane.storage.mark import Contents, Mark
+from reprieve.controlplane.storage.mark import Contents, Mark, Row, digest_of
 from reprieve.controlplane.storage.recovery import FORMAT, mark_path
 
 WRITES = 201
@@ -312,6 +313,15 @@ def test_a_file_without_a_mark_from_before_is_taken_over(tmp_path: Path) -> None
     mark_path(path).unlink()
     with pytest.raises(StorageError, match=r"state\.db-mark"):
         open_log(path)
+
+
+def test_a_log_adds_up_to_its_rows_and_an_empty_one_to_nothing() -> None:
+    """Marks that an earlier release wrote are compared with these sums."""
+    rows = [Row(revision, "things", "ns", "a", revision == 3, b"{}") for revision in (2, 3)]
+    digests = [digest_of(row, zlib.crc32(row.body)) for row in rows]
+    whole = Contents().plus(digests)
+    assert whole == (0, 2, sum(digests) % 2**64)
+    assert whole.minus(3, digests) == (3, 0, 0)
 
 
 class Stopped(BaseException):

@@ -184,6 +184,24 @@ def test_readers_see_only_what_is_committed_and_commit_nothing() -> None:
     assert [state.name for state in store.page("things").states] == ["a", "c"]
 
 
+def test_a_namespace_is_listed_as_it_was_before_what_is_being_written() -> None:
+    """What is staged, there or elsewhere, is seen by nobody; at an older revision neither is what came since."""
+    store = Store()
+    first = {space: [write(store, space, name, "x") for name in ("going", "there")] for space in ("ns1", "ns2")}
+    store.flush()
+    before = store.revision
+    for space, (going, _) in first.items():
+        store.delete(going)
+        write(store, space, "there", "y")
+        write(store, space, "coming", "x")
+    for committed in (False, True):
+        for at in (before,) if committed else (None, before):
+            for space, states in first.items():
+                assert store.page("things", space, at=at).states == states
+        store.flush()
+    assert [state.key for state in store.page("things", "ns2").states] == [("ns2", "coming"), ("ns2", "there")]
+
+
 class RecordingLog(Log):
     """Notes the revisions of each transaction; fails when told to."""
 
@@ -297,6 +315,26 @@ def test_history_is_bounded_in_changes_and_bytes() -> None:
         write(small, "", "a", "x" * 200 + str(number))
         small.flush()
     assert (small.revision - small.compacted) * 250 < 20_000 * 1.2
+
+
+def test_as_many_bytes_of_history_are_kept_as_may_be_and_no_more() -> None:
+    """At the bound nothing is forgotten; beyond it an eighth more than what is over: not something at every write."""
+
+    def written(number: int, limits: Limits) -> tuple[Store, list[int]]:
+        store, sizes = Store(limits=limits), []
+        for _ in range(number):
+            sizes.append(len(write(store, "", "a", "x").raw))
+            store.flush()
+        return store, sizes
+
+    plenty = Limits(history_changes=10**6, history_bytes=10**9)
+    _, sizes = written(17, plenty)
+    bound = Limits(history_changes=10**6, history_bytes=sum(sizes[:16]))
+    store, _ = written(16, bound)
+    assert len(store.subscribe("things", since=1).take()) == 16
+    store, _ = written(17, bound)
+    kept = len(store.subscribe("things", since=store.compacted).take())
+    assert kept == max(n for n in range(17) if sum(sizes[17 - n :]) <= bound.history_bytes * 7 // 8)
 
 
 def test_a_slow_watcher_overflows_alone() -> None:
