@@ -1,4 +1,4 @@
-"""The status the disruption controller would give a PodDisruptionBudget that has none."""
+"""The status the disruption controller would give a PodDisruptionBudget that has none, or whose pods are others now."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -38,6 +38,31 @@ def allowed_now(
         return tuple(against)
 
     return over
+
+
+def followed(
+    budgets: Iterable[objects.PodDisruptionBudget], gone: Iterable[objects.Pod], come: Iterable[objects.Pod] = ()
+) -> list[objects.PodDisruptionBudget]:
+    """The budgets with the status that they have once healthy pods are gone and others have come.
+
+    One without a status is as it was: who needs it counts.
+    """
+    moved = [*((pod, -1) for pod in gone), *((pod, 1) for pod in come)]
+    found = []
+    for budget in budgets:
+        status = budget.status
+        if status is not None and moved:
+            selector, space = compile_label_selector(budget.spec.selector), budget.namespace or "default"
+            more = sum(by for pod, by in moved if pod.namespace == space and selector.matches(pod.metadata.labels))
+            spare = status.disruptions_allowed or min(0, status.current_healthy - status.desired_healthy)
+            status = replace(
+                status,
+                disruptions_allowed=max(0, spare + more),
+                current_healthy=max(0, status.current_healthy + more),
+            )
+            budget = replace(budget, status=status)
+        found.append(budget)
+    return found
 
 
 def _share(value: int | str, of: int) -> int:

@@ -26,7 +26,7 @@ from reprieve.api.objects import Taint
 from reprieve.api.selectors import SelectorError, parse_label_selector
 from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.taints import tolerates
-from reprieve.simulation.controllers.disruption import allowed_now
+from reprieve.simulation.controllers.disruption import allowed_now, followed
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod
 from reprieve.simulation.workloads.owners import is_active, reference_of
 from reprieve.simulation.workloads.rows import Rows
@@ -315,6 +315,7 @@ class _Changer:
         `over`: which budgets do not allow the eviction of a pod, each eviction counted.
         """
         back = lost = against = 0
+        evicted: list[objects.Pod] = []
         for loaded in pods:
             pod = loaded.object
             if pod.metadata.deletion_timestamp is not None:  # it goes anyway: nobody evicts or loses it
@@ -322,6 +323,7 @@ class _Changer:
                 continue
             budgets = over(pod) if over is not None else ()
             against += bool(budgets)
+            evicted.append(pod)
             self._list(objects.Pod).remove(loaded)
             self._names.discard((pod.namespace, pod.name))
             successor = None
@@ -342,6 +344,9 @@ class _Changer:
                     budgets=budgets,
                 )
             )
+        there = self._list(objects.PodDisruptionBudget)
+        for loaded_budget, budget in zip(list(there), followed((one.object for one in there), evicted), strict=True):
+            self._put(loaded_budget, budget)
         return back, lost, against
 
     def _add_successor(self, loaded: Loaded[objects.Pod]) -> str:

@@ -1,0 +1,217 @@
+"""Drains, one node at a time and one after the other (whatif.md 4.4, 4.6 and 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.api.errors import InputError
+from reprieve.simulation.plan import PlanOptions
+from reprieve.simulation.whatif.draining import DrainPlan, drain_plan, nodes_named
+
+from .test_changes import Json, gang, loaded, node, planned, pod
+
+NODES = tuple(node(f"n{number}") for number in range(1, 6))
+
+
+def drained(*documents: Json, names: tuple[str, ...] = ("n1",)) -> DrainPlan:
+    given = loaded(*documents)
+    return drain_plan(given, nodes_named(given, names), PlanOptions())
+
+
+def told(found: DrainPlan) -> list[tuple[str, list[tuple[str, str | None]], tuple[str, ...]]]:
+    """Each step: the node, who goes where, and the budgets that stop it."""
+    return [
+        (step.name, [(one.name, one.to or one.outcome) for one in step.displaced], step.budgets) for step in found.nodes
+    ]
+
+
+def budget(allowed: int | None = None, healthy: int = 0, **spec: Any) -> Json:
+    """For pods labelled `app: web`; with a status if it says how many evictions are `allowed`."""
+    found: Json = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+    }
+    if allowed is not None:
+        desired = {"currentHealthy": healthy, "desiredHealthy": healthy - allowed, "expectedPods": healthy}
+        found["status"] = {"disruptionsAllowed": allowed, **desired}
+    return found
+
+
+def web(*nodes: str) -> list[Json]:
+    names = (f"web-5d4-aaaa{chr(ord('a') + turn)}" for turn in range(len(nodes)))
+    return [
+        pod(name, on=on, owner="ReplicaSet web-5d4", labels={"app": "web"})
+        for name, on in zip(names, nodes, strict=True)
+    ]
+
+
+def member(number: int, on: str) -> Json:
+    return pod(f"g-{number}-aaaaa", on=on, owner="Job g", cpu="3", schedulingGroup={"podGroupName": "g"})
+
+
+LOCAL: tuple[Json, ...] = (
+    {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "disk"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "claimRef": {"namespace": "default", "name": "data-db-0"},
+            "local": {"path": "/disk"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]}
+                    ]
+                }
+            },
+        },
+        "status": {"phase": "Bound"},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "data-db-0",
+            "namespace": "default",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "volumeName": "disk",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        "status": {"phase": "Bound"},
+    },
+)
+CLAIM = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
+
+CASES: dict[str, tuple[list[Json], list[tuple[str, str | None]], tuple[str, ...], bool]] = {
+    "a bare pod is lost": ([pod("bare", on="n1")], [("bare", "Lost")], (), False),
+    "a daemon stays": ([pod("agent-xxxxx", on="n1", owner="DaemonSet agent")], [], (), True),
+    "a static pod stays": ([pod("etcd-n1", on="n1", owner="Node n1")], [], (), True),
+    "a mirror pod stays": ([pod("m", on="n1", annotations={"kubernetes.io/config.mirror": "h"})], [], (), True),
+    "what is in an emptyDir holds nobody": (
+        [pod("db-0", on="n1", owner="StatefulSet db", volumes=[{"name": "scratch", "emptyDir": {}}])],
+        [("db-0", "n2")],
+        (),
+        True,
+    ),
+    "a volume of the node holds its pod": (
+        [*LOCAL, pod("db-0", on="n1", owner="StatefulSet db", volumes=CLAIM)],
+        [("db-0", "Waiting")],
+        (),
+        False,
+    ),
+    "a budget that allows nothing stops it": (
+        [budget(maxUnavailable=0), *web("n1")],
+        [("web-5d4-aaaaa", "n2")],
+        ("default/web",),
+        False,
+    ),
+    "a budget that its status says is used up stops it": (
+        [budget(0, 3, maxUnavailable=1), *web("n1", "n2", "n3")],
+        [("web-5d4-aaaaa", "n4")],
+        ("default/web",),
+        False,
+    ),
+    "who has ended is not asked": (
+        [{**pod("done", on="n1"), "status": {"phase": "Succeeded"}}],
+        [],
+        (),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_goes_where_and_what_stops_it(case: str) -> None:
+    """whatif.md 4.4, 7.2."""
+    documents, moved, budgets, clean = CASES[case]
+    found = drained(*NODES, *documents)
+    assert told(found) == [("n1", moved, budgets)]
+    assert found.clean is clean
+    assert planned(loaded(*NODES, *documents), "drain n1").displaced == found.nodes[0].displaced
+
+
+@pytest.mark.parametrize(("minimum", "broken"), [(3, [(3, 2, 1, 3)]), (2, [])])
+def test_a_gang_of_which_one_member_moves(minimum: int, broken: list[tuple[int, ...]]) -> None:
+    """whatif.md 4.6: broken where fewer than its minimum stay."""
+    found = drained(*NODES, gang("g", minimum), member(0, "n1"), member(1, "n2"), member(2, "n3"))
+    (step,) = found.nodes
+    assert [(one.name, one.to) for one in step.displaced] == [("g-0-aaaaa", "n4")]
+    assert [(one.before, one.left, one.coming_back, one.after) for one in step.broken_gangs] == broken
+
+
+def test_a_gang_is_whole_again_before_the_next_drain() -> None:
+    """whatif.md 7.1: one after the other."""
+    found = drained(*NODES, gang("g", 2), member(0, "n1"), member(1, "n2"), names=("n1", "n2"))
+    assert [(one.before, one.left) for step in found.nodes for one in step.broken_gangs] == [(2, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("status", [(), (1, 3)], ids=["counted", "with a status"])
+@pytest.mark.parametrize("room", ["4", "1"], ids=["room", "no room"])
+def test_a_budget_counts_again_who_found_another_place(status: tuple[int, ...], room: str) -> None:
+    """whatif.md 7.1: a budget of one is no obstacle to one drain after the other, unless somebody still waits."""
+    nodes = [node("n1"), node("n2"), node("n3"), node("n4", cpu=room), node("n5", cpu="1"), node("n6", cpu="1")]
+    full = [pod("full", on="n3", cpu="3", owner="ReplicaSet full")]
+    full += [pod(f"full-{name}", on=name, owner="ReplicaSet full") for name in ("n5", "n6", "n4") if room == "1"]
+    found = drained(*nodes, *full, budget(*status, maxUnavailable=1), *web("n1", "n2", "n3"), names=("n1", "n2"))
+    assert [step.budgets for step in found.nodes] == [(), () if room == "4" else ("default/web",)]
+    assert found.clean is (room == "4")
+
+
+def test_drains_as_changes_are_made_at_once_whatever_the_budget_says_of_itself() -> None:
+    """whatif.md 4.4: each eviction counts for those after it, also of a later change."""
+    for given in (budget(maxUnavailable=1), budget(1, 3, maxUnavailable=1)):
+        answer = planned(loaded(*NODES, given, *web("n1", "n2", "n3")), "drain n1", "drain n2")
+        assert [one.budgets for one in answer.displaced] == [(), ("default/web",)]
+
+
+def test_a_node_that_is_cordoned_already_is_drained_and_stays_cordoned() -> None:
+    closed = {**node("n1"), "spec": {"unschedulable": True}}
+    found = drained(closed, *NODES[1:], *web("n1"))
+    assert told(found) == [("n1", [("web-5d4-aaaaa", "n2")], ())]
+
+
+def test_a_node_named_twice_is_drained_once() -> None:
+    found = drained(*NODES, *web("n1", "n2"), names=("n1", "kubernetes.io/hostname in (n1,n2)", "n1"))
+    assert [step.name for step in found.nodes] == ["n1", "n2"]
+    again = planned(loaded(*NODES, *web("n1")), "drain n1", "drain n1")
+    assert [each.sentence for each in again.changes] == [
+        "1 pod evicted from 1 node, 1 comes back",
+        "0 pods evicted from 1 node",
+    ]
+
+
+def test_more_nodes_than_are_tried_are_drained_one_after_the_other_too() -> None:
+    """whatif.md 7.1: of more than eight the order is by what each drain alone would do, and each is of what is left."""
+    nodes = [node(f"n{number:02}") for number in range(12)]
+    pods = web(*(f"n{number:02}" for number in range(9)))
+    names = tuple(f"n{number:02}" for number in range(9))
+    found = drained(*nodes, budget(maxUnavailable=1), *pods, names=names)
+    assert [step.name for step in found.nodes] == list(names)
+    assert found.clean
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("n9", 'no node "n9"'), ("pool=x", 'no node matches "pool=x"'), ("nn1", 'did you mean "n1"?')]
+)
+def test_a_node_that_is_not_there_is_an_error(name: str, message: str) -> None:
+    """whatif.md 4.3."""
+    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+        drained(*NODES, names=("n1", name))
