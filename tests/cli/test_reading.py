@@ -161,7 +161,10 @@ def test_lenient_answers_without_a_kind_nobody_knows(run: Run, tmp_path: Path, q
     assert ended.err.count("its pods are not planned") == 1
 
 
-@pytest.mark.parametrize("question", [["plan", "--fail-on-pending"], ["queue"], ["explain", "--all-waiting"]])
+@pytest.mark.parametrize(
+    "question",
+    [["plan", "--fail-on-pending"], ["drain-plan", "n1", "--fail-on-pending"], ["queue"], ["explain", "--all-waiting"]],
+)
 def test_what_is_suspended_is_said(run: Run, tmp_path: Path, question: list[str]) -> None:
     """whatif.md 1.5: it calls for no pods, which is no green answer to whether it would run."""
     job = (
