@@ -82,6 +82,8 @@ def main() -> None:
             axes.margins(x=0)
             axes.set_xlim(left=typed.begin)
             axes.grid(axis="y", linewidth=0.4)
+            axes.spines["bottom"].set(zorder=1, color="#c0c6ce")  # a curve may be zero all along
+        figure.align_ylabels()
         figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=4, frameon=False)
         figure.savefig(typed.picture)
 

@@ -117,6 +117,27 @@ def test_the_page_needs_no_network_and_is_the_same_every_time() -> None:
     assert "mathdefault" not in text
 
 
+def test_bars_of_a_colour_are_one_shape() -> None:
+    """Not an element for each of the runs: there are more than a thousand of them in a picture."""
+    found = outcome()
+    assert found.tracks is not None
+    assert len(found.tracks.job) > 100
+    for shade in ("#2f81d6", "#62a5ea", "#d1495b", "#e07784"):
+        assert page([found]).count(f'style="fill: {shade}"') == 2  # wide and narrow
+
+
+@pytest.mark.parametrize(("most", "shown"), [(1500, "3 of 3 nodes, days 0.000 to 0.042"), (20, "1 of 3 nodes, days 0")])
+def test_of_more_runs_at_once_than_are_drawn_there_are_fewer_nodes(
+    monkeypatch: pytest.MonkeyPatch, most: int, shown: str
+) -> None:
+    """A shorter time would not have fewer of them."""
+    monkeypatch.setattr("reprieve.simulation.replay.page.MOST_STAYS", most)
+    run = replay([job(f"j{at}", 0, 3600) for at in range(24)], gpu_nodes(3), tracks=True)
+    text = page([Outcome(report("all", run), rows(run), run.tracks)])
+    assert f"<p>{shown}" in text
+    assert "0.000 to 0.042" in text
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 @pytest.mark.parametrize("width", [360, 1440])
 @pytest.mark.parametrize("dark", [False, True])

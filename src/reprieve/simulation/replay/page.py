@@ -8,6 +8,7 @@ import heapq
 import html
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -37,6 +38,8 @@ Draw = Callable[[Any, bool], None]
 """Draws into axes; True: there is little room."""
 Picture = tuple[str, str, Draw, float]
 """Title, what it shows, how, and how high it is in inches."""
+_Box = tuple[float, float, float, float]
+"""Left, bottom, right, top."""
 
 
 def as_page(outcomes: Sequence[Outcome], setting: Mapping[str, Any]) -> str:
@@ -289,22 +292,28 @@ class _Strip:
         self._gpus = [max(1, round(row.gpus / row.workers)) for row in outcome.rows]
         """Of a worker of each job; a part of one, and none, is drawn as one."""
         hit = {tracks.node[stay] for _, _, victims in tracks.preemptions for stay in victims}
-        names = sorted(set(tracks.node), key=lambda name: (name not in hit, name))[:MOST_NODES]
-        self._nodes = sorted(names)
+        there = set(tracks.node)
+        order = sorted(there, key=lambda name: (name not in hit, name))[:MOST_NODES]
         self._begin, self._end = 0, max(tracks.end, default=0) or 1
-        inside = [stay for stay, node in enumerate(tracks.node) if node in set(names)]
         middle = self._middle()
-        while len(self._within(inside)) > MOST_STAYS and self._end - self._begin > 1:
+        at_once = Counter(
+            node for stay, node in enumerate(tracks.node) if tracks.begin[stay] <= middle < tracks.end[stay]
+        )
+        while len(order) > 1 and sum(at_once[name] for name in order) > MOST_STAYS // 2:
+            order = order[: len(order) // 2]  # a shorter time would not have fewer bars
+        self._nodes = sorted(order)
+        inside = [stay for stay, node in enumerate(tracks.node) if node in self._nodes]
+        while len(self._within(inside)) > MOST_STAYS and self._end - self._begin > 4:
             span = (self._end - self._begin) // 4
             self._begin, self._end = max(0, middle - span), max(0, middle - span) + 2 * span
         self._stays = self._within(inside)
         self.height = 0.9 + max(12, len(self._nodes)) * _ROW
-        total = len(set(tracks.node))
-        days = f"{self._begin / 86_400_000:.1f} to {self._end / 86_400_000:.1f}"
+        digits = 1 if self._end - self._begin >= 86_400_000 else 3
+        days = f"{self._begin / 86_400_000:.{digits}f} to {self._end / 86_400_000:.{digits}f}"
         self.text = (
-            f"{len(self._nodes)} of {total} nodes, days {days}. Red: preempted; grey: unfinished at the end; yellow: "
-            "lost with its node; the fuller a row, the more of its GPUs are in use; arrows lead from the preemptor to "
-            "its victims."
+            f"{len(self._nodes)} of {len(there)} nodes, days {days}. Blue: ran to its end; red: preempted; grey: "
+            "unfinished at the end; yellow: lost with its node; the fuller a row, the more of its GPUs are in use; "
+            "arrows lead from the preemptor to its victims."
         )
 
     def _middle(self) -> int:
@@ -323,7 +332,7 @@ class _Strip:
         for stay in self._stays:
             by_node.setdefault(tracks.node[stay], []).append(stay)
         height: dict[int, tuple[float, float]] = {}
-        bars: dict[str, list[tuple[int, float, float]]] = {}
+        bars: dict[str, list[_Box]] = {}
         for node, stays in by_node.items():
             found = slots((tracks.begin[stay], tracks.end[stay], stay, self._gpus_of(stay)) for stay in stays)
             each = 0.84 / (max(max(taken) for taken in found.values()) + 1)
@@ -331,19 +340,12 @@ class _Strip:
                 taken = sorted(found[stay])
                 height[stay] = (row[node] + 0.08 + each * taken[0], each * (taken[-1] + 1 - taken[0]))
                 colour = _HOW[tracks.how[stay]][tracks.job[stay] % 2]
-                bars.setdefault(colour, []).extend(
-                    (stay, row[node] + 0.08 + each * first, each * count) for first, count in _runs(taken)
-                )
+                left, right = self._days(tracks.begin[stay]), self._days(tracks.end[stay])
+                for first, count in _runs(taken):
+                    bottom = row[node] + 0.08 + each * first
+                    bars.setdefault(colour, []).append((left, bottom, right, bottom + each * count))
         for colour in sorted(bars):
-            axes.barh(
-                [bottom for _, bottom, _ in bars[colour]],
-                [self._days(tracks.end[stay]) - self._days(tracks.begin[stay]) for stay, _, _ in bars[colour]],
-                [high for _, _, high in bars[colour]],
-                [self._days(tracks.begin[stay]) for stay, _, _ in bars[colour]],
-                align="edge",
-                color=colour,
-                linewidth=0,
-            )
+            axes.add_patch(_filled(bars[colour], colour))
         self._arrows(axes, height)
         axes.set_yticks([at + 0.5 for at in row.values()], list(row), fontsize=7)
         axes.set_ylim(0, max(1, len(row)))
@@ -378,6 +380,20 @@ class _Strip:
                         xytext=(self._days(tracks.begin[after]), height[after][0] + height[after][1] / 2),
                         arrowprops={"arrowstyle": "->", "color": _INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
                     )
+
+
+def _filled(boxes: Sequence[_Box], colour: str) -> Any:
+    """All boxes of a colour as one shape: an element for each would be most of the page."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    corners = [
+        corner
+        for left, bottom, right, top in boxes
+        for corner in ((left, bottom), (right, bottom), (right, top), (left, top), (left, bottom))
+    ]
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(boxes)
+    return PathPatch(Path(corners, codes), facecolor=colour, linewidth=0)
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -433,13 +449,20 @@ def _svg(prefix: str, size: tuple[float, float], draw: Draw, narrow: bool) -> st
         axes.patch.set_alpha(0)
         axes.grid(True, axis="y")
         axes.set_axisbelow(True)
+        axes.spines["bottom"].set_zorder(1)  # a curve may be zero all along
         draw(axes, narrow)
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     picture = out.getvalue()
     picture = picture[picture.index("<svg") :]
     picture = re.sub(r"<metadata>.*?</metadata>", "", picture, flags=re.DOTALL)
+    picture = re.sub(r'<path[^<>]* d="[^"]+"', _shorter, picture)
     picture = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', picture)
     picture = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", picture)
     picture = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', picture)
     return picture.replace(_INK, "currentColor").replace(_LINE, "var(--line)").replace(_QUIET, "var(--quiet)")
+
+
+def _shorter(path: re.Match[str]) -> str:
+    """A path to hundredths of a point."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", path[0])
