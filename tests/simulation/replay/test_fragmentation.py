@@ -12,7 +12,7 @@ from reprieve.framework.plugin import ScorePlugin
 from reprieve.framework.profile import Profile
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.replay.failures import Failures
-from reprieve.simulation.replay.fragmentation import popular
+from reprieve.simulation.replay.fragmentation import MOST_KINDS, popular
 from reprieve.simulation.replay.gpu_room import Ints, RoomOfGpus
 from reprieve.simulation.replay.job_list import Job
 from reprieve.simulation.replay.statistics import PolicyReport, report
@@ -164,6 +164,16 @@ def test_the_mix_is_of_the_most_frequent_kinds() -> None:
     jobs = [job(f"a{at}", at, 1, gpu=1) for at in range(96)] + [job(f"b{at}", at, 1, gpu=2) for at in range(4)]
     assert popular(jobs) == [((1000, 0, 0, ()), 96)]
     assert [count for _, count in popular([*jobs, job("c", 0, 1, gpu=2, priority=5, workers=7)])] == [96, 11]
+
+
+def test_of_those_who_wait_the_most_frequent_kinds_count() -> None:
+    """Gangs of MOST_KINDS kinds wait for whole GPUs; one of another kind could use the half that is left."""
+    gangs = [job(f"w{at}", 1, 1, gpu=1, workers=3, cpu=at) for at in range(MOST_KINDS)]
+    rare = job("rare", 1, 1, gpu=0.5, workers=2)
+    assert looked_at([*on("n", 0.5), *gangs, rare], [shared_node("n", 1)]).fragmentation == 1.0
+    workers = 3 * (MOST_KINDS - 1)
+    found = looked_at([*on("n", 0.5), *gangs[1:], rare], [shared_node("n", 1)]).fragmentation
+    assert found == pytest.approx(workers / (workers + 2), abs=1e-6)
 
 
 class Says(ScorePlugin):

@@ -22,7 +22,7 @@ from reprieve.simulation.replay.objects_of import Terms
 
 MOST = 512
 POPULAR, MOST_KINDS = 0.95, 64
-"""The kinds of tasks that the mix of the whole list is of: the most frequent, until they make up so much of it."""
+"""The kinds of tasks that a mix is of: the most frequent; of the whole list, until they make up so much of it."""
 _Kind = tuple[int, int, int, tuple[str, ...]]
 """GPUs in thousandths, cores in thousandths, bytes of memory, models: of a worker."""
 Mix = Sequence[tuple[_Kind, int]]
@@ -67,7 +67,7 @@ class Fragmentation:
 
     def look(self, now: int, waiting: Iterable[tuple[Shape, int]]) -> None:
         """The picture as it has been until now; `waiting` is how many workers of each shape do."""
-        mix = _by_kind((shape, workers) for shape, workers in waiting if shape.gpu and workers)
+        mix = _by_kind((shape, workers) for shape, workers in waiting if shape.gpu and workers)[:MOST_KINDS]
         found = Look(now, *self._shares((mix, self._workload)))
         for sums, share in zip(self._sums, (found.by_waiting, found.by_workload), strict=True):
             if share is not None:
@@ -172,7 +172,7 @@ def popular(jobs: Iterable[Job]) -> Mix:
     kinds = _by_kind((shape, shape.workers * by_shape[key]) for key, shape in shapes.items())
     total, counted = sum(count for _, count in kinds), 0
     found: list[tuple[_Kind, int]] = []
-    for kind, count in sorted(kinds, key=lambda item: (-item[1], item[0])):
+    for kind, count in kinds:
         if counted >= POPULAR * total or len(found) == MOST_KINDS:
             break
         found.append((kind, count))
@@ -181,7 +181,8 @@ def popular(jobs: Iterable[Job]) -> Mix:
 
 
 def _by_kind(workers: Iterable[tuple[Shape, int]]) -> Mix:
+    """The most frequent first."""
     found: Counter[_Kind] = Counter()
     for shape, count in workers:
         found[shape.gpu, shape.cpu, shape.memory, shape.models] += count
-    return list(found.items())
+    return sorted(found.items(), key=lambda item: (-item[1], item[0]))

@@ -189,7 +189,7 @@ def _in_legend(name: str) -> str:
 def _finish(axes: Any, narrow: bool, legend: bool, label: str, below: str = "days") -> None:
     axes.set_ylabel(label)
     axes.set_xlabel(below)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=0, top=None if axes.dataLim.ymax > 0 else 1)
     axes.margins(x=0)
     if below == "days":
         axes.set_xlim(left=0)
