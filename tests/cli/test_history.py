@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_in_words(run: Run, records: str) -> None:
     out = run("history", "--records", records, "--since", START).out
     assert out.startswith("2 preemptions since 2026-01-01T00:00:00Z: 2 pods evicted\n")
     assert "pod default/high" in out
+    assert re.search(r"^  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  pod ", out, re.M), "to the second"
     assert "(priority 1, 1 pod)" in out
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli import apiserver, importing, outcome, up
+from reprieve.cli import apiserver, bench, history, importing, outcome, up
 from reprieve.cli.progress import working
+from reprieve.observability.store import open_store
 from tests.waiting import DEADLINE
 
 from .conftest import Run
@@ -115,7 +116,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield
         found.append(f"-{what}")
 
-    for module in (apiserver, importing, up):
+    for module in (apiserver, bench, history, importing, up):
         monkeypatch.setattr(module, "working", recorded)
     return found
 
@@ -148,3 +149,20 @@ def test_reading_a_trace_and_writing_its_jobs_are_told(run: Run, told: list[str]
     ended = run("import", trace, "--format", "gavel", "-o", tmp_path / "jobs.csv")
     assert ended.code == 0, ended.err
     assert told == ["reading the trace", "-reading the trace", "writing the job list", "-writing the job list"]
+
+
+@pytest.mark.parametrize("flag", [(), ("--growth",)])
+def test_each_scenario_that_is_measured_is_told(
+    run: Run, told: list[str], monkeypatch: pytest.MonkeyPatch, flag: tuple[str, ...]
+) -> None:
+    for name in ("measure", "growth"):
+        monkeypatch.setattr(f"reprieve.simulation.bench.series.{name}", lambda chosen, **_: [])
+    names = ("gang", "basic") if flag else ("gang-1000", "basic-500")
+    assert run("bench", *names, *flag).code == 0
+    assert told == [text for name in names for text in (f"measuring {name}", f"-measuring {name}")]
+
+
+def test_reading_records_is_told(run: Run, told: list[str], tmp_path: Path) -> None:
+    open_store(tmp_path / "decisions.db").close()
+    assert run("history", "--records", tmp_path / "decisions.db").code == 0
+    assert told == ["reading the records", "-reading the records"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli.outcome import CommandError, Exit, refuse, show
+from reprieve.cli.progress import working
 from reprieve.cli.sections import Row, Section
 
 if TYPE_CHECKING:
@@ -81,7 +82,10 @@ def _show_figures(chosen: tuple[str, ...], output: Format, *, profile: bool) -> 
     from reprieve.simulation.bench.scenarios import SCENARIOS
     from reprieve.simulation.bench.series import measure
 
-    figures = list(measure((SCENARIOS[name] for name in chosen), profile=profile))
+    figures: list[Measured] = []
+    for name in chosen:
+        with working(f"measuring {name}"):
+            figures += measure([SCENARIOS[name]], profile=profile)
     if output is Format.JSON:
         _show_json(figures)
     else:
@@ -158,7 +162,10 @@ def _show_growth(chosen: tuple[str, ...], output: Format) -> None:
     from reprieve.cli.terminal import show_sections
     from reprieve.simulation.bench.series import growth
 
-    grown = list(growth(chosen))
+    grown: list[Growth] = []
+    for name in chosen:
+        with working(f"measuring {name}"):
+            grown += growth([name])
     if output is Format.JSON:
         _show_json(grown)
     else:

@@ -9,6 +9,7 @@ import typer
 from reprieve.cli.asking import ClusterOption, ContextOption, EverywhereOption, NamespaceOption, RecordsOption
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import CommandError, Exit, note, refuse, show
+from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
@@ -78,12 +79,14 @@ def _records(
 
     if records is not None and "://" not in records:
         try:
-            return evictions_in_file(Path(records), since), None
+            with working("reading the records"):
+                return evictions_in_file(Path(records), since), None
         except (sqlite3.Error, ValueError) as error:
             refuse(f"{records}: no file of decision records: {error}")
     try:
         connection = connect(kubeconfig, context)
-        found, source = asyncio.run(evictions(connection, since, records))
+        with working("reading the records"):
+            found, source = asyncio.run(evictions(connection, since, records))
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:
@@ -108,9 +111,14 @@ def history_sections(told: "History", since: str) -> "list[Section]":
             why = f": {victim.why}" if victim.why else ""
             below.append(f"{victim.unit} (priority {victim.priority}, {count(victim.pods, 'pod')}){ran}{budget}{why}")
         lost = f"{item.lost_gpu_hours:g} GPU-hours" if item.lost_gpu_hours else f"{item.lost_cpu_hours:g} CPU-hours"
-        cells = (item.time, f"{item.kind.lower()} {item.namespace}/{item.name}", str(item.priority))
+        cells = (_to_the_second(item.time), f"{item.kind.lower()} {item.namespace}/{item.name}", str(item.priority))
         rows.append(Row((*cells, count(item.pods, "pod"), lost, item.state), below=tuple(below)))
     pods = sum(item.pods for item in told.items)
     title = f"{count(len(rows), 'preemption')} since {since}: {count(pods, 'pod')} evicted"
     columns = ("when", "by", "priority", "evicted", "work lost", "state")
     return [Section(title, columns, tuple(rows), tone=Tone.PLAIN)]
+
+
+def _to_the_second(time: str) -> str:
+    """A time (RFC 3339, UTC) without its fraction."""
+    return f"{time.partition('.')[0].removesuffix('Z')}Z"
