@@ -27,12 +27,19 @@ def told(found: DrainPlan) -> list[tuple[str, list[tuple[str, str | None]], tupl
     ]
 
 
+def unready(phase: str = "Running") -> Json:
+    """The first pod of `web`, on n1, which is not ready."""
+    (found,) = web("n1")
+    status = {"phase": phase, "conditions": [{"type": "Ready", "status": "False"}]}
+    return {**found, "status": status}
+
+
 def budget(allowed: int | None = None, healthy: int = 0, **spec: Any) -> Json:
     """For pods labelled `app: web`; with a status if it says how many evictions are `allowed`."""
     found: Json = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "default"},
+        "metadata": {"name": spec.pop("name", "web"), "namespace": "default"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
     }
     if allowed is not None:
@@ -128,6 +135,36 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str | None]], tuple[str, ...]
         [("web-5d4-aaaaa", "n4")],
         ("default/web",),
         False,
+    ),
+    "two budgets for one pod stop it, whatever they allow": (
+        [budget(maxUnavailable=1), budget(name="too", maxUnavailable=1), *web("n1")],
+        [("web-5d4-aaaaa", "n2")],
+        ("default/too", "default/web"),
+        False,
+    ),
+    "who is not ready goes where enough are": (
+        [budget(0, 2, maxUnavailable=1), unready(), *web("", "n2", "n3")[1:]],
+        [("web-5d4-aaaaa", "n4")],
+        (),
+        True,
+    ),
+    "who is not ready counts where too few are": (
+        [budget(minAvailable=3), unready(), *web("", "n2", "n3")[1:]],
+        [("web-5d4-aaaaa", "n4")],
+        ("default/web",),
+        False,
+    ),
+    "who is not ready goes always where that is allowed": (
+        [budget(minAvailable=3, unhealthyPodEvictionPolicy="AlwaysAllow"), unready(), *web("", "n2", "n3")[1:]],
+        [("web-5d4-aaaaa", "n4")],
+        (),
+        True,
+    ),
+    "who has not started is not asked about": (
+        [budget(maxUnavailable=0), unready("Pending")],
+        [("web-5d4-aaaaa", "n2")],
+        (),
+        True,
     ),
     "who has ended is not asked": (
         [{**pod("done", on="n1"), "status": {"phase": "Succeeded"}}],

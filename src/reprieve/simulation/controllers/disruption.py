@@ -15,29 +15,59 @@ def allowed_now(
 ) -> Callable[[objects.Pod], tuple[str, ...]]:
     """Counts evictions: asked about pod after pod it names the budgets that do not allow its eviction.
 
-    A budget without a status has the one the disruption controller would write.
+    A budget without a status has the one the disruption controller would write.  Rules of the eviction API: a pod of
+    several budgets cannot be evicted, one that has not started is not asked about, and one that is not ready only by
+    its budget's `unhealthyPodEvictionPolicy`.
     """
     selectors = [compile_label_selector(budget.spec.selector) for budget in budgets]
     spaces = [budget.namespace or "default" for budget in budgets]
-    left = []
+    counted, left = [], []
     for budget, selector, space in zip(budgets, selectors, spaces, strict=True):
         if budget.status is None:
             matching = [pod for pod in pods if pod.namespace == space and selector.matches(pod.metadata.labels)]
             expected = [pod for pod in matching if pod.status.phase not in ("Succeeded", "Failed")]
-            healthy = sum(bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is None for pod in expected)
+            healthy = sum(map(is_healthy, expected))
             budget = _with_status(budget, len(expected), healthy)
+        counted.append(budget)
         left.append(budget.status.disruptions_allowed if budget.status is not None else 0)
 
     def over(pod: objects.Pod) -> tuple[str, ...]:
+        if _is_unready(pod) and pod.status.phase == "Pending":
+            return ()
+        matching = [
+            number
+            for number, selector in enumerate(selectors)
+            if spaces[number] == pod.namespace and selector.matches(pod.metadata.labels)
+        ]
         against = []
-        for number, selector in enumerate(selectors):
-            if spaces[number] == pod.namespace and selector.matches(pod.metadata.labels):
-                if left[number] <= 0:
-                    against.append(f"{spaces[number]}/{budgets[number].name}")
-                left[number] -= 1
+        for number in matching:
+            if len(matching) == 1 and _is_unready(pod) and _lets_unready_go(counted[number]):
+                continue
+            if left[number] <= 0 or len(matching) > 1:
+                against.append(f"{spaces[number]}/{budgets[number].name}")
+            left[number] -= is_healthy(pod)
         return tuple(against)
 
     return over
+
+
+def is_healthy(pod: objects.Pod) -> bool:
+    """Whether a pod counts for its budgets: it is on a node, neither ending nor said not to be ready."""
+    ended = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
+    return bool(pod.spec.node_name) and not ended and not _is_unready(pod)
+
+
+def _is_unready(pod: objects.Pod) -> bool:
+    """Whether its status says that it is not ready: manifests often say nothing."""
+    return any(each.type == "Ready" and each.status != "True" for each in pod.status.conditions)
+
+
+def _lets_unready_go(budget: objects.PodDisruptionBudget) -> bool:
+    """Whether pods that are not ready may go without being counted."""
+    if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+        return True
+    status = budget.status
+    return status is not None and 0 < status.desired_healthy <= status.current_healthy
 
 
 def followed(

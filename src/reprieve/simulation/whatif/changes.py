@@ -26,7 +26,7 @@ from reprieve.api.objects import Taint
 from reprieve.api.selectors import SelectorError, parse_label_selector
 from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.taints import tolerates
-from reprieve.simulation.controllers.disruption import allowed_now, followed
+from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod
 from reprieve.simulation.workloads.owners import is_active, reference_of
 from reprieve.simulation.workloads.rows import Rows
@@ -315,7 +315,7 @@ class _Changer:
         `over`: which budgets do not allow the eviction of a pod, each eviction counted.
         """
         back = lost = against = 0
-        evicted: list[objects.Pod] = []
+        evicted: list[objects.Pod] = []  # of those that count for budgets
         for loaded in pods:
             pod = loaded.object
             if pod.metadata.deletion_timestamp is not None:  # it goes anyway: nobody evicts or loses it
@@ -323,7 +323,7 @@ class _Changer:
                 continue
             budgets = over(pod) if over is not None else ()
             against += bool(budgets)
-            evicted.append(pod)
+            evicted += [pod] if is_healthy(pod) else []
             self._list(objects.Pod).remove(loaded)
             self._names.discard((pod.namespace, pod.name))
             successor = None

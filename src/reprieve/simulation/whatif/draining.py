@@ -16,12 +16,11 @@ from reprieve.api.objects import Pod, PodDisruptionBudget
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.afterwards import afterwards
-from reprieve.simulation.controllers.disruption import followed
+from reprieve.simulation.controllers.disruption import followed, is_healthy
 from reprieve.simulation.plan import PlanOptions, plan, starts_at
 from reprieve.simulation.report import BrokenGang, ChangeMade, DisplacedPod, Document
 from reprieve.simulation.whatif.changes import Change, changed, with_changes
 from reprieve.simulation.workloads.expanding import expand
-from reprieve.simulation.workloads.owners import is_active
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -141,9 +140,9 @@ def _after(there: Manifests, drained: _Drained) -> Manifests:
 
 
 def _healthy(manifests: Manifests) -> dict[str, Pod]:
-    """Pods that run, by `namespace/name`, as far as an input tells."""
+    """Pods that count for budgets, by `namespace/name`."""
     pods = (loaded.object for loaded in manifests.pods)
-    return {pod.key: pod for pod in pods if is_active(pod) and pod.spec.node_name}
+    return {pod.key: pod for pod in pods if is_healthy(pod)}
 
 
 def _harm(step: DrainedNode) -> tuple[int, int, int, int, int]:
