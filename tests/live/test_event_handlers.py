@@ -404,10 +404,28 @@ def test_an_object_that_cannot_be_taken_in_is_said_and_left_out() -> None:
             return real(item, now, **more)
 
         stage.engine.set_pod = fragile  # type: ignore[method-assign, assignment]
+        said = "Pod default/bad not taken in: ZeroDivisionError: by design"
         async with stage.running():
             stage.feed.apply(1000.0)
-        assert [record.name for record in stage.engine.cluster.pods.values()] == ["good"]
-        assert "Pod default/bad not taken in: ZeroDivisionError: by design" in stage.troubles
+            assert [record.name for record in stage.engine.cluster.pods.values()] == ["good"]
+            assert said in stage.troubles
+            # When it goes there is nothing to take away; who kept anything of it is notified.
+            await stage.client.request("DELETE", f"{PODS}/bad", body={"gracePeriodSeconds": 0})
+            await stage.until(lambda: (ChangeKind.DELETED, "Pod", "bad") in stage.told)
+            assert {text for text in stage.troubles if "not taken in" in text} == {said}
+
+    play(act)
+
+
+def test_what_was_said_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each warning once, until there are so many that none of them is remembered."""
+    monkeypatch.setattr("reprieve.live.event_handlers._MOST_SAID", 2)
+
+    async def act(stage: Stage) -> None:
+        for text in ("a", "b", "a", "b", "c", "c", "a"):
+            stage.feed._warn_once(text)
+            assert len(stage.feed._said) <= 2
+        assert stage.troubles == ["a", "b", "c", "a"]
 
     play(act)
 

@@ -12,7 +12,7 @@ from reprieve.cli.main import app
 from reprieve.cli.outcome import CommandError, Exit
 from reprieve.client.errors import ConfigError
 from reprieve.framework.configuration import ConfigurationError, LeaderElection, configuration_of
-from reprieve.live.settings import election_of, pace_of, seconds, serving_of, timing_of
+from reprieve.live.settings import election_of, named, pace_of, seconds, serving_of, timing_of
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
@@ -46,6 +46,16 @@ def test_flags_win_over_the_file() -> None:
     assert found is not None
     assert (found.namespace, found.name, found.duration) == ("here", "theirs", 20.0)
     assert election_of(LeaderElection(), elect=False) is None
+
+
+def test_names_from_flags_are_for_a_file_without_profiles() -> None:
+    """interfaces.md `reprieve scheduler`: profiles of a file keep the names they have there."""
+    only = {"schedulerName": "theirs"}
+    for document in (None, HEAD, {**HEAD, "profiles": [only]}):
+        file = configuration_of(document) if document is not None else None
+        found = named(file, "ours", ["volcano", "ours", "volcano"]).profiles
+        names = [(one.scheduler_name, one.also_known_as) for one in found]
+        assert names == ([("ours", ("volcano",))] if document in (None, HEAD) else [("theirs", ())])
 
 
 @pytest.mark.parametrize(
