@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane.tables.columns import AGE, NAME, NONE, UNSET, Column, labels, of, path, size, wide
+from reprieve.controlplane.tables.columns import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Column,
+    labels,
+    of,
+    of_containers,
+    path,
+    size,
+    wide,
+)
 
 _MOST_SHOWN = 3
 
@@ -82,21 +94,15 @@ def _bindings(kind: str) -> tuple[Column, ...]:
     )
 
 
-def _of_template(field: str) -> Any:
-    def shown(containers: Any) -> str:
-        return ",".join(one.get(field, "") for one in containers or ())
-
-    return of(shown, "template.spec.containers")
-
-
+_CONTAINERS = "template.spec.containers"
 _DRIVER = "storage.v1.CSIDriverSpec#"
 COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("", "ServiceAccount"): (NAME, AGE),
     ("", "Endpoints"): (NAME, Column("Endpoints", "core.v1.Endpoints#subsets", of(_reached, "subsets")), AGE),
     ("", "PodTemplate"): (
         NAME,
-        Column("Containers", "Names of each container in the template.", _of_template("name")),
-        Column("Images", "Images referenced by each container in the template.", _of_template("image")),
+        Column("Containers", "Names of each container in the template.", of_containers("name", _CONTAINERS)),
+        Column("Images", "Images referenced by each container in the template.", of_containers("image", _CONTAINERS)),
         Column("Pod Labels", "The labels for the pod template.", of(labels, "template.metadata.labels")),
     ),
     ("apps", "ControllerRevision"): (

@@ -99,6 +99,11 @@ def size(dotted: str) -> Cell:
     return lambda obj, now: len(fetch(obj, now) or ())
 
 
+def of_containers(field: str, dotted: str = "spec.template.spec.containers") -> Cell:
+    """A field of each container of a list, separated by commas."""
+    return of(lambda containers: ",".join(one.get(field, "") for one in containers or ()), dotted)
+
+
 def since(dotted: str) -> Cell:
     """A cell that shows how long ago a time was."""
     fetch = path(dotted, None)

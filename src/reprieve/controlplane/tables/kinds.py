@@ -23,6 +23,7 @@ from reprieve.controlplane.tables.columns import (
     integer,
     labels,
     of,
+    of_containers,
     path,
     selector,
     size,
@@ -33,13 +34,6 @@ from reprieve.controlplane.tables.columns import (
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _of_containers(field: str, where: str = "spec.template.spec.containers") -> Cell:
-    def shown(containers: Any) -> str:
-        return ",".join(one.get(field, "") for one in containers or ())
-
-    return of(shown, where)
-
-
 def _selector(given: Any) -> str:
     """A label selector, or the plain labels of a ReplicationController."""
     plain = given is not None and is_plain(given)
@@ -47,8 +41,8 @@ def _selector(given: Any) -> str:
 
 
 _TEMPLATE = (
-    wide("Containers", "Names of each container in the template.", _of_containers("name")),
-    wide("Images", "Images referenced by each container in the template.", _of_containers("image")),
+    wide("Containers", "Names of each container in the template.", of_containers("name")),
+    wide("Images", "Images referenced by each container in the template.", of_containers("image")),
 )
 
 
@@ -312,8 +306,8 @@ _CRON_JOB = (
         ),
     ),
     AGE,
-    wide("Containers", _TEMPLATE[0].about, _of_containers("name", _STARTED)),
-    wide("Images", _TEMPLATE[1].about, _of_containers("image", _STARTED)),
+    wide("Containers", _TEMPLATE[0].about, of_containers("name", _STARTED)),
+    wide("Images", _TEMPLATE[1].about, of_containers("image", _STARTED)),
     wide("Selector", "batch.v1.JobSpec#selector", of(_selector, "spec.jobTemplate.spec.selector")),
 )
 _PRIORITY = "scheduling.v1.PriorityClass#"
