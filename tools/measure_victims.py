@@ -35,6 +35,7 @@ from tests.preemption.instances import instance  # noqa: E402
 
 from reprieve.api import objects  # noqa: E402
 from reprieve.api.loading import load  # noqa: E402
+from reprieve.cluster.garbage_collection import collect_seldom  # noqa: E402
 from reprieve.preemption.default_preemption import DefaultPreemption  # noqa: E402
 from reprieve.preemption.options import PreemptionOptions  # noqa: E402
 from reprieve.preemption.outcome import Preemption  # noqa: E402
@@ -324,6 +325,7 @@ def main() -> None:
     parser.add_argument("--exact", type=float, metavar="SECONDS", help="solve the openb rows too, so long a criterion")
     parser.add_argument("--times", action="store_true", help="seconds of a decision in large clusters")
     asked = parser.parse_args()
+    collect_seldom()  # as `reprieve scheduler` does
     if asked.seeds > 0:
         nodes = (asked.nodes, asked.nodes) if asked.nodes else (4, 20)
         random_clusters(range(asked.first, asked.first + asked.seeds), nodes)

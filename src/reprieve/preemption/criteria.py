@@ -159,7 +159,6 @@ class MinimumRuntime(PreemptionCost):
     """Units that have not run for the minimum that is said of them; only of a class that may break it (cost.md 2.6)."""
 
     name = "minimumRuntime"
-
     text: ClassVar[str] = "fewest workloads within their minimum runtime"
     measure: ClassVar[str] = "workloads"
 
