@@ -22,7 +22,7 @@ from reprieve.scheduling.decision import Result
 from reprieve.scheduling.group_cycle import schedule_group
 from reprieve.scheduling.pod_cycle import schedule_pod
 from reprieve.scheduling.room_bound import RoomBound
-from tests.building import World, gang, group, node, pod
+from tests.building import World, gang, group, node, pod, toleration
 from tests.drawing import examples
 from tests.random_clusters import RandomCluster, random_clusters
 
@@ -93,31 +93,69 @@ def _happening_with_rules(chance: random.Random, cluster: RandomCluster, world: 
 
 
 def _happening_with_spread(chance: random.Random, cluster: RandomCluster, world: World, turn: int) -> Happening:
-    """As `_happening_with_rules`, and gangs that spread over zones or nodes."""
-    if chance.random() < 0.6:
+    """As `_happening_with_rules`, and gangs that spread over zones or nodes, while nodes come, go and move."""
+    kind = chance.randrange(10)
+    if kind <= 3:
         return _happening_with_rules(chance, cluster, world, turn)
+    if kind <= 5:
+        return _happening_to_nodes(chance, cluster, turn)
+    if kind == 6 and (waiting := sorted(p.name for p in world.engine.cluster.pods.values() if p.row < 0)):
+        name, changed = chance.choice(waiting), {"app": chance.choice("xy"), "version": chance.choice("12")}
+        return lambda w: w.change_pod(name, lambda p: replace(p, metadata=replace(p.metadata, labels=changed)))
     constraints = tuple(
         objects.TopologySpreadConstraint(
-            max_skew=chance.randint(1, 2),
+            max_skew=chance.randint(1, 3),
             topology_key=key,
-            when_unsatisfiable="DoNotSchedule",
+            when_unsatisfiable=chance.choice((*["DoNotSchedule"] * 4, "ScheduleAnyway")),
             label_selector=objects.LabelSelector(match_labels=chance.choice(({"app": "x"}, {"app": "x"}, {}))),
+            match_label_keys=chance.choice(((), (), ("version",))),
             min_domains=chance.choice((None, None, 2, 3)),
             node_affinity_policy=chance.choice(("Honor", "Ignore")),
             node_taints_policy=chance.choice(("Ignore", "Honor")),
         )
         for key in chance.choice((("zone",), ("zone",), ("host",), ("zone", "host")))
     )
+    size, version = chance.randint(2, 5), chance.choice("12")
     made = gang(
         f"spread-{turn}",
-        chance.randint(2, 5),
+        size,
+        min_count=chance.choice((size, size, chance.randint(1, size))),
         cpu=1,
         priority=chance.randint(0, 3),
-        labels={"app": chance.choice("xxy")},
+        labels={"app": chance.choice("xxy"), "version": version},
         selector={"zone": chance.choice("ab")} if chance.random() < 0.2 else None,
+        tolerations=[toleration("kept", "Exists")] if chance.random() < 0.2 else (),
     )
     items = [_spread(item, constraints, chance) for item in made]
     return lambda w: w.add(*items)
+
+
+def _happening_to_nodes(chance: random.Random, cluster: RandomCluster, turn: int) -> Happening:
+    """A node goes, is in another zone or in none, or is new; or a pod that others count comes, here or elsewhere."""
+    machine = chance.choice([item for item, _ in cluster.nodes])
+    assert isinstance(machine, objects.Node)
+    name, kind = machine.metadata.name, chance.randrange(5)
+    if kind == 0:
+        return lambda w: w.engine.remove_node(name, w.now)
+    if kind <= 2:
+        zone = chance.choice("abc ").strip()
+        labels = {"host": name, **({"zone": zone} if zone else {})}
+        moved = replace(machine, metadata=replace(machine.metadata, labels=labels))
+        return lambda w: w.add(moved)
+    if kind == 3:
+        extra = node(
+            f"more-{turn}", cpu=chance.randint(1, 4), labels={"zone": chance.choice("abc"), "host": f"m{turn}"}
+        )
+        return lambda w: w.add(extra)
+    labels = {"app": "x", "version": chance.choice("12")}
+    counted = pod(
+        f"counted-{turn}",
+        cpu=chance.choice((None, 1)),
+        priority=chance.randint(0, 3),
+        labels=labels,
+        namespace=chance.choice(("default", "default", "other")),
+    )
+    return lambda w: w.add(counted)
 
 
 def _spread(
