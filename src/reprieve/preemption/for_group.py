@@ -501,6 +501,8 @@ class _Search:
                 if other.price == best.price:
                     candidates.append(other)
                     evictions.append(each)
+            if len(candidates) == 1:
+                break
             scores = self._scores(found.ranking, candidates)
             top = min(range(len(scores)), key=lambda turn: (-scores[turn], self._by_name(candidates[turn])))
             if top == 0:
