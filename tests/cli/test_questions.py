@@ -86,6 +86,33 @@ def test_a_drain_plan_begins_with_what_breaks_least(ask: Any) -> None:
     assert [(one["name"], one["to"]) for one in second["displaced"]] == [("web-aaaaa", "n1-1")]
 
 
+@pytest.mark.parametrize(
+    ("tolerates", "verdict", "where"),
+    [
+        ("", "Everybody finds another place.", "from n2  to n1"),
+        (
+            "tolerations: [{operator: Exists}], nodeSelector: {rack: b}, ",
+            "Everybody finds a place, but not all another one.",
+            "from n2  back to n2",
+        ),
+    ],
+)
+def test_who_tolerates_the_cordon_may_come_back(
+    run: Run, tmp_path: Path, tolerates: str, verdict: str, where: str
+) -> None:
+    """whatif.md 7.2: the drain evicts it, and nothing keeps its successor from the node."""
+    owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: u, controller: true}]"
+    runs = pod("r-aaaaa", "1", 5, f"nodeName: n2, {tolerates}").replace(
+        "{name: r-aaaaa}", f"{{name: r-aaaaa, {owner}}}"
+    )
+    (tmp_path / "c.yaml").write_text(CLUSTER + runs)
+    flags = ("--without", "pod/web-aaaaa", "--fail-on-pending")
+    ended = run("drain-plan", "n2", "-f", tmp_path / "c.yaml", *flags)
+    assert ended.code == 0, ended.out
+    assert f"{verdict}\n" in ended.out
+    assert f"{where} as r-00000\n" in ended.out
+
+
 def test_a_drain_plan_can_be_asked_as_an_exit_code(ask: Any) -> None:
     ask("drain-plan n2", "--fail-on-pending", code=1)
     ask("drain-plan n2", "--without", "pdb/web", "--without", "pod/low", "--fail-on-pending")

@@ -73,5 +73,7 @@ def drain_sections(found: "DrainPlan") -> "list[Section]":
             notes.insert(0, "nobody has to go")
         columns = ("", "", "", "") if rows else ()
         sections.append(Section(f"{number}. {node.name}", columns, rows, tuple(notes), tone=tone))
-    verdict = "Everybody finds another place." if found.clean else "Not everybody finds another place."
+    back = any(one.to == one.node_name for node in found.nodes for one in node.displaced)  # it tolerates the cordon
+    found_all = f"Everybody finds {'a place, but not all another one' if back else 'another place'}."
+    verdict = found_all if found.clean else "Not everybody finds another place."
     return [Section(verdict, tone=Tone.GOOD if found.clean else Tone.WAITING), *sections]

@@ -160,7 +160,8 @@ def displaced_rows(displaced: Iterable[DisplacedPod]) -> tuple[Row, ...]:
     rows = []
     for one in sorted(displaced, key=lambda one: (order[one.outcome], one.namespace, _natural(one.name))):
         against = f"against {', '.join(one.budgets)}" if one.budgets else ""
-        to = {"Moved": f"to {one.to}", "Waiting": "waits", "Lost": "lost: no controller makes it again"}[one.outcome]
+        moved = f"back to {one.to}" if one.to == one.node_name else f"to {one.to}"
+        to = {"Moved": moved, "Waiting": "waits", "Lost": "lost: no controller makes it again"}[one.outcome]
         tone = {"Moved": Tone.PLAIN, "Waiting": Tone.WAITING, "Lost": Tone.BAD}[one.outcome]
         renamed = f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
         rows.append(Row((f"pod {one.namespace}/{one.name}", f"from {one.node_name}", renamed, against), tone=tone))
