@@ -178,7 +178,7 @@ class Pieces:
     async def piece(self) -> bytes:
         return self._pieces.pop(0) if self._pieces else b""
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """As the guard of a stream: nobody is silent here."""
 
 
