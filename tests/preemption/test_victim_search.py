@@ -17,6 +17,7 @@ from reprieve.preemption import for_group
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.victim_search import state as state_module
 from reprieve.preemption.victim_search.bundles import Bundles, _rates, least_rates
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.search import Found, _Search, as_cheap, cheapest_eviction
@@ -332,6 +333,28 @@ def test_no_bundle_is_better_than_what_stands_for_a_node_not_looked_at(
             for unit in chance.sample(staying, min(2, len(staying))):
                 chance.choice((state.evict, state.bar))(unit)
             state.settle()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_many_break_together_is_what_they_break_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """cost.md 4.2: budgets are charged by importance, whether by a walk or in one pass over many charges."""
+    chance = random.Random(seed)
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        budgets = range(12)
+        charged = tuple(
+            tuple((budget, chance.randint(1, 4)) for budget in sorted(chance.sample(budgets, chance.randint(0, 8))))
+            for _ in numbers.units
+        )
+        allowed = tuple(chance.randint(-2, 20) for _ in budgets)
+        charging = replace(numbers, charged=charged, allowed=allowed)
+        by_walk, at_once = Eviction(charging), Eviction(charging)
+        for share in (0.0, 0.1, 0.5, 1.0):
+            going = [unit for unit in range(len(charged)) if chance.random() < share]
+            with monkeypatch.context() as patched:
+                patched.setattr(state_module, "_FEW_CHARGES", 1 << 30)
+                broken = by_walk._broken(going)
+                patched.setattr(state_module, "_FEW_CHARGES", -1)
+                assert at_once._broken(going) == broken
 
 
 @pytest.mark.parametrize("seed", range(40))

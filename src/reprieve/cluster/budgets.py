@@ -51,15 +51,15 @@ class ByLabel:
             for value in dict.fromkeys(asked.values):
                 values.setdefault(value, []).append(number)
 
-    def candidates(self, namespace: str, labels: Mapping[str, str]) -> list[int]:
+    def candidates(self, namespace: str, labels: Mapping[str, str]) -> Sequence[int]:
         """The numbers of all selectors that can match the labels, each once, and perhaps of some that do not."""
-        found = list(self._others.get(namespace, ()))
+        found = self._others.get(namespace, [])
         by_key = self._by_label.get(namespace)
         if by_key:
             for key in by_key if len(by_key) < len(labels) else labels:
                 values, value = by_key.get(key), labels.get(key)
-                if values is not None and value is not None:
-                    found += values.get(value, ())
+                if values is not None and value is not None and value in values:
+                    found = found + values[value] if found else values[value]
         return found
 
 

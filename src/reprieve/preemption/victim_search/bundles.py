@@ -113,7 +113,15 @@ class Bundles:
         self._stale.clear()
         if stale:
             self._doubted.difference_update(stale)
-            self._rate[:, stale] = np.array([_rates(self._see(node)) for node in stale]).T
+            left = [node for node in stale if self._there(node).units]
+            if len(left) < len(stale):  # nobody may go there any more
+                none = [node for node in stale if self._on[node] is _NOBODY]
+                self._unseen.difference_update(none)
+                for node in none:
+                    self.of[node] = ()
+                self._rate[:, none] = np.inf
+            if left:
+                self._rate[:, left] = np.array([_rates(self._see(node)) for node in left]).T
 
     def every(self) -> list[Bundle]:
         """The bundles of all nodes, the lightest first, each once."""
@@ -192,7 +200,10 @@ class Bundles:
         if not state.numbers.kinds[self._kind].usable[node]:
             return _NOBODY
         gone, barred, takes, age = state.gone, state.barred, state.numbers.takes, state.age
-        units = tuple([unit for unit in state.numbers.on[node] if unit not in gone and unit not in barred])
+        on = state.numbers.on[node]
+        if gone.issuperset(on):
+            return _NOBODY
+        units = tuple([unit for unit in on if unit not in gone and unit not in barred])
         if len(units) < 2:
             return _There(units, _NOBODY.alike, -1) if units else _NOBODY
         # Among equals those who started late go first, as far as a fraction can say so.
@@ -291,8 +302,11 @@ class Bundles:
         gain = 0
         for node, amounts in freed.items():
             if usable[node]:
-                have = left[node]
-                room = min([(have[resource] + amounts[resource]) // want for resource, want in wanted])
+                have, room = left[node], 1 << 40
+                for resource, want in wanted:
+                    fits = (have[resource] + amounts[resource]) // want
+                    if fits < room:
+                        room = fits
                 gain += max(room, 0) - spare[node]
         return gain
 
@@ -349,12 +363,16 @@ def least_rates(eviction: Eviction, kind: int) -> npt.NDArray[np.float64]:
 
 def _rates(bundles: Sequence[Bundle]) -> list[float]:
     """What the best of them weighs for each place, by how many places are missing."""
-    if len(bundles) == 1:
-        weight, gain, _ = bundles[0]
-        return [weight / min(gain, count) for count in _MISSING]
     if not bundles:
         return _NOTHING
-    return [min([weight / min(gain, count) for weight, gain, _ in bundles]) for count in _MISSING]
+    rates = _per_place(*bundles[0][:2])
+    for weight, gain, _ in bundles[1:]:
+        rates = list(map(min, rates, _per_place(weight, gain)))
+    return rates
+
+
+def _per_place(weight: float, gain: int) -> list[float]:
+    return [weight / (gain if gain < count else count) for count in _MISSING]
 
 
 def cheapest_cover(lack: Sequence[tuple[int, int]], units: Sequence[tuple[float, Amounts, int]]) -> list[int] | None:

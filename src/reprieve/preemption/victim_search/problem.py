@@ -191,6 +191,8 @@ def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], 
         for budget, count in each.items():
             most[budget] += count
     short = [budget for budget, allowed in enumerate(ranking.allowed) if allowed < most[budget]]
+    if len(short) == len(most):
+        return tuple([tuple(sorted(each.items())) for each in ranking.charged]), tuple(ranking.allowed)
     number = {budget: turn for turn, budget in enumerate(short)}
     charged = tuple(
         tuple(sorted([(number[budget], count) for budget, count in each.items() if budget in number]))

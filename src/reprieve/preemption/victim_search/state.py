@@ -9,6 +9,7 @@ resource that it asks for is overdrawn; `spare[kind][node]` is how many more pod
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from reprieve.preemption.victim_search.problem import Amounts, Numbers
 
 FEW_PODS = 64
 """Groups of more pods are not put anew as a whole where one of them finds no room."""
+_FEW_CHARGES = 256
+"""Of more than that, what units going together are charged with is summed for all budgets at once."""
 BROKEN_BUDGET = float(1 << 50)
 """Weighs more than any sum of priorities that is likely to stand against it."""
 Price = tuple[int, int, Cost]
@@ -327,16 +330,42 @@ class Eviction:
         """Which of the units, in order of importance, violate a budget if they all go."""
         if not self.numbers.allowed:
             return [False] * len(order)
-        left = list(self.numbers.allowed)
-        self.counted += (len(left) + sum([len(self.numbers.charged[turn]) for turn in order])) // 64
+        charged, allowed = self.numbers.charged, self.numbers.allowed
+        charges = sum([len(charged[turn]) for turn in order])
+        self.counted += (len(allowed) + charges) // 64
+        if charges > _FEW_CHARGES:
+            return self._broken_at_once(order)
+        left: dict[int, int] = {}
         broken = []
         for turn in order:
             over = False
-            for budget, count in self.numbers.charged[turn]:
-                left[budget] -= count
-                over = over or left[budget] < 0
+            for budget, count in charged[turn]:
+                rest = left[budget] = left.get(budget, allowed[budget]) - count
+                over = over or rest < 0
             broken.append(over)
         return broken
+
+    def _broken_at_once(self, order: Sequence[int]) -> list[bool]:
+        """The same in a pass over all charges: of each budget those of the units that go, summed by importance."""
+        units, pods, first, allowed = self._charges
+        goes = np.zeros(len(self.numbers.units), dtype=np.bool_)
+        goes[order] = True
+        going = goes[units]
+        sums = np.cumsum(np.where(going, pods, 0))
+        broken = np.zeros(len(goes), dtype=np.bool_)
+        broken[units[going & (sums - np.where(first > 0, sums[first - 1], 0) > allowed)]] = True
+        found: list[bool] = broken[order].tolist()
+        return found
+
+    @cached_property
+    def _charges(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """By budget and importance, `int64[charges]` each: unit, pods, the budget's first charge, what it allows."""
+        charged, allowed = self.numbers.charged, np.array(self.numbers.allowed, dtype=np.int64)
+        units = np.repeat(np.arange(len(charged)), list(map(len, charged)))
+        pairs = np.fromiter(chain.from_iterable(chain.from_iterable(charged)), np.int64, 2 * len(units)).reshape(-1, 2)
+        order = np.argsort(pairs[:, 0], kind="stable")
+        budgets, pods = pairs[order].T
+        return units[order], pods, np.searchsorted(budgets, budgets), allowed[budgets]
 
     def violating(self, units: Sequence[int]) -> int:
         """How many of these would exceed a budget, evicted one after the other beside those who are gone."""
