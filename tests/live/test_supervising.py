@@ -128,7 +128,7 @@ def test_a_child_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch,
     async def main() -> int:
         supervisor = Supervisor(child(program))
         async with supervised(supervisor):
-            await until(deaf.exists)
+            await until(lambda: deaf.exists() and supervisor.pid is not None)  # the child may be first
             pid = supervisor.pid
             assert pid is not None
         return pid
