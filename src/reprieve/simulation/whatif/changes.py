@@ -106,11 +106,12 @@ class _Changer:
     """Changes a copy of an input, change by change."""
 
     def __init__(self, manifests: Manifests, rows: Rows) -> None:
+        of_rows, unknown = rows.makers_among(manifests.unknown)
         self._manifests = Manifests(
             objects={kind: list(found) for kind, found in manifests.objects.items()},
             scenarios=manifests.scenarios,
-            unknown=list(manifests.unknown),
-            pod_makers=list(manifests.pod_makers),
+            unknown=unknown,
+            pod_makers=[*manifests.pod_makers, *of_rows],
             unknown_fields=manifests.unknown_fields,
             unknown_fields_total=manifests.unknown_fields_total,
             jobs=manifests.jobs,

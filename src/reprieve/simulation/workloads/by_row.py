@@ -99,7 +99,7 @@ def _pods_of_row(
     generated = pods.name.endswith("-")
     there = 0
     if generated:
-        same = {key: filled(value, values) for key, value in fixed.items() if not _varies(value)}
+        same = {key: filled(value, values) for key, value in fixed.items() if not varies(value)}
         direct = [pod for pod in maker.there(workload) if is_active(pod)]
         there = sum(all(pod.metadata.labels.get(key) == value for key, value in same.items()) for pod in direct)
         if there == 0 and len(row.sets) == 1 and not pods.each.endswith("*"):
@@ -245,8 +245,9 @@ def _completed(name: str) -> str:
     return f"{name[:LONGEST_BASE]}00000" if name.endswith("-") else name
 
 
-def _varies(label: str) -> bool:
-    return any(f"{{{each}}}" in label for each in ("index", "replica", "member"))
+def varies(label: str) -> bool:
+    """Whether a text is another one for each pod of a set, or for another count."""
+    return any(f"{{{each}}}" in label for each in ("index", "replica", "member", "replicas"))
 
 
 def _paths_of(pods: PodSet) -> Iterator[str]:

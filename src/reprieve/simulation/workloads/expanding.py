@@ -101,11 +101,8 @@ class Maker:
         self._run = {one if "/" in one else f"default/{one}" for one in run}
         self._ran: set[str] = set()
         self._left_out: list[UnknownObject] = []
-        with_rows = [each for each in manifests.unknown if rows.of(each.api_version, each.kind) is not None]
-        self._unknown = (
-            [each for each in manifests.unknown if each not in with_rows] if with_rows else manifests.unknown
-        )
-        self._makers = [*manifests.pod_makers, *(_as_maker(each) for each in with_rows)]
+        of_rows, self._unknown = rows.makers_among(manifests.unknown)
+        self._makers = [*manifests.pod_makers, *of_rows]
         self.makers = list(self._makers)
         known = Manifests(manifests.objects, unknown=self._unknown, pod_makers=self._makers)
         self.owners = Owners(known)
@@ -409,10 +406,6 @@ def _jobs(makers: Iterable[PodMaker]) -> list[Job]:
             if job.active_deadline is not None:
                 found.append(job)
     return found
-
-
-def _as_maker(found: UnknownObject) -> PodMaker:
-    return PodMaker(found.manifest, found.origin, found.created)
 
 
 def _is_paused(workload: Workload) -> bool:

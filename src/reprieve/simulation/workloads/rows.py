@@ -31,6 +31,7 @@ import msgspec
 
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.group_sources import GROUP_ANNOTATIONS, TASK_ANNOTATION
+from reprieve.api.loading import PodMaker, UnknownObject
 from reprieve.api.unknown_fields import misnamed_in, path_text
 from reprieve.api.workloads import group_of
 from reprieve.api.yamltext import NodeBudget, YamlError, read_documents
@@ -145,6 +146,17 @@ class Rows:
         if not rows:
             return self
         return Rows([*(row for found in self._rows.values() for row in reversed(found)), *rows])
+
+    def makers_among(self, unknown: Sequence[UnknownObject]) -> tuple[list[PodMaker], list[UnknownObject]]:
+        """Of kinds that nobody knows: those that a row says how to expand, and the others, each in its order."""
+        makers: list[PodMaker] = []
+        others: list[UnknownObject] = []
+        for each in unknown:
+            if self.of(each.api_version, each.kind) is None:
+                others.append(each)
+            else:
+                makers.append(PodMaker(each.manifest, each.origin, each.created))
+        return makers, others
 
     def kinds(self) -> Iterator[tuple[str, str]]:
         """(group, kind) of all."""

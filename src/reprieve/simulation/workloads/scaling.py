@@ -6,8 +6,7 @@ its pods are, as in a snapshot, they are what is changed, and new ones are like 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from reprieve.api import objects
@@ -16,10 +15,10 @@ from reprieve.api.errors import FieldError
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.unknown_fields import Path, nearest
-from reprieve.api.workloads import POD_MAKERS, templates_in
-from reprieve.simulation.workloads.by_row import steps_of
+from reprieve.api.workloads import POD_MAKERS, group_of, templates_in
+from reprieve.simulation.workloads.by_row import steps_of, varies
 from reprieve.simulation.workloads.owners import HASH, Owner, Owners, is_active, key_of, mapping, reference_of, text
-from reprieve.simulation.workloads.rows import PodSet, Rows, entries_of, filled, value_at
+from reprieve.simulation.workloads.rows import PodSet, Rows, WorkloadKind, entries_of, filled, value_at
 
 _SHORT: Final = {
     "deploy": "deployment",
@@ -63,6 +62,15 @@ class Named(NamedTuple):
     def __str__(self) -> str:
         part = f" ({self.part})" if self.part else ""
         return f"{self.kind.lower()} {self.key}{part}"
+
+
+class _Count(NamedTuple):
+    """A count of a workload, and the pods it is of. `path`: its place in the object."""
+
+    path: Path
+    part: str
+    pods: PodSet
+    entry: Mapping[str, Any]
 
 
 class Workloads:
@@ -146,13 +154,28 @@ class Workloads:
                 if loaded.object.namespace == found.namespace and pod_group_name(loaded.object) == found.name
             ]
         owners = Owners(self._manifests)
-        names = {(pod.namespace, pod.name) for pod in (*owners.pods(found.owner), *owners.direct(found.owner))}
+        above = [found.owner, *self._makes(found)]
+        names = {(pod.namespace, pod.name) for one in above for pod in (*owners.pods(one), *owners.direct(one))}
         return [
             loaded
             for loaded in self._manifests.pods
             if (loaded.object.namespace, loaded.object.name) in names
             or (found.kind == "Deployment" and _is_of_deployment(loaded.object, found))
         ]
+
+    def _makes(self, found: Named) -> Iterator[Owner]:
+        """The objects between a workload and its pods, by the names it gives them: they need not be in the input."""
+        index = self._maker(found)
+        manifest = self._manifests.pod_makers[index].manifest if index is not None else {}
+        row = self._rows.of(text(manifest.get("apiVersion")), found.kind)
+        for each in _counts(row, manifest) if row is not None else ():
+            number = _number(value_at(each.entry, str(each.pods.replicas)), each.pods.default)
+            between = {f"{each.pods.makes} {name}" for name in _names(each, found, number)}
+            if each.pods.makes == "v1 Pod":
+                values = _values(each, found, number)
+                between = {filled(each.pods.owner, {**values, "replica": turn}) for turn in range(number)} - {""}
+            for version, kind, name in map(str.split, between):
+                yield group_of(version), kind, found.namespace, name
 
     def members(self, found: Named) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
         """The pods of a workload and the groups they name, each with all its members: they share one priority."""
@@ -197,23 +220,26 @@ class Workloads:
         row = self._rows.of(text(manifest.get("apiVersion")), found.kind)
         if row is None:
             raise FieldError("", f"{found}: there is no row for its kind")
-        if row.scale and not found.part:
-            before = value_at(manifest, row.scale)
-            self._replace(index, _with(manifest, tuple(row.scale.split(".")), number))
-            many = 1 if len(row.sets) < 2 else None
-            return _number(before, 1), there[number:] if many else [], []
-        for pods in row.sets:
-            for path, part, entry in entries_of(manifest, pods):
-                if part == found.part.lower() and isinstance(pods.replicas, str) and part:
-                    steps = (*steps_of(path), *pods.replicas.split("."))
-                    before = _number(value_at(entry, pods.replicas), pods.default)
-                    self._replace(index, _with(manifest, steps, number))
-                    return before, _beyond(there, pods, part, found, number), []
-        parts = sorted({part for pods in row.sets for _, part, _ in entries_of(manifest, pods) if part})
-        if parts:
-            choices = " or ".join(f"{found.kind.lower()}/{found.name}/{part}" for part in parts[:8])
-            raise FieldError("", f"{found} has several counts: say {choices}")
-        raise FieldError("", f"{found}: its kind has no count to set")
+        counts = list(_counts(row, manifest))
+        scaled: Path | None = tuple(row.scale.split(".")) if row.scale and not found.part else None
+        if scaled is None:
+            places = {each.path: each.part for each in counts if found.part.lower() in ("", each.part.lower())}
+            if len(places) != 1:
+                raise FieldError("", _which(found, sorted({each.part for each in counts})))
+            (scaled,) = places
+        meant = [each for each in counts if each.path == scaled]
+        for each in meant:
+            most = value_at(each.entry, each.pods.most) if each.pods.most else None
+            if isinstance(most, int) and number > most:
+                raise FieldError("", f"{found}: no more than its {each.pods.most}, {most}")
+        before = _number(_at(manifest, scaled), meant[0].pods.default if meant else 1)
+        self._replace(index, _with(manifest, scaled, number))
+        if found.kind == "StatefulSet":
+            first = _number(value_at(manifest, "spec.ordinals.start"), 0)
+            return before, [one for one in there if _ordinal(one.object.name) >= first + number], []
+        if not meant:
+            return before, there[number:], []
+        return before, _beyond(there, meant, found, number), []
 
     def set_priority(self, found: Named, name: str, number: int) -> int:
         """Give the templates of a workload another priority; how many there were."""
@@ -345,21 +371,88 @@ def _ordinal(name: str) -> int:
     return int(last) if last.isdecimal() and len(last) < 9 else 0
 
 
+def _counts(row: WorkloadKind, manifest: Mapping[str, Any]) -> Iterator[_Count]:
+    """Every count of an object that can be set, with its pods; where it is no list's its part is the field's name."""
+    for pods in row.sets:
+        for path, part, entry in entries_of(manifest, pods):
+            if isinstance(pods.replicas, str):
+                steps = steps_of(path)
+                named = part or (str(steps[-1]).lower() if steps else "")
+                yield _Count((*steps, *pods.replicas.split(".")), named, pods, mapping(entry))
+
+
+def _which(found: Named, parts: Sequence[str]) -> str:
+    """What there is to say where not one count is meant."""
+    if not parts:
+        return f"{found}: its kind has no count to set"
+    choices = " or ".join(f"{found.kind.lower()}/{found.name}/{part}" for part in parts[:8])
+    if found.part:
+        meant = nearest(found.part.lower(), parts)
+        hint = f', did you mean "{meant}"?' if meant else ""
+        return (
+            f"{found}: no such part{hint} There is {choices}" if hint else f"{found}: no such part: there is {choices}"
+        )
+    return f"{found} has several counts: say {choices}"
+
+
 def _beyond(
-    there: list[Loaded[objects.Pod]], pods: PodSet, part: str, found: Named, number: int
+    there: list[Loaded[objects.Pod]], counts: Sequence[_Count], found: Named, number: int
 ) -> list[Loaded[objects.Pod]]:
-    """Pods of a set that has fewer replicas than they."""
-    values = {"name": found.name, "namespace": found.namespace, "part": part, "replicas": number, "size": 1}
-    labels = {key: filled(each, values) for key, each in pods.labels.items() if "{in" not in each and "{re" not in each}
+    """Pods of sets that are to have fewer replicas than they; a pod that one of the sets keeps stays."""
+    going: dict[int, Loaded[objects.Pod]] = {}
+    kept: set[int] = set()
+    for count in counts:
+        same = _of_set(there, count, found, number)
+        if count.pods.name.endswith("-"):
+            staying = same[: number * len(_members(count))]
+        else:
+            names = _names(count, found, number)
+            staying = [one for one in same if _name_in_set(one.object, count) in names]
+        kept.update(map(id, staying))
+        going |= {id(one): one for one in same}
+    return [one for key, one in going.items() if key not in kept]
+
+
+def _of_set(there: list[Loaded[objects.Pod]], count: _Count, found: Named, number: int) -> list[Loaded[objects.Pod]]:
+    """Pods that have the labels of a set, or else names as it gives them."""
+    pods, values = count.pods, _values(count, found, number)
+    labels = {**pods.labels, **pods.labels_of.get(str(values["part"]), {})}
+    labels = {key: filled(each, values) for key, each in labels.items() if not varies(each)}
     same = [one for one in there if all(one.object.metadata.labels.get(key) == each for key, each in labels.items())]
-    if pods.name.endswith("-"):
-        return same[number:]
-    names = {filled(pods.name, {**values, "index": index, "replica": index, "member": 0}) for index in range(number)}
+    if same or pods.name.endswith("-"):
+        return same
     prefix = filled(pods.name, {**values, "index": "", "replica": "", "member": ""}).rstrip("-")
-    counted = Counter(one.object.name in names for one in same)
-    if not counted[True] and not same:
-        same = [one for one in there if one.object.name.startswith(f"{prefix}-")]
-    return [one for one in same if one.object.name not in names]
+    return [one for one in there if _name_in_set(one.object, count).startswith(f"{prefix}-")]
+
+
+def _names(count: _Count, found: Named, number: int) -> set[str]:
+    """What so many replicas of a set are called: its pods, or the objects it makes."""
+    values = _values(count, found, number)
+    first = _number(value_at(count.entry, count.pods.start), 0) if count.pods.start else 0
+    turns = ((first + replica, member) for replica in range(number) for member in _members(count))
+    return {
+        filled(count.pods.name, {**values, "index": first + turn, "replica": replica, "member": member})
+        for turn, (replica, member) in enumerate(turns)
+    }
+
+
+def _values(count: _Count, found: Named, number: int) -> dict[str, object]:
+    part = count.part if count.pods.each.endswith("*") else ""
+    size = _members(count).stop
+    return {"name": found.name, "namespace": found.namespace, "part": part, "replicas": number, "size": size}
+
+
+def _members(count: _Count) -> range:
+    """The pods of one replica, by their number in it."""
+    size = count.pods.size
+    of_each = _number(value_at(count.entry, size), 1) if isinstance(size, str) else size
+    return range(count.pods.less, max(of_each, count.pods.less))
+
+
+def _name_in_set(pod: objects.Pod, count: _Count) -> str:
+    """The pod's name, or that of the object between of which it is."""
+    owner = reference_of(pod)
+    return pod.name if count.pods.makes == "v1 Pod" or owner is None else owner.name
 
 
 def _with(value: Any, path: Path, item: Any) -> Any:
@@ -371,6 +464,13 @@ def _with(value: Any, path: Path, item: Any) -> Any:
         return [_with(each, tuple(rest), item) if index == step else each for index, each in enumerate(value)]
     value = mapping(value)
     return {**value, step: _with(value.get(step), tuple(rest), item)}
+
+
+def _at(value: Any, path: Path) -> Any:
+    """What stands at a path; None where nothing does."""
+    for step in path:
+        value = value[step] if isinstance(step, int) else mapping(value).get(step)
+    return value
 
 
 def _number(value: object, otherwise: int) -> int:
