@@ -41,6 +41,7 @@ from reprieve.preemption.options import PreemptionOptions  # noqa: E402
 from reprieve.preemption.outcome import Preemption  # noqa: E402
 from reprieve.scheduling.arrival_order import in_order  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
+from reprieve.scheduling.engine_options import EngineOptions  # noqa: E402
 from reprieve.simulation import openb  # noqa: E402
 from reprieve.simulation.bench.scenarios import SCENARIOS, Cluster  # noqa: E402
 from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
@@ -194,7 +195,7 @@ def decide(
 ) -> tuple[Preemption | None, Engine, float]:
     """The decision for the gang, and the processor seconds it took."""
     profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
-    engine = Engine({profile.name: profile})
+    engine = Engine(EngineOptions({profile.name: profile}))
     world = VirtualCluster(engine, 2e9)
     for item, created in items:
         world.add(item, created)

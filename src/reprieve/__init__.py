@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from reprieve.library.planning import PlanResult as PlanResult
     from reprieve.library.planning import plan as plan
     from reprieve.scheduling.engine import Engine as Engine
+    from reprieve.scheduling.engine_options import EngineOptions as EngineOptions
     from reprieve.scheduling.profiles import default_profile as default_profile
     from reprieve.simulation.plan import PlanOptions as PlanOptions
     from reprieve.simulation.report import Account as Account
@@ -109,6 +110,7 @@ _HOME = {
     "CycleState": "framework.plugin",
     "Diagnosis": "framework.diagnosis",
     "Engine": "scheduling.engine",
+    "EngineOptions": "scheduling.engine_options",
     "EventKind": "framework.events",
     "EvictionUnits": "framework.preemption_cost",
     "FITS": "framework.status",

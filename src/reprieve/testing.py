@@ -33,6 +33,7 @@ from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.held_room import ReleasedRoom
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.virtual import VirtualCluster
@@ -324,8 +325,8 @@ def _profiles_of(
 class WatchedEngine(Engine):
     """An engine that keeps its decisions and lets a checker look at each, before and after it is assumed."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, validate=True, **kwargs)
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
         self.decisions: list[Decision] = []
         self.before_step: Callable[[], None] = lambda: None
         self.after_step: Callable[[Decision], None] = lambda _: None
@@ -373,7 +374,15 @@ class World:
             )
             profiles = {profile.name: profile}
         self.engine = WatchedEngine(
-            profiles, gates=gates, timing=timing, share=not plain, seed=seed, current_reasons=current_reasons
+            EngineOptions(
+                profiles or {},
+                gates or FeatureGates(),
+                timing or Timing(),
+                seed=seed,
+                current_reasons=current_reasons,
+                share=not plain,
+                validate=True,
+            )
         )
         self.virtual = VirtualCluster(self.engine, START)
         self.objects: dict[str, objects.Pod] = {}

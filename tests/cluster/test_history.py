@@ -8,6 +8,7 @@ from reprieve.cluster.history import History, RecordedCluster
 from reprieve.cluster.resources import CPU
 from reprieve.cluster.state import ClusterState
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import World, gang, node, pod
 
 
@@ -77,4 +78,4 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_a_scheduler_at_work_keeps_no_history() -> None:
     assert type(Engine().cluster) is ClusterState
-    assert type(Engine(validate=True).cluster) is RecordedCluster
+    assert type(Engine(EngineOptions(validate=True)).cluster) is RecordedCluster

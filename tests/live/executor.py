@@ -30,6 +30,7 @@ from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.profiles import default_profile
 
 from ..waiting import DEADLINE
@@ -144,7 +145,7 @@ async def running(
     async with client_of(server, kind, clock=clock or FastClock()) as client:
         if script is not None:
             client.script = script
-        engine = Engine(settings.profiles, gates=gates, validate=True)
+        engine = Engine(EngineOptions(settings.profiles, gates, validate=True))
         observer = Watched(metrics=Metrics(), log=Log(-1))
         observer.attach(engine)
         every = await discover(client)

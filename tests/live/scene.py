@@ -14,6 +14,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.live.conditions import Conditions
 from reprieve.live.writes import Writes
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 
 from ..client.clock import FakeClock
 from .faults import Json, group, node, pod
@@ -72,7 +73,7 @@ class Scene:
         self.writes = Recorded()
         self.troubles: list[str] = []
         self.conditions = Conditions(self.writes, self.clock, on_trouble=self.troubles.append)
-        self.engine = engine or Engine(validate=True)
+        self.engine = engine or Engine(EngineOptions(validate=True))
         self.engine.set_node(msgspec.convert(node("n1"), o.Node), self.now)
 
     @property

@@ -29,6 +29,7 @@ from reprieve.scheduling.decision import (
     Result,
 )
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.profiles import default_profile
 
 from ..client.clock import START
@@ -459,7 +460,7 @@ def test_who_a_plugin_keeps_back_says_why_and_only_that_pod() -> None:
             "uid-held-alone": ("NotReadyForScheduling", "held-alone is not ready"),
         }
 
-    run(test, Engine({profile.name: profile}, validate=True))
+    run(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
 def test_who_is_gone_before_a_word_was_sent_gets_none() -> None:

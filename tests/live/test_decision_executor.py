@@ -25,6 +25,7 @@ from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
 from reprieve.scheduling.decision import Binding, Decision, GroupCondition, Rejection, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 
 from ..building import profile_with
 from ..client.clock import FakeClock, until
@@ -115,7 +116,7 @@ class Stage:
 
     def __init__(self, engine: Engine | None = None) -> None:
         self.clock = FakeClock()
-        self.engine = engine or Engine(validate=True)
+        self.engine = engine or Engine(EngineOptions(validate=True))
         self.writes = Calls()
         self.observer = Seen()
         self.observer.attach(self.engine)
@@ -379,7 +380,7 @@ def test_it_looks_around_for_what_no_event_tells() -> None:
         stage.step()
         assert [text for text in stage.observer.troubles if text.startswith("plugin: ")]
 
-    play(test, Engine({profile.name: profile}, validate=True))
+    play(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
 @pytest.mark.parametrize("error", [None, ApiError(409, "Conflict", "somebody else wrote")])
@@ -447,7 +448,7 @@ def test_nominations_that_ended_are_taken_back() -> None:
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_victims_are_evicted_beside_or_within_the_cycle(asynchronous: bool) -> None:
     """preemption.md 7.6: without SchedulerAsyncPreemption it is the loop that waits for the calls."""
-    engine = Engine(gates=FeatureGates(scheduler_async_preemption=asynchronous), validate=True)
+    engine = Engine(EngineOptions(gates=FeatureGates(scheduler_async_preemption=asynchronous), validate=True))
 
     async def test(stage: Stage) -> None:
         stage.pod("low", cpu="4", node="n1")

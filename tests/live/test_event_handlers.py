@@ -25,6 +25,7 @@ from reprieve.live.outages import Outages
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.testing import profile_with
 
 from ..client.clock import until
@@ -63,7 +64,7 @@ class Stage:
 
     def __init__(self, client: Limited, engine: Engine | None = None) -> None:
         self.client = client
-        self.engine = engine or Engine(validate=True)
+        self.engine = engine or Engine(EngineOptions(validate=True))
         self.told: list[tuple[ChangeKind, str, str]] = []
         self.troubles: list[str] = []
         self.notes: list[str] = []
@@ -584,7 +585,7 @@ def test_jobs_are_watched_for_when_they_end_where_anybody_waits_for_that(waits: 
 
     async def act(first: Stage) -> None:
         profile = profile_with(DefaultPreemption(PreemptionOptions(wait_for_completions=600.0 if waits else 0.0)))
-        stage = Stage(first.client, Engine({profile.name: profile}, validate=True))
+        stage = Stage(first.client, Engine(EngineOptions({profile.name: profile}, validate=True)))
         cluster = stage.engine.cluster
         await stage.node("n1")
         container = {"name": "c", "image": "i:1"}

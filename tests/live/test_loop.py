@@ -22,6 +22,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.held_room import ReleasedRoom
 
 from ..building import group, node, pod, profile_with
@@ -100,7 +101,7 @@ class Stage:
     def __init__(self, profile: Any = None, *, gates: FeatureGates | None = None, **named: Any) -> None:
         self.clock = FakeClock()
         profiles = {profile.name: profile} if profile is not None else None
-        self.engine = Engine(profiles, gates=gates, timing=Timing(1.0, 10.0), validate=True)
+        self.engine = Engine(EngineOptions(profiles or {}, gates or FeatureGates(), Timing(1.0, 10.0), validate=True))
         self.feed = Changes()
         self.acts = Acts()
         self.may = True

@@ -13,6 +13,7 @@ from reprieve.api.objects import Node, Pod, PodGroup
 from reprieve.cluster.groups import Group
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 
@@ -46,7 +47,7 @@ class World:
     """An engine that checks itself after every step, and who is placed in it."""
 
     def __init__(self, cpu: int, **gates: bool) -> None:
-        self.engine = Engine(validate=True, gates=FeatureGates.of(gates))
+        self.engine = Engine(EngineOptions(gates=FeatureGates.of(gates), validate=True))
         self.now = 0.0
         self.engine.set_node(node("n", cpu), 0.0)
 

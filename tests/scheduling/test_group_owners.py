@@ -13,6 +13,7 @@ from reprieve.api.group_sources import GroupSources
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Node, Pod
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 
 KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
 Json = dict[str, Any]
@@ -106,7 +107,7 @@ GANGS: dict[str, tuple[GroupOwner, list[Pod], str]] = {
 
 class World:
     def __init__(self, cpu: int, *, on: bool = True, told: bool = True) -> None:
-        self.engine = Engine(validate=True, sources=GroupSources.switched({"owners": on}))
+        self.engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": on}), validate=True))
         self.now = 0.0
         status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
         node = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import node, pod
 
 
 def engine_with_shared_victims() -> tuple[Engine, list[str]]:
     """n1 holds two victims; `first` makes room for itself, `second` for both: one victim is both preemptors'."""
-    engine = Engine(validate=True)
+    engine = Engine(EngineOptions(validate=True))
     engine.set_node(node("n1", cpu=6), 0.0)
     for name in ("low1", "low2"):
         engine.set_pod(pod(name, cpu=3, node="n1"), 0.0)

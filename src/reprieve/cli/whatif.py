@@ -25,6 +25,7 @@ from reprieve.preemption.units import effective_priority
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.simulation.plan import PlanOptions, starts_at
 from reprieve.simulation.report import Help
 from reprieve.simulation.virtual import VirtualCluster
@@ -155,7 +156,7 @@ class _Last:
 
 
 def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:
-    engine = Engine(any_scheduler=True)
+    engine = Engine(EngineOptions(any_scheduler=True))
     world = VirtualCluster(engine, now)
     for item, created in in_order(items):
         world.add(item, created)

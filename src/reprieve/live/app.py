@@ -40,6 +40,7 @@ from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.runtime_metrics import RuntimeMetrics
 from reprieve.observability.store import open_store
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.profile_remarks import remarks_on
 
 GRACE: Final = 3.0
@@ -199,9 +200,8 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
     log = Log(settings.verbosity, form=settings.log_format)
     metrics = Metrics()
     limits = Limits(qps=settings.qps, burst=settings.burst)
-    engine = Engine(
-        settings.profiles, gates=settings.gates, timing=settings.timing, seed=settings.seed, sources=settings.sources
-    )
+    options = EngineOptions(settings.profiles, settings.gates, settings.timing, settings.sources, settings.seed)
+    engine = Engine(options)
     environment = environment_of(settings)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(ApiClient(connection, limits=limits, environment=environment))

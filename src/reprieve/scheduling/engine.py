@@ -9,44 +9,41 @@
 whoever acts reports back.  The same engine runs under the real clock, in virtual time and in benchmarks.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from reprieve.api import objects
 from reprieve.api.foreign_groups import SCHEDULERS_OF
 from reprieve.api.group_owners import GroupOwner, Job
-from reprieve.api.group_sources import DEFAULT_SOURCES, NO_SOURCES, GroupSources
-from reprieve.api.work_annotations import work_terms_of
+from reprieve.api.group_sources import NO_SOURCES
 from reprieve.cluster.default_selectors import SelectorOwner
 from reprieve.cluster.history import RecordedCluster
-from reprieve.cluster.pods import NO_ROW, PodRecord, claims_of, gone_by, record_of, was_preempted
+from reprieve.cluster.pods import NO_ROW, PodRecord, gone_by, record_of
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
-from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import PluginIncident
-from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, PluginError
 from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.queueing.entity import Entity
-from reprieve.queueing.queue import SchedulingQueue, Timing
+from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.awaiting_permission import PodsAwaitingPermission
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result, stamped
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
-from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
+from reprieve.scheduling.group_objects import GroupObjects
 from reprieve.scheduling.held_room import Released, ReleasedRoom, hold_seconds, waits_for_completions
 from reprieve.scheduling.nominations import Nominations
+from reprieve.scheduling.pod_changes import PodChanges
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
-from reprieve.scheduling.profiles import default_profile
 from reprieve.scheduling.reserving import given_up, reserve_all, run_post_bind, unreserve
 from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
-from reprieve.scheduling.wakeups import spec_changed, terms_changed
 
 WAITING_POD = "waiting for the preemption for this pod to be finished"
 WAITING_GROUP = "waiting for the preemption for this pod group to be finished"
@@ -56,44 +53,31 @@ _LOWEST_PRIORITY = -(1 << 32)
 
 
 class Engine:
-    """See the module docstring.
+    """See the module docstring."""
 
-    `current_reasons` False: nobody reads why pods wait, so they are not tried again to keep that current
-    (`SchedulingQueue`).  `validate`, for tests, checks every invariant of the picture after every step; a failure tells
-    the history of the objects it names (`reprieve.cluster.history`).
-    """
-
-    def __init__(
-        self,
-        profiles: Mapping[str, Profile] | None = None,
-        *,
-        gates: FeatureGates | None = None,
-        timing: Timing | None = None,
-        seed: int | None = None,
-        share: bool = True,
-        validate: bool = False,
-        any_scheduler: bool = False,
-        sources: GroupSources = DEFAULT_SOURCES,
-        current_reasons: bool = True,
-    ) -> None:
-        self.gates = gates or FeatureGates()
-        self.sources = sources if self.gates.generic_workload else NO_SOURCES
+    def __init__(self, options: EngineOptions | None = None) -> None:
+        options = options or EngineOptions()
+        self.gates = options.gates
+        self.sources = options.sources if self.gates.generic_workload else NO_SOURCES
         """By what pods say that they belong together (workloads.md 1)."""
-        self.cluster = RecordedCluster() if validate else ClusterState()
-        chosen = dict(profiles) if profiles else {p.name: p for p in (default_profile(self.gates),)}
-        self.running = RunningProfiles(self.cluster, chosen, self.gates, seed=seed, share=share)
-        self.waits_for_completions = waits_for_completions(chosen.values())
-        """Some preemptors may wait for who ends by itself: whoever feeds the engine tells it of Jobs then."""
-        self._stands_for = {other: p.name for p in chosen.values() for other in p.also_known_as}
+        self.cluster = RecordedCluster() if options.validate else ClusterState()
+        profiles = options.named_profiles
+        self.running = RunningProfiles(self.cluster, profiles, self.gates, seed=options.seed, share=options.share)
+        self.waits_for_completions = waits_for_completions(profiles.values())
+        """Some preemptors may wait for who ends by itself: whoever feeds the engine reports Jobs to it then."""
+        self._stands_for = {other: p.name for p in profiles.values() for other in p.also_known_as}
         """Further names of profiles."""
         self._group_objects = GroupObjects(self.cluster, self.sources, trees=self.gates.composite_pod_group)
-        self.reach = RoomBound(self.cluster, self.running) if share else None
-        self.queue = SchedulingQueue(self.cluster, chosen, timing, self.reach, current_reasons=current_reasons)
+        self.reach = RoomBound(self.cluster, self.running) if options.share else None
+        self.queue = SchedulingQueue(
+            self.cluster, profiles, options.timing, self.reach, current_reasons=options.current_reasons
+        )
         self._preemptions = PreemptionsInFlight()
         self._nominations = Nominations(
-            self.cluster, self.queue, {name: hold_seconds(profile) for name, profile in chosen.items()}
+            self.cluster, self.queue, {name: hold_seconds(profile) for name, profile in profiles.items()}
         )
-        self._groups = GroupChanges(self.cluster, self.queue, self._nominations)
+        self._groups = GroupChanges(self.cluster, self.queue, self._nominations, trees=self.gates.composite_pod_group)
+        self._pods = PodChanges(self.cluster, self.queue, self._nominations, self._groups)
         self._awaiting = PodsAwaitingPermission()
         self.cluster.devices.serves_extended = self.gates.dra_extended_resource
         self._resources = StorageAndDeviceEvents(
@@ -102,9 +86,8 @@ class Engine:
         self.attempts = 0
         self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None
         """Put around every attempt, with the profile's name and plugins: whoever measures how long they take."""
-        self._validate = validate
-        self._any_scheduler = any_scheduler
-        """Take pods of every schedulerName with the first profile (`plan`: what would happen, whoever is named)."""
+        self._validate = options.validate
+        self._any_scheduler = options.any_scheduler
         self._deferred_writes: list[Instruction] = []
         self._assumed_after: dict[str, int] = {}
         """Attempts it took, by UID of pods whose binding is not confirmed: their backoff goes on if it fails."""
@@ -146,7 +129,7 @@ class Engine:
             return None
         if known is None:
             return self._new_pod(pod, now, created)
-        self._changed_pod(known, pod, now)
+        self._pods.changed(known, pod, now)
         return known
 
     def pod_terminating(self, uid: str, now: float, *, preempted: bool = False) -> None:
@@ -156,7 +139,7 @@ class Engine:
             return
         pod.preempted = pod.preempted or preempted
         if not pod.terminating:
-            self._terminating(pod, now, now + pod.grace)
+            self._pods.terminating(pod, now, now + pod.grace)
         self._check()
 
     def pod_gone(self, uid: str, now: float) -> None:
@@ -187,23 +170,23 @@ class Engine:
         else:
             if nominated >= 0:
                 self._nominations.freed(pod, nominated, now)
-            self._member_gone(pod, now)
-        self._make(self._group_objects.left(pod), now)
+            self._pods.member_gone(pod, now)
+        self._groups.carry_out(self._group_objects.left(pod), now)
         self._groups.give_up_if_gated(self.queue.find(pod), now)
         self._check()
 
     def set_group(self, group: objects.PodGroup, now: float, *, created: float = 0.0) -> None:
         """A PodGroup of the API appeared or changed."""
         if self.gates.generic_workload:
-            self._make(self._group_objects.set(group, created), now)
+            self._groups.carry_out(self._group_objects.set(group, created), now)
 
     def remove_group(self, key: str, now: float) -> None:
         """A PodGroup object is gone: pending members wait for it to appear again."""
-        self._make(self._group_objects.remove(key), now)
+        self._groups.carry_out(self._group_objects.remove(key), now)
 
     def set_owner(self, owner: GroupOwner, now: float) -> None:
         """A controller whose pods may be gangs appeared or changed (workloads.md 2.10)."""
-        self._make(self._group_objects.set_owner(owner), now)
+        self._groups.carry_out(self._group_objects.set_owner(owner), now)
         if isinstance(owner, Job):
             self.set_job(owner, now)
 
@@ -216,25 +199,11 @@ class Engine:
         """Such a controller is gone."""
         if kind == Job.KIND:
             self.cluster.job_deadlines.remove(namespace, name)
-        self._make(self._group_objects.remove_owner(kind, namespace, name), now)
+        self._groups.carry_out(self._group_objects.remove_owner(kind, namespace, name), now)
 
     def watch_owners(self, kinds: Iterable[str], now: float) -> None:
         """Of which kinds controllers are reported from now on: pods of others are not kept waiting for them."""
-        self._make(self._group_objects.watched(frozenset(kinds)), now)
-
-    def _make(self, changes: Iterable[GroupChange | Move], now: float) -> None:
-        trees = self.gates.composite_pod_group
-        for each in changes:
-            if isinstance(each, Move):
-                self._groups.regroup(each.pod, each.key, now)
-            elif isinstance(each.group, objects.CompositePodGroup):
-                self._groups.set_composite(each.group, now, each.created, each.foreign)
-            elif each.group is not None:
-                self._groups.set_group(each.group, now, each.created, trees=trees)
-            elif each.composite:
-                self._groups.remove_composite(each.key, now)
-            else:
-                self._groups.remove_group(each.key, now)
+        self._groups.carry_out(self._group_objects.watched(frozenset(kinds)), now)
 
     def set_composite(self, group: objects.CompositePodGroup, now: float, *, created: float = 0.0) -> None:
         """A CompositePodGroup appeared or changed: groups below it may have a root now (composite.md 2)."""
@@ -583,7 +552,7 @@ class Engine:
         )
         self.cluster.add_pod(record, pod.spec.node_name or None, due=gone_by(pod))
         if membership is not None:
-            self._make(self._group_objects.joined(record, pod, membership), now)
+            self._groups.carry_out(self._group_objects.joined(record, pod, membership), now)
         if record.row >= 0:
             event = ClusterEvent(EventKind.POD_PLACED, row=record.row, pod=record, group=record.group)
             self.queue.on_event(event, now)
@@ -597,68 +566,6 @@ class Engine:
             self.queue.on_event(ClusterEvent(EventKind.POD_ADDED, pod=record, group=record.group), now)
         self._check()
         return record
-
-    def _changed_pod(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
-        known.preempted = was_preempted(pod)
-        known.generation = pod.metadata.generation
-        terms_changed(self.cluster, self.queue, known, work_terms_of(pod), now)
-        claims = self.cluster.devices.with_extended(known, claims_of(pod))
-        if claims != known.claims:
-            self.cluster.set_claims(known, claims)
-            self.queue.update_pod(known, now)
-        spec_changed(self.cluster, self.queue, known, pod, now)
-        due = gone_by(pod)
-        if due is not None and not known.terminating:
-            self._terminating(known, now, due)
-        elif due is not None:
-            self.cluster.set_terminating(known, due=due)  # it may have been given less time
-        node = pod.spec.node_name
-        if node and known.row >= 0:
-            here = self.cluster.nodes.row_for_pod(node)
-            if known.row != here:
-                # Somebody else bound it elsewhere: the API is right, our assumption was not.
-                self.cluster.displace(known)
-                known.bound = True
-                self.cluster.place(known, here)
-            known.bound = True
-        elif node:
-            self.queue.remove_pod(known, now)
-            self.cluster.clear_nomination(known)
-            self._nominations.bound(known.uid)
-            row = self.cluster.nodes.row_for_pod(node)
-            known.bound = True
-            self.cluster.place(known, row)
-            event = ClusterEvent(EventKind.POD_PLACED, row=row, pod=known, group=known.group)
-            self.queue.on_event(event, now)
-        elif known.row < 0:
-            if not known.terminating:
-                self._nominations.observe(known, pod.status.nominated_node_name, now)
-            gates = tuple(gate.name for gate in pod.spec.scheduling_gates or ())
-            if gates != known.gates:
-                known.gates = gates
-                self.queue.update_pod(known, now)
-                if gates:
-                    self._nominations.give_up((known,), now, Released.GATED, f"gated by {', '.join(gates)}")
-                if known.group is not None:
-                    event = ClusterEvent(EventKind.GATES_REMOVED, pod=known, group=known.group)
-                    self.queue.on_event(event, now)
-        self._check()
-
-    def _terminating(self, pod: PodRecord, now: float, due: float | None) -> None:
-        self.cluster.set_terminating(pod, due=due)
-        if pod.row < 0:
-            self.queue.remove_pod(pod, now)
-            self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} is deleted")
-            self._member_gone(pod, now)
-        else:
-            event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
-            self.queue.on_event(event, now)
-        self._groups.give_up_if_gated(self.queue.find(pod), now)
-
-    def _member_gone(self, pod: PodRecord, now: float) -> None:
-        """Its group may be at one without this pending pod (preemption.md 8.3)."""
-        if pod.group is not None:
-            self.queue.on_event(ClusterEvent(EventKind.MEMBER_GONE, pod=pod, group=pod.group), now)
 
     def give_up_gated(self, now: float, *, after: float) -> None:
         """Groups that may not be tried for `after` seconds now hold no room, whoever has nominated their pods.

@@ -3,6 +3,7 @@
 A group of any level of a tree goes the same way (composite.md 2).  `now` is in seconds.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from reprieve.api import objects
@@ -12,6 +13,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.group_objects import GroupChange, Move
 from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.wakeups import retry_preemptors_of, units_changed
@@ -20,25 +22,39 @@ from reprieve.scheduling.wakeups import retry_preemptors_of, units_changed
 class GroupChanges:
     """See the module docstring."""
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, nominations: Nominations) -> None:
+    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, nominations: Nominations, *, trees: bool) -> None:
         self._cluster = cluster
         self._queue = queue
         self._nominations = nominations
+        self._trees = trees
+        """Groups have parents; without, each stands alone, whatever parent it names."""
 
-    def set_group(self, group: objects.PodGroup, now: float, created: float, *, trees: bool) -> None:
-        """A PodGroup appeared or changed; without `trees` it stands alone, whatever parent it names."""
+    def carry_out(self, changes: Iterable[GroupChange | Move], now: float) -> None:
+        """Make the groups what their objects, and those they stand for, have become."""
+        for each in changes:
+            if isinstance(each, Move):
+                self._regroup(each.pod, each.key, now)
+            elif isinstance(each.group, objects.CompositePodGroup):
+                self.set_composite(each.group, now, each.created, each.foreign)
+            elif each.group is not None:
+                self._set_group(each.group, now, each.created)
+            elif each.composite:
+                self.remove_composite(each.key, now)
+            else:
+                self._remove_group(each.key, now)
+
+    def _set_group(self, group: objects.PodGroup, now: float, created: float) -> None:
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         before = self._cluster.groups.get(key)
         old = before.spec if before is not None else None
-        state = self._cluster.set_group(group, created=created, trees=trees)
+        state = self._cluster.set_group(group, created=created, trees=self._trees)
         self._changed(state, old, now)
         if old is None and state.spec is not None and state.spec.claims:
             for pod in state.pending():
                 if pod.claims:
                     self._queue.update_pod(pod, now)  # what its claims mean is known only now
 
-    def remove_group(self, key: str, now: float) -> None:
-        """A PodGroup is gone: pending members wait for it to appear again."""
+    def _remove_group(self, key: str, now: float) -> None:
         state = self._cluster.remove_group(key)
         if state is not None:
             self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
@@ -65,7 +81,7 @@ class GroupChanges:
             self._queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, composite=key), now)
             retry_preemptors_of(self._cluster, self._queue, disrupted, now)
 
-    def regroup(self, pod: PodRecord, key: str | None, now: float) -> None:
+    def _regroup(self, pod: PodRecord, key: str | None, now: float) -> None:
         """A pod belongs to another group than it did: what it waits in, and what it counts for, is another."""
         waiting = pod.row < 0 and self._queue.find(pod) is not None
         if waiting:

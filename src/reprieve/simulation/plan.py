@@ -32,6 +32,7 @@ from reprieve.queueing.queue import Timing
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE, Decision
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -115,13 +116,15 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     manifests = expansion.manifests
     scenarios = read_scenarios(manifests)
     engine = Engine(
-        {profile.name: profile for profile in options.profiles},
-        gates=options.gates,
-        timing=options.timing,
-        seed=options.seed,
-        share=options.share,
-        any_scheduler=options.any_scheduler or not options.profiles,
-        sources=options.sources,
+        EngineOptions(
+            {profile.name: profile for profile in options.profiles},
+            options.gates,
+            options.timing,
+            options.sources,
+            seed=options.seed,
+            share=options.share,
+            any_scheduler=options.any_scheduler or not options.profiles,
+        )
     )
     everything = manifests.all()
     for loaded in everything:

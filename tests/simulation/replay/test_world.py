@@ -1,10 +1,12 @@
 """What becomes of jobs in a replay (replay.md 3, 4.3)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.simulation.replay import world as world_module
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.quotas import Quotas
@@ -191,8 +193,8 @@ def test_alike_pods_are_woken_one_by_one_with_the_outcome_of_waking_all(monkeypa
     policy = Policy(initial_backoff=0.0, max_backoff=0.0)
     few = replay(jobs, gpu_nodes(2), policy=policy)
 
-    def thorough(*args: Any, **kwargs: Any) -> Engine:
-        return Engine(*args, **{**kwargs, "current_reasons": True})
+    def thorough(options: EngineOptions) -> Engine:
+        return Engine(replace(options, current_reasons=True))
 
     monkeypatch.setattr(world_module, "Engine", thorough)
     everybody = replay(jobs, gpu_nodes(2), policy=policy)

@@ -22,6 +22,7 @@ from reprieve.framework.profile import Profile
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.simulation.replay.accounts import DONE, RUNNING, WAITING, Account, Series, Tracks
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.fragmentation import Fragmentation
@@ -96,13 +97,15 @@ class Replay:
     ) -> None:
         policy, self.settings = policy or Policy(), settings or WorldSettings()
         self.engine = Engine(
-            {profile.name: profile for profile in policy.profiles},
-            gates=policy.gates,
-            # Nothing changes by itself in here: nobody need be tried because time has passed (replay.md 3.9).
-            timing=Timing(policy.initial_backoff, policy.max_backoff, flush_after=NEVER),
-            seed=self.settings.seed,
-            any_scheduler=True,
-            current_reasons=False,
+            EngineOptions(
+                {profile.name: profile for profile in policy.profiles},
+                policy.gates,
+                # Nothing changes by itself in here: nobody need be tried because time has passed (replay.md 3.9).
+                Timing(policy.initial_backoff, policy.max_backoff, flush_after=NEVER),
+                seed=self.settings.seed,
+                any_scheduler=True,
+                current_reasons=False,
+            )
         )
         self._world = VirtualCluster(self.engine, start)
         self._start = start
