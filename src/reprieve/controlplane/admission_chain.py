@@ -35,7 +35,7 @@ SYSTEM = User("system:apiserver", ("system:masters", "system:authenticated"))
 
 
 class Objects(Protocol):
-    """What admission looks at besides a request: what is stored, and what time it is."""
+    """What admission reads besides a request: what is stored, and what time it is."""
 
     store: Store
     clock: Clock
@@ -68,7 +68,7 @@ class Request:
     registry: Objects
     warnings: list[str] = field(default_factory=list)
     version: str = ""
-    """The apiVersion the client spoke, where that decides what it may be told."""
+    """The apiVersion of the request, where warnings depend on it."""
     on_staged: list[Callable[[], None]] = field(default_factory=list)
     """What validating steps want done once this write is staged, in the same turn: steps serve all requests and keep
     nothing of one."""
@@ -134,7 +134,7 @@ class Chain:
             step.validate(request)
 
     def committed(self, request: Request) -> None:
-        """Tell the steps that the write is staged, and do what they left with it."""
+        """Notify the steps that the write is staged, and do what they left with it."""
         for step in self.steps(request.kind):
             step.committed(request)
         for work in request.on_staged:

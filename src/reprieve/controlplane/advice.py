@@ -32,7 +32,7 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = {
 
 
 def warnings_about(kind: Kind, obj: Json) -> list[str]:
-    """Return what the author of ``obj`` should be told."""
+    """Return the warnings for the author of ``obj``."""
     steps = _TEMPLATES.get(kind.resource)
     if steps is None:
         return []

@@ -54,7 +54,7 @@ class Attributes:
 
 @dataclass(frozen=True)
 class Decision:
-    """Allowed or not, and why (empty where there is nothing to say)."""
+    """Allowed or not, and why (may be empty)."""
 
     allowed: bool
     reason: str = ""
@@ -203,9 +203,9 @@ class Authorizer(Step):
 class ClaimStatus(Step):
     """Parts of a resource claim's status have owners, and the right to write the status is not enough for them.
 
-    Allocation and reservations ask for update or patch of ``resourceclaims/binding``; what a driver says of its
+    Allocation and reservations ask for update or patch of ``resourceclaims/binding``; what a driver reports of its
     devices asks for ``arbitrary-node:update`` or ``:patch`` of ``resourceclaims/driver``, by the driver's name
-    (kube-apiserver 1.36, gate DRAResourceClaimGranularStatusAuthorization; nodes' own drivers are not told apart here).
+    (kube-apiserver 1.36, gate DRAResourceClaimGranularStatusAuthorization; nodes' own drivers are no exception here).
     """
 
     kinds = frozenset(("resourceclaims.resource.k8s.io",))

@@ -1,6 +1,6 @@
 """POST .../pods/NAME/binding: the one way a pod gets its node. Rules and texts: kube-apiserver 1.36.
 
-A binding never looks whether the node exists. It sets nodeName and PodScheduled, merges annotations and
+A binding never checks whether the node exists. It sets nodeName and PodScheduled, merges annotations and
 labels, clears the nomination, honours uid and resourceVersion as preconditions, and refuses pods that are
 bound, gated or terminating.
 """

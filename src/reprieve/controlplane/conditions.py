@@ -1,4 +1,4 @@
-"""Conditions of statuses: one of each type, told since when its status is what it is."""
+"""Conditions of statuses: one of each type, with the time of its last transition."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def condition(kind: str, status: str, reason: str, message: str = "") -> Json:
 
 
 def pod_condition(kind: str, status: str, stamp: str, reason: str = "", message: str = "") -> Json:
-    """A condition as pods have it: with a time of probing, and without what there is not to say."""
+    """A condition as pods have it: with a time of probing, and without empty fields."""
     out: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": stamp}
     return out | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
 
 
 def set_disrupted(pod: Json, stamp: str, reason: str, message: str) -> None:
-    """Say of a pod that something other than itself ends it."""
+    """Set the condition that something other than the pod itself ends it."""
     status = pod.setdefault("status", {})
     set_condition(status, pod_condition("DisruptionTarget", "True", stamp, reason, message))

@@ -59,7 +59,7 @@ class Decoder:
     def decode(
         self, kind: Kind, obj: Json, validation: Validation, warnings: list[str], repeated: Sequence[str] = ()
     ) -> Json:
-        """Return ``obj`` as a defaulted object of ``kind``; raises 400. ``repeated`` words what the body said twice."""
+        """Return ``obj`` as a defaulted object of ``kind``; raises 400. ``repeated``: fields given twice."""
         self._check_identity(kind, obj)
         return self._fitted(kind, obj, validation, warnings, repeated, partial(self._unfit, kind))
 
@@ -131,7 +131,7 @@ class Decoder:
             schema.complete(obj)
 
     def check_applied(self, kind: Kind, obj: Json) -> None:
-        """Refuse an apply body that does not say what it is."""
+        """Refuse an apply body without kind and apiVersion."""
         api_version, name = obj.get("apiVersion") or "", obj.get("kind") or ""
         group, _, version = api_version.rpartition("/")
         if not api_version or not name:

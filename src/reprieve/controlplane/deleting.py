@@ -41,7 +41,7 @@ DEFAULT_GRACE = 30
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """What a DELETE asks for; None means not said."""
+    """What a DELETE asks for; None means not set."""
 
     grace: int | None = None
     propagation: Propagation | None = None
@@ -67,7 +67,7 @@ class Deletion:
         return not metadata.get("deletionGracePeriodSeconds")
 
     def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
-        """Stage the DELETE of one object; raises 404, 409, or what admission says."""
+        """Stage the DELETE of one object; raises 404, 409, or what admission refuses."""
         registry = self._registry
         state = registry.head(kind, namespace, name)
         if state is None:

@@ -1,4 +1,4 @@
-"""What the API server says when it refuses: one exception that becomes a Kubernetes ``Status`` object.
+"""Refusals of the API server: one exception that becomes a Kubernetes ``Status`` object.
 
 A :class:`StatusError` carries exactly what a client reads: HTTP code, reason, message, details with causes.
 Texts and codes follow the answers of a kube-apiserver 1.36. The constructors below name the usual cases;
@@ -46,7 +46,7 @@ class Cause:
 
 @dataclass(eq=False)
 class StatusError(Exception):
-    """A refusal with everything a Kubernetes client is told; ``to_json`` gives the ``Status`` object.
+    """A refusal with everything a Kubernetes client is sent; ``to_json`` gives the ``Status`` object.
 
     ``reason`` may be None (upstream has 500s without one). ``details`` are merged with ``causes``; pass
     ``{}`` to send empty details and None to leave them out. ``headers`` go onto the HTTP answer.

@@ -25,7 +25,7 @@ _DONE: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "
 
 
 def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Outcome:
-    """Stage an eviction; the outcome is the Status to answer; raises 429 if the budget says no."""
+    """Stage an eviction; the outcome is the Status to answer; raises 429 if the budget does not allow it."""
     if (eviction.get("metadata") or {}).get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     query = {"dryRun": "All"} if options.dry_run else {}

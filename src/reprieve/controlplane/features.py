@@ -1,4 +1,4 @@
-"""What the server can be told to do without, as the feature gates of kube-apiserver do it.
+"""What the server can do without, switched as by the feature gates of kube-apiserver.
 
 Without `GenericWorkload` there are no Workloads and PodGroups: their kinds are not served (what is stored stays and
 comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (KEP-5710, upgrade and rollback). Without
@@ -101,7 +101,7 @@ class DropDisabled(Step):
                 raise errors.unfit(request.kind.kind, request.kind.group, request.name, found)
 
     def _claims_made(self, request: Request) -> None:
-        """Which claims were made for a group cannot be said without the feature, unless it has been said already."""
+        """Which claims were made for a group cannot be set without the feature, unless it is set already."""
         if self._features.dra_workload_resource_claims:
             return
         before = ((request.old or {}).get("status") or {}).get("resourceClaimStatuses")

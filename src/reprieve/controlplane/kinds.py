@@ -289,7 +289,7 @@ def subresource(kind: Kind, name: str) -> Subresource:
 
 
 class KindTable:
-    """The kinds served right now: the built-in ones and those of established CRDs. Look-ups are by URL
+    """The kinds served right now: the built-in ones and those of established CRDs. Lookups are by URL
     parts.
     """
 

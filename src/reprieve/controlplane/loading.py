@@ -5,7 +5,7 @@ cluster besides: status, creation time, and who owns what. UIDs are new, and eve
 its UID follows it, so that garbage collection takes nobody for an orphan. An object whose name is there already is kept
 as it is.
 
-Invariant: either all of it is staged, or nothing, with an `InputError` that says which object is at fault. Where
+Invariant: either all of it is staged, or nothing, with an `InputError` that names the object at fault. Where
 objects that are refused may be left out, all is staged anew without them: as if they had not been in the input.
 """
 
@@ -42,7 +42,7 @@ _FIRST: Final = (
     ("apps", "StatefulSet"),
     ("apps", "DaemonSet"),
 )
-"""What admission of others looks for, and owners by whose template their pods are told apart."""
+"""What admission of others reads, and owners whose template identifies their pods."""
 _LAST: Final = (("", "LimitRange"), ("", "ResourceQuota"))
 """What is there is not judged by them: they are for what comes."""
 _DEFINITION: Final = _FIRST[0]
@@ -73,7 +73,7 @@ class Loaded:
 def load_objects(registry: Registry, objects: Sequence[PlainObject], *, lenient: bool = False) -> Loaded:
     """Stage and commit the objects. Raises `InputError`; then nothing of them is there.
 
-    `lenient`: objects that are refused are left out, and with them what is refused for want of them; the report says
+    `lenient`: objects that are refused are left out, and with them what is refused for want of them; the report names
     which and why. Call it before controllers and kubelets work, in one turn of the loop. The manifests are used up.
     """
     registry.store.flush()
@@ -126,7 +126,7 @@ class _Loading:
                 self.refused.setdefault(number, error)
 
     def _settle(self, found: Iterable[tuple[int, PlainObject]]) -> None:
-        """Make these objects, then what can only be said of them once all are there."""
+        """Make these objects, then what depends on all of them being there."""
         items, new = list[Item](), list[Item]()
         for number, one in found:
             with self._judged([number]):
@@ -224,10 +224,10 @@ class _Loading:
         return item
 
     def _create(self, item: Item) -> None:
-        registry, kind, said = self._registry, item.kind, list[str]()
+        registry, kind, warnings = self._registry, item.kind, list[str]()
         status = item.manifest.get("status")
         try:
-            decoded = registry.decoder.decode(kind, item.manifest, "Warn", said)
+            decoded = registry.decoder.decode(kind, item.manifest, "Warn", warnings)
             item.status = decoded.get("status") if status else None
             self._label_revision(item, decoded)
             created = (decoded["metadata"].get("creationTimestamp") or "") if item.created else ""
@@ -237,7 +237,7 @@ class _Loading:
             _refuse(item, error)
         item.name = made["metadata"]["name"]
         self.report.made += 1
-        self.report.warnings += [f"{item.origin}: {item.subject}: {text}" for text in said]
+        self.report.warnings += [f"{item.origin}: {item.subject}: {text}" for text in warnings]
         if (kind.group, kind.kind) in _REVISED:
             before = _digest((item.status or {}).get("updateRevision"), item.name)
             self._digests[item.uid] = before, template_hash(made["spec"]["template"])
@@ -283,7 +283,7 @@ class _Loading:
 
 
 def _refuse(item: Item, error: StatusError) -> NoReturn:
-    """Say what the API says of an object, and where it stands."""
+    """The API's refusal of an object, with where it stands in the input."""
     for cause in error.causes:
         if cause.field:
             raise InputError(item.origin, cause.message, path=cause.field, subject=item.subject) from None

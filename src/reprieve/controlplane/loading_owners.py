@@ -139,7 +139,7 @@ class Lookup:
     def relate(self, item: Item) -> bool:
         """Let an object name others by the UIDs they have here; whether it has lost an owner that is not there.
 
-        An owner of a kind that is not served stays: nobody can tell whether it is there.
+        An owner of a kind that is not served stays: whether it is there is unknown.
         """
         manifest = item.manifest
         for name, value in manifest.items():
@@ -151,7 +151,7 @@ class Lookup:
         self._follow_labels(_at(manifest, "spec", "selector", "matchLabels"))
         references = metadata.get("ownerReferences")
         if not isinstance(references, list):
-            return False  # decoding says what is wrong with it
+            return False  # decoding reports what is wrong with it
         kept = []
         for reference in references:
             if not isinstance(reference, dict):

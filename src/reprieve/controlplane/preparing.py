@@ -29,7 +29,7 @@ def before_create(kind: Kind, new: Json, stamp: str) -> None:
 
 
 def date_taints(kind: Kind, new: Json, old: Json | None, stamp: str) -> None:
-    """Say since when a device taint is there, where nobody said it; of a rule a new effect begins now (KEP-5055)."""
+    """Set since when a device taint is there, where nobody did; of a rule a new effect begins now (KEP-5055)."""
     if kind.group != "resource.k8s.io":
         return
     spec = new.get("spec") or {}

@@ -61,10 +61,10 @@ class Registry:
         for kind in self.kinds:
             self.declare(kind)
 
-    # -- look-ups ------------------------------------------------------------------------------------------
+    # -- lookups -------------------------------------------------------------------------------------------
 
     def declare(self, kind: Kind) -> None:
-        """Tell the store which fields selectors of ``kind`` may ask for (also after adding a custom kind)."""
+        """Register with the store which fields selectors of ``kind`` may ask for (also after adding a custom kind)."""
         if kind.stored:
             self.store.declare(kind.storage_key, tuple(dict.fromkeys(kind.fields.values())))
 
@@ -216,7 +216,7 @@ class Registry:
         before = old
 
         def change() -> tuple[Json, list[str]]:
-            said: list[str] = []
+            warnings: list[str] = []
             try:
                 if patch_type == "json":
                     patched = patching.json_patch(before, patch)
@@ -226,10 +226,10 @@ class Registry:
                     patched = patching.strategic_merge(self.schema(kind), before, patch)
             except patching.PatchError as error:
                 raise _patch_refused(error) from error
-            return self.decoder.patched(kind, patched, options.validation, said), said
+            return self.decoder.patched(kind, patched, options.validation, warnings), warnings
 
-        new, said = options.aside.value("patch", (old, patch), change)
-        options.warnings.extend(said)
+        new, warnings = options.aside.value("patch", (old, patch), change)
+        options.warnings.extend(warnings)
         metadata = new.setdefault("metadata", {})
         self._check_name(metadata, name)
         self._place(kind, namespace, metadata)
@@ -269,7 +269,7 @@ class Registry:
         now = self.clock.stamp()
 
         def merge() -> tuple[Json, list[str]]:
-            said: list[str] = []
+            warnings: list[str] = []
             try:
                 merged = patching.apply(
                     self.schema(kind),
@@ -286,10 +286,10 @@ class Registry:
                 raise StatusError(409, "Conflict", str(error)[:_LONGEST_CONFLICT], None, causes) from error
             except patching.PatchError as error:
                 raise _patch_refused(error) from error
-            return self.decoder.patched(kind, merged, options.validation, said), said
+            return self.decoder.patched(kind, merged, options.validation, warnings), warnings
 
-        new, said = options.aside.value("apply", (old, applied), merge)
-        options.warnings.extend(said)
+        new, warnings = options.aside.value("apply", (old, applied), merge)
+        options.warnings.extend(warnings)
         self._place(kind, namespace, new["metadata"])
         if state is None or old is None:
             drop_foreign_status(kind, new)
@@ -327,7 +327,7 @@ class Registry:
             new = self._tracked(kind, old, new, options, subresource)
         request = self.admission_request("UPDATE", kind, namespace, name, subresource, new, old, options)
         new = self._mutated(kind, request)
-        # Admission has no say in what this door may not touch.
+        # Admission does not change what this subresource may not touch.
         restrict(kind, new, old, subresource)
         if not subresource:
             date_taints(kind, new, old, self.clock.stamp())

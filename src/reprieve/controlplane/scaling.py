@@ -1,6 +1,6 @@
 """The scale subresource: replicas of a workload as an autoscaling/v1 Scale, read and written.
 
-Built-in kinds keep replicas in ``spec.replicas``; a custom resource says in its definition where.
+Built-in kinds keep replicas in ``spec.replicas``; the definition of a custom resource names the field.
 """
 
 from __future__ import annotations

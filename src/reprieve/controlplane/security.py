@@ -251,14 +251,14 @@ class Bound:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a token says that was found good: who, and for which audiences of those asked for."""
+    """The claims of a valid token: who, and for which audiences of those asked for."""
 
     user: User
     audiences: tuple[str, ...]
 
 
 class TokenError(Exception):
-    """The token is not good; the text says why."""
+    """The token is not valid; the text is the reason."""
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:
@@ -271,7 +271,7 @@ class Tokens:
 
     A signed token is good as long as it is not expired, was made for an audience asked for, and what it is bound to
     is there: its account and, if it was asked for, a pod, secret or node (by uid, so not one made again).
-    ``present`` tells whether an object is; nothing is until it is set.
+    ``present``: whether an object is there; nothing is until it is set.
     """
 
     def __init__(self, signing_key: bytes) -> None:
@@ -291,7 +291,7 @@ class Tokens:
             return None
 
     def verify(self, token: str, audiences: Sequence[str] = (AUDIENCE,)) -> Verified:
-        """Return what a token says; raises TokenError unless it is good for one of ``audiences``."""
+        """Return the claims of a token; raises TokenError unless it is valid for one of ``audiences``."""
         fixed = self._users.get(_digest(token))
         if fixed is None:
             return self._service_account(token, audiences)
@@ -426,7 +426,7 @@ def write_kubeconfig(
 ) -> None:
     """Write a kubeconfig (mode 0600) with the CA inside, so that it works from anywhere on the machine.
 
-    ``extensions`` are those of the context, by name: what other programs may look up there.
+    ``extensions`` are those of the context, by name: for other programs to read.
     """
     cluster: dict[str, Any] = {"server": server}
     if ca is not None:

@@ -58,7 +58,7 @@ class PackedSchemas:
             try:
                 manifest = msgspec.json.decode(cast(Any, manifest))
             except (msgspec.DecodeError, RecursionError):
-                return ()  # whoever decodes it says so
+                return ()  # decoding reports it
         found: list[Misnamed] = []
         _walk(root, manifest, (), found)
         return found

@@ -16,9 +16,9 @@ PatchType = Literal["json", "merge", "strategic", "apply"]
 
 @dataclass
 class WriteOptions:
-    """How a write is to be done; ``warnings`` collects what the client should be told.
+    """How a write is to be done; ``warnings`` collects those for the client.
 
-    ``manager`` owns the fields written. ``validation`` says what unknown and duplicate fields lead to.
+    ``manager`` owns the fields written. ``validation`` is what unknown and duplicate fields lead to.
     """
 
     user: User = SYSTEM
@@ -36,7 +36,7 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The object a write led to, in the version of the request; ``created`` tells 201 from 200.
+    """The object a write led to, in the version of the request; ``created``: 201 and not 200.
 
     ``deleted``: the write removed the last finalizer (or was a DELETE) and the object is gone.
     """
@@ -47,7 +47,7 @@ class Outcome:
     state: Stored | None = None
     """What was stored, if something was: its bytes are the answer."""
     ticket: Ticket = DURABLE
-    """What to wait for before the outcome is told: the write, or those it was read from."""
+    """What to wait for before the response is sent: the write, or those it was read from."""
 
 
 def internal_options(options: WriteOptions, manager: str) -> WriteOptions:

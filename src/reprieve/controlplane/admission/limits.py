@@ -1,7 +1,7 @@
-"""LimitRange at the door: defaults for containers that say nothing, and bounds on what they may say.
+"""LimitRange at the door: defaults for containers without amounts, and bounds on those with.
 
 Rules: kube-apiserver's LimitRanger plugin (texts included); recorded answers 550 to 552. Pods and claims are
-looked at when they are created. Defaults come from the ``Container`` items; ``Pod`` items bound the sums.
+checked when they are created. Defaults come from the ``Container`` items; ``Pod`` items bound the sums.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class LimitRanger(Step):
     @staticmethod
     def _default(pod: Json, item: Json) -> None:
         spec = pod.get("spec") or {}
-        told: list[str] = []
+        filled: list[str] = []
         for role, containers in (("container", "containers"), ("init container", "initContainers")):
             for container in spec.get(containers) or ():
                 for part, source in (("request", "defaultRequest"), ("limit", "default")):
                     named = _fill(container, f"{part}s", item.get(source))
                     if named:
-                        told.append(f"{', '.join(named)} {part} for {role} {container.get('name', '')}")
-        if not told:
+                        filled.append(f"{', '.join(named)} {part} for {role} {container.get('name', '')}")
+        if not filled:
             return
         metadata = pod["metadata"]
         annotations = metadata["annotations"] = dict(metadata.get("annotations") or {})
         before = annotations.get(_ANNOTATION)
-        text = "; ".join(told)
+        text = "; ".join(filled)
         annotations[_ANNOTATION] = f"{before}; {text}" if before else f"LimitRanger plugin set: {text}"
 
     @staticmethod

@@ -39,7 +39,7 @@ class ServiceAccount(Step):
 
 
 class DefaultTolerationSeconds(Step):
-    """A pod stays 300 s on a node that is not ready or unreachable, unless it says otherwise."""
+    """A pod stays 300 s on a node that is not ready or unreachable, unless it has tolerations of its own for that."""
 
     kinds = frozenset(("pods",))
 

@@ -113,15 +113,15 @@ class Controllers:
         self._tasks: list[asyncio.Task[None]] = []
 
     def settle(self, most: int = 10_000) -> None:
-        """Fire what is due and look at every waiting key until nothing waits; for tests and tools without a loop.
+        """Fire what is due and sync every waiting key until nothing waits; for tests and tools without a loop.
 
         Raises RuntimeError after ``most`` rounds: something never comes to rest.
         """
         for _ in range(most):
             self.context.sources.sync()
             fired = self.context.timers.fire()
-            looked = sum(controller.step() for controller in self.running.values())
-            if not fired and not looked:
+            synced = sum(controller.step() for controller in self.running.values())
+            if not fired and not synced:
                 return
         raise RuntimeError("the controllers do not come to rest")
 

@@ -22,7 +22,7 @@ class _PerNamespace(Controller):
     object_name = ""
 
     def connect(self) -> None:
-        """Look at a namespace when it appears or when its object changes."""
+        """Queue a namespace when it appears or when its object changes."""
         sources = self.context.sources
         self._namespaces = sources.of("namespaces", Seen)
         self._namespaces.add_handler(lambda old, new: self.queue(new.metadata.name) if new and not old else None)

@@ -1,10 +1,10 @@
 """Device claims: made from templates for pods, taken off pods that ended, given back when nobody uses them.
 
 Rules (upstream's resource claim controller):
-- A pod that names a ResourceClaimTemplate gets a claim of its own; its status says which (`resourceClaimStatuses`).  A
+- A pod that names a ResourceClaimTemplate gets a claim of its own; its status names it (`resourceClaimStatuses`).  A
   claim made before a crash is found again by its owner and the annotation with the name in the pod.
 - A PodGroup that names a template gets a claim, too, shared by its pods (KEP-5729): a pod means it by an entry equal to
-  the group's.  The group's status says which claim, and so does that of each such pod.  A pod of a group that does not
+  the group's.  The group's status names the claim, and so does that of each such pod.  A pod of a group that does not
   exist yet gets nothing made: whose claim it means is not known.
 - A consumer in `status.reservedFor` that is gone, has ended, or was deleted before it was bound is taken off.  With no
   consumer left the allocation ends and the finalizer goes; so, too, when a claim is deleted that nobody uses.
@@ -79,7 +79,7 @@ class ResourceClaims(Controller):
     name = "resourceclaim"
 
     def connect(self) -> None:
-        """Look at pods and groups with claims, at claims, and at those who wait for a template."""
+        """Queue pods and groups with claims, claims, and those who wait for a template."""
         sources = self.context.sources
         self._lacking = _Lacking()
         self._pods = sources.pods
@@ -155,7 +155,7 @@ class ResourceClaims(Controller):
         group_name = ((pod["spec"].get("schedulingGroup") or {}).get("podGroupName")) or ""
         group, served = self._group_of(key[0], group_name)
         if group_name and served and group is None:
-            return  # it is looked at again when the group appears
+            return  # it is queued again when the group appears
         shared = [one for one in wanted if _means(group, one)]
         named = {one["name"]: one for one in pod.get("status", {}).get("resourceClaimStatuses") or ()}
         made: list[Json] = []
@@ -180,7 +180,7 @@ class ResourceClaims(Controller):
                 self._reserve(pod, claim, {"resource": "pods"})
 
     def _name(self, row: Kind, key: Key, made: list[Json]) -> None:
-        """Say in the status which claims were made."""
+        """List in the status which claims were made."""
 
         def change(obj: Json) -> None:
             obj.setdefault("status", {}).setdefault("resourceClaimStatuses", []).extend(made)
@@ -235,8 +235,8 @@ class ResourceClaims(Controller):
         template = self.context.find(self.context.kind(_GROUP, "ResourceClaimTemplate"), where)
         if template is None:
             self._lacking.add(where, task)
-            said = f'{owner["kind"]}ResourceClaim {name}: resource claim template "{template_name}" not found'
-            self.context.event(owner, "FailedResourceClaimCreation", said, "Warning")
+            message = f'{owner["kind"]}ResourceClaim {name}: resource claim template "{template_name}" not found'
+            self.context.event(owner, "FailedResourceClaimCreation", message, "Warning")
             return None
         given = template["spec"].get("metadata") or {}
         claim = {

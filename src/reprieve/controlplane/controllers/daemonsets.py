@@ -90,7 +90,7 @@ class DaemonSets(PodOwner):
     of_kind = ("apps/v1", "DaemonSet")
 
     def connect(self) -> None:
-        """Also look at every daemon set when a node comes, goes or changes its labels or taints."""
+        """Also queue every daemon set when a node comes, goes or changes its labels or taints."""
         super().connect()
         self._nodes = self.context.sources.nodes
         self._nodes.add_handler(self._node_changed)

@@ -63,7 +63,7 @@ def _revision(obj: Json) -> int:
 
 
 class _Rollout:
-    """What one look works with: the deployment, its limits, its replica sets."""
+    """What one sync works with: the deployment, its limits, its replica sets."""
 
     def __init__(self, deployment: Json, sets: list[Json]) -> None:
         self.deployment = deployment
@@ -110,7 +110,7 @@ class Deployments(Controller):
     name = "deployment"
 
     def connect(self) -> None:
-        """Look at a deployment when it, one of its replica sets or (Recreate) one of their pods changes."""
+        """Queue a deployment when it, one of its replica sets or (Recreate) one of their pods changes."""
         sources = self.context.sources
         self._row = self.context.kind("apps/v1", "Deployment")
         self._set_row = self.context.kind("apps/v1", "ReplicaSet")
@@ -145,7 +145,7 @@ class Deployments(Controller):
             if above is not None and above.kind == "Deployment":
                 self.queue((old.metadata.namespace, above.name))
 
-    # -- one look
+    # -- one sync
 
     def reconcile(self, key: Key) -> None:
         """Move a rollout one step on and write the status."""
@@ -285,7 +285,7 @@ class Deployments(Controller):
     # -- scaling
 
     def _set_replicas(self, rollout: _Rollout, one: Json, replicas: int) -> Json:
-        """Stage new replicas of a set (and the marks that tell scaling from rolling)."""
+        """Stage new replicas of a set (and the annotations that distinguish scaling from rolling)."""
         before, marks = _replicas(one), self._marks(rollout)
         held = annotations_of(one)
         if before == replicas and all(held.get(name) == value for name, value in marks.items()):
@@ -436,8 +436,8 @@ class Deployments(Controller):
             (found for one in rollout.all if (found := condition_of(one.get("status") or {}, "ReplicaFailure"))), None
         )
         if failure is not None:
-            told = {name: failure.get(name, "") for name in ("type", "status", "reason", "message")}
-            put_condition(status, told, self.context.stamp(), update_time=True)
+            copied = {name: failure.get(name, "") for name in ("type", "status", "reason", "message")}
+            put_condition(status, copied, self.context.stamp(), update_time=True)
         else:
             drop_condition(status, "ReplicaFailure")
         self._report_progress(key, rollout, before, status)

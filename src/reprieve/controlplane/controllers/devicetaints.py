@@ -1,11 +1,11 @@
-"""Device taints of effect NoExecute: pods whose claims do not tolerate one are deleted; what a rule does is told.
+"""Device taints of effect NoExecute: pods whose claims do not tolerate one are deleted; rules have status.
 
 Rules (devices.md 3; upstream's device taint eviction controller):
 - A taint is a driver's, in its slice, or a DeviceTaintRule's. It concerns every pod that an allocation of a tainted
   device is reserved for, itself or through its PodGroup, unless the request tolerates it; with `tolerationSeconds` the
   pod goes so long after the taint was added, the shortest of those that are used.
 - The pod gets the condition DisruptionTarget (DeletionByDeviceTaintManager) and is deleted.
-- A rule's status says how many pods are still to go (condition EvictionInProgress): at once for a new spec, then at
+- A rule's status has how many pods are still to go (condition EvictionInProgress): at once for a new spec, then at
   most every ten seconds; with effect None once, what it would do as NoExecute.
 """
 
@@ -57,12 +57,12 @@ class DeviceTaintEviction(Controller):
     name = "device-taint-eviction"
 
     def connect(self) -> None:
-        """Look at pods of claims with tainted devices, and at rules."""
+        """Queue pods of claims with tainted devices, and rules."""
         sources = self.context.sources
         self._evicted: dict[str, set[str]] = {}
         """UID of a rule -> UIDs of the pods evicted because of it since this began."""
         self._first_seen: dict[tuple[str, ...], datetime] = {}
-        """Taints that do not say since when they are there."""
+        """When taints without `timeAdded` were seen first."""
         self._pods = sources.pods
         self._pods.index("claims in group", pods_with_claims_in_group)
         self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
@@ -78,7 +78,7 @@ class DeviceTaintEviction(Controller):
         self._claims.add_handler(self._claim_changed)
         self._pods.add_handler(self._pod_changed)
 
-    # -- who is looked at --------------------------------------------------------------------------------------------
+    # -- who is queued ------------------------------------------------------------------------------------------------
 
     def _rule_changed(self, old: RuleSeen | None, new: RuleSeen | None) -> None:
         if new is None and old is not None:
@@ -181,9 +181,9 @@ class DeviceTaintEviction(Controller):
     # -- the work ----------------------------------------------------------------------------------------------------
 
     def reconcile(self, key: Task) -> None:
-        """Let a pod go whose time has come; tell how far a rule is."""
+        """Delete a pod whose time has come; update the status of a rule."""
         if key[0] == "rule":
-            self._tell(key[2])
+            self._update_status(key[2])
         else:
             self._pod((key[1], key[2]))
 
@@ -223,7 +223,7 @@ class DeviceTaintEviction(Controller):
         self.context.event(about, "DeviceTaintManagerEviction", "Marking for deletion", source=_SOURCE)
         self.context.delete(self.context.kind("v1", "Pod"), key, DeleteOptions(uid=pod.metadata.uid))
 
-    def _tell(self, name: str) -> None:
+    def _update_status(self, name: str) -> None:
         """Bring the condition of a rule up to date, unless that was done a moment ago."""
         rule = self._rules.items.get(("", name))
         if rule is None:

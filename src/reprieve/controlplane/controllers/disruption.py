@@ -2,7 +2,7 @@
 
 Rules: upstream's disruption controller. Percentages and maxUnavailable count against the scale of the pods'
 controllers; an evicted pod stays in ``disruptedPods`` until its deletion is seen, or two minutes at most. When
-the scale cannot be told nothing may be disrupted (condition SyncFailed).
+the scale is unknown nothing may be disrupted (condition SyncFailed).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SCALED = (
     ("v1", "ReplicationController"),
 )
 _REST = 10
-"""A look at a budget that took t seconds is not repeated within this many times t."""
+"""A sync of a budget that took t seconds is not repeated within this many times t."""
 _SHORT = 0.005
-"""Looks that took less are repeated at once."""
+"""Syncs that took less are repeated at once."""
 
 
 class _UnknownScaleError(Exception):
@@ -49,7 +49,7 @@ class Disruption(Controller):
     name = "disruption"
 
     def connect(self) -> None:
-        """Look at budgets when they, or pods they select, change."""
+        """Queue budgets when they, or pods they select, change."""
         sources = self.context.sources
         self._row = self.context.kind("policy/v1", "PodDisruptionBudget")
         self._pods = sources.pods
@@ -95,9 +95,9 @@ class Disruption(Controller):
         with self.resting(key, _REST, _SHORT) as rested:
             budget = self.context.find(self._row, key[1:]) if rested else None
             if budget is not None:
-                self._look(key, budget)
+                self._sync_budget(key, budget)
 
-    def _look(self, key: Task, budget: Json) -> None:
+    def _sync_budget(self, key: Task, budget: Json) -> None:
         spec = budget.get("spec") or {}
         now = self.context.now()
         pods = [pod for pod in self._pods.by("namespace", key[1]) if _covers(spec, pod) and not pod.finished]
@@ -109,7 +109,7 @@ class Disruption(Controller):
             status["disruptionsAllowed"] = 0
             for name in ("currentHealthy", "desiredHealthy", "expectedPods"):
                 status.setdefault(name, 0)
-            self._say(key, status, "False", "SyncFailed", str(error))
+            self._write_status(key, status, "False", "SyncFailed", str(error))
             return
         disrupted, soonest = self._disrupted(status.get("disruptedPods") or {}, pods, now)
         healthy = sum(1 for pod in pods if pod.ready and not pod.terminating and pod.metadata.name not in disrupted)
@@ -125,13 +125,13 @@ class Disruption(Controller):
         else:
             status.pop("disruptedPods", None)
         if status["disruptionsAllowed"] > 0:
-            self._say(key, status, "True", "SufficientPods")
+            self._write_status(key, status, "True", "SufficientPods")
         else:
-            self._say(key, status, "False", "InsufficientPods")
+            self._write_status(key, status, "False", "InsufficientPods")
         if soonest is not None:
             self.queue_after(key, max(0.0, (soonest - now).total_seconds()))
 
-    def _say(self, key: Task, status: Json, state: str, reason: str, message: str = "") -> None:
+    def _write_status(self, key: Task, status: Json, state: str, reason: str, message: str = "") -> None:
         """Write the status of a budget with its condition."""
         allowed = condition("DisruptionAllowed", state, reason, message)
         allowed["observedGeneration"] = status["observedGeneration"]

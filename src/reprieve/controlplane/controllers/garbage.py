@@ -134,7 +134,7 @@ class GarbageCollector(Controller):
         for reference in metadata["ownerReferences"]:
             owner_row = self.context.registry.kinds.of(reference["apiVersion"], reference["kind"])
             if owner_row is None:
-                return  # a kind that is not served (any more): nobody can tell
+                return  # a kind that is not served (any more): unknown
             namespace = key.namespace if owner_row.namespaced else ""
             if owner_row.namespaced and not key.namespace:
                 return  # a cluster-scoped object cannot be owned by a namespaced one: left alone

@@ -26,7 +26,7 @@ class PodGroups(Controller):
     name = "podgroup-protection"
 
     def connect(self) -> None:
-        """Look at a group when it is deleted or loses a pod."""
+        """Queue a group when it is deleted or loses a pod."""
         sources = self.context.sources
         self._pods = sources.pods
         self._pods.index(_UNFINISHED, lambda pod: ((pod.metadata.namespace, pod.group),) if self._needs(pod) else ())
@@ -68,7 +68,7 @@ class CompositePodGroups(Controller):
     name = "compositepodgroup-protection"
 
     def connect(self) -> None:
-        """Look at a composite when it is deleted or loses a child."""
+        """Queue a composite when it is deleted or loses a child."""
         sources = self.context.sources
         self._composites = sources.of("scheduling.k8s.io/compositepodgroups", GroupSeen)
         self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)

@@ -158,14 +158,14 @@ def _made_from(context: Context, job: Json, workload: str, template: Json, *, ne
 
 
 def never_started(job: Json) -> bool:
-    """Whether a Job has never had a pod, as far as its status tells."""
+    """Whether a Job has never had a pod, as far as its status shows."""
     status: Json = job.get("status") or {}
     started = status.get("startTime") or status.get("succeeded") or status.get("failed")
     return not started and condition_of(status, "Suspended") is None
 
 
 def _asked(job: Json) -> Json:
-    """What a Job says of its group; without a policy, `basic`."""
+    """The group that a Job describes; without a policy, `basic`."""
     scheduling: Json = job["spec"]["scheduling"]
     asked: dict[str, Any] = {key: scheduling[key] for key in _FIELDS if scheduling.get(key) is not None}
     policy = asked.get("schedulingPolicy") or {"basic": {}}

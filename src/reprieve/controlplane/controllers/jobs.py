@@ -31,8 +31,8 @@ JOB_LABEL = "batch.kubernetes.io/job-name"
 _OURS = (None, "", "kubernetes.io/job-controller")
 
 
-class _Look:
-    """What one look at a Job works with; ``status`` is changed and written at the end."""
+class _Sync:
+    """What one sync of a Job works with; ``status`` is changed and written at the end."""
 
     def __init__(self, job: Json, now: datetime) -> None:
         self.job = job
@@ -83,16 +83,16 @@ class Jobs(PodOwner):
         if job is None or job["spec"].get("managedBy") not in _OURS:
             self._failed_at.pop(key, None)
             return
-        look = _Look(job, self.context.now())
+        sync = _Sync(job, self.context.now())
         pods = self.claimed(job)
-        self._count(look, pods)
-        if look.over:
+        self._count(sync, pods)
+        if sync.over:
             self._failed_at.pop(key, None)
-            self._expire(key, look)
+            self._expire(key, sync)
         elif not job["metadata"].get("deletionTimestamp"):
-            self._advance(key, look)
+            self._advance(key, sync)
         pods = self.pods.by("owner", job["metadata"]["uid"])
-        self._report(key, look, pods)
+        self._report(key, sync, pods)
 
     # -- counting
 
@@ -138,12 +138,12 @@ class Jobs(PodOwner):
         else:
             self.context.put(state, body)
 
-    def _drop(self, look: _Look, pod: PodSeen) -> None:
+    def _drop(self, sync: _Sync, pod: PodSeen) -> None:
         """End a pod the Job no longer wants; such a pod is not counted as failed."""
         self._untrack(pod)
-        self.end_pod(look.job, pod)
+        self.end_pod(sync.job, pod)
 
-    def _count(self, look: _Look, pods: list[PodSeen]) -> None:
+    def _count(self, sync: _Sync, pods: list[PodSeen]) -> None:
         """Count pods that finished and free them."""
         tracked = [pod for pod in pods if TRACKING in (pod.metadata.finalizers or ())]
         ended = [pod for pod in tracked if pod.finished or (pod.terminating and self._has_stopped(pod))]
@@ -154,19 +154,19 @@ class Jobs(PodOwner):
             pod = state.decode()
             index = _index(pod)
             if seen.phase == "Succeeded":
-                if look.indexed:
-                    if index is not None and index not in look.done and index < (look.completions or 0):
-                        look.done.add(index)
+                if sync.indexed:
+                    if index is not None and index not in sync.done and index < (sync.completions or 0):
+                        sync.done.add(index)
                 else:
-                    look.add("succeeded", 1)
-            elif not is_true(look.status, "Suspended") and not self._spared(look, pod):
-                look.add("failed", 1)
-                when = finished_at(pod, look.now)
-                look.last_failure = when if look.last_failure is None else max(look.last_failure, when)
+                    sync.add("succeeded", 1)
+            elif not is_true(sync.status, "Suspended") and not self._spared(sync, pod):
+                sync.add("failed", 1)
+                when = finished_at(pod, sync.now)
+                sync.last_failure = when if sync.last_failure is None else max(sync.last_failure, when)
             self._untrack(seen)
-        if look.indexed:
-            look.status["completedIndexes"] = write_indexes(look.done)
-            look.status["succeeded"] = len(look.done)
+        if sync.indexed:
+            sync.status["completedIndexes"] = write_indexes(sync.done)
+            sync.status["succeeded"] = len(sync.done)
         if ended:
             self.context.sources.sync()
 
@@ -175,129 +175,129 @@ class Jobs(PodOwner):
         state = self.context.registry.store.head("pods", *pod.key)
         return state is not None and not state.decode()["metadata"].get("deletionGracePeriodSeconds")
 
-    def _spared(self, look: _Look, pod: Json) -> bool:
+    def _spared(self, sync: _Sync, pod: Json) -> bool:
         """Whether a failure is not to be counted; notes it if the policy fails the Job."""
-        verdict: Verdict = judge(look.job, pod)
+        verdict: Verdict = judge(sync.job, pod)
         if verdict.action == "FailJob":
-            look.failure = ("PodFailurePolicy", verdict.why)
+            sync.failure = ("PodFailurePolicy", verdict.why)
         return verdict.action == "Ignore"
 
     # -- moving on
 
-    def _advance(self, key: Key, look: _Look) -> None:
-        spec = look.spec
-        uid = look.job["metadata"]["uid"]
+    def _advance(self, key: Key, sync: _Sync) -> None:
+        spec = sync.spec
+        uid = sync.job["metadata"]["uid"]
         pods = self.pods.by("owner", uid)
-        target = condition_of(look.status, "FailureTarget")
-        if look.failure is None and target is not None and target.get("status") == "True":
-            look.failure = (target.get("reason", ""), target.get("message", ""))
-        if look.failure is None and look.status.get("failed", 0) > spec.get("backoffLimit", 6):
-            look.failure = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-        if look.failure is None and self._late(key, look):
-            look.failure = ("DeadlineExceeded", "Job was active longer than specified deadline")
-        if look.failure is not None:
-            self._fail(look, pods)
-        elif look.is_complete:
-            self._complete(look, pods)
+        target = condition_of(sync.status, "FailureTarget")
+        if sync.failure is None and target is not None and target.get("status") == "True":
+            sync.failure = (target.get("reason", ""), target.get("message", ""))
+        if sync.failure is None and sync.status.get("failed", 0) > spec.get("backoffLimit", 6):
+            sync.failure = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        if sync.failure is None and self._late(key, sync):
+            sync.failure = ("DeadlineExceeded", "Job was active longer than specified deadline")
+        if sync.failure is not None:
+            self._fail(sync, pods)
+        elif sync.is_complete:
+            self._complete(sync, pods)
         elif spec.get("suspend"):
-            self._suspend(look, pods)
+            self._suspend(sync, pods)
         else:
-            self._resume(look)
-            self._run(key, look, pods)
+            self._resume(sync)
+            self._run(key, sync, pods)
 
-    def _late(self, key: Key, look: _Look) -> bool:
-        limit, started = look.spec.get("activeDeadlineSeconds"), look.status.get("startTime")
-        if limit is None or not started or look.spec.get("suspend"):
+    def _late(self, key: Key, sync: _Sync) -> bool:
+        limit, started = sync.spec.get("activeDeadlineSeconds"), sync.status.get("startTime")
+        if limit is None or not started or sync.spec.get("suspend"):
             return False
-        left = (parse_stamp(started) + timedelta(seconds=limit) - look.now).total_seconds()
+        left = (parse_stamp(started) + timedelta(seconds=limit) - sync.now).total_seconds()
         if left > 0:
             self.queue_after(key, left)
         return left <= 0
 
-    def _end_all(self, look: _Look, pods: list[PodSeen]) -> bool:
+    def _end_all(self, sync: _Sync, pods: list[PodSeen]) -> bool:
         """End what still runs; True once every pod has ended."""
         for pod in pods:
             if pod.active:
-                self.end_pod(look.job, pod)
+                self.end_pod(sync.job, pod)
         self.context.sources.sync()
-        return all(pod.finished for pod in self.pods.by("owner", look.job["metadata"]["uid"]))
+        return all(pod.finished for pod in self.pods.by("owner", sync.job["metadata"]["uid"]))
 
-    def _fail(self, look: _Look, pods: list[PodSeen]) -> None:
-        reason, message = look.failure or ("", "")
-        self._condition(look, "FailureTarget", "True", reason, message)
-        if self._end_all(look, pods):
-            self._condition(look, "Failed", "True", reason, message)
-            self.context.event(look.job, reason, message, "Warning", self.source)
+    def _fail(self, sync: _Sync, pods: list[PodSeen]) -> None:
+        reason, message = sync.failure or ("", "")
+        self._condition(sync, "FailureTarget", "True", reason, message)
+        if self._end_all(sync, pods):
+            self._condition(sync, "Failed", "True", reason, message)
+            self.context.event(sync.job, reason, message, "Warning", self.source)
 
-    def _complete(self, look: _Look, pods: list[PodSeen]) -> None:
+    def _complete(self, sync: _Sync, pods: list[PodSeen]) -> None:
         reason, message = "CompletionsReached", "Reached expected number of succeeded pods"
-        self._condition(look, "SuccessCriteriaMet", "True", reason, message)
-        if look.completions is None and any(pod.active for pod in pods):
+        self._condition(sync, "SuccessCriteriaMet", "True", reason, message)
+        if sync.completions is None and any(pod.active for pod in pods):
             return  # a work queue ends when its workers do
-        if self._end_all(look, pods):
-            self._condition(look, "Complete", "True", reason, message)
-            look.status["completionTime"] = self.context.stamp()
-            self.context.event(look.job, "Completed", "Job completed", source=self.source)
+        if self._end_all(sync, pods):
+            self._condition(sync, "Complete", "True", reason, message)
+            sync.status["completionTime"] = self.context.stamp()
+            self.context.event(sync.job, "Completed", "Job completed", source=self.source)
 
-    def _suspend(self, look: _Look, pods: list[PodSeen]) -> None:
+    def _suspend(self, sync: _Sync, pods: list[PodSeen]) -> None:
         for pod in pods:
             if pod.active:
-                self._drop(look, pod)
-        if not is_true(look.status, "Suspended"):
-            self._condition(look, "Suspended", "True", "JobSuspended", "Job suspended")
-            self.context.event(look.job, "Suspended", "Job suspended", source=self.source)
-        look.status.pop("startTime", None)
+                self._drop(sync, pod)
+        if not is_true(sync.status, "Suspended"):
+            self._condition(sync, "Suspended", "True", "JobSuspended", "Job suspended")
+            self.context.event(sync.job, "Suspended", "Job suspended", source=self.source)
+        sync.status.pop("startTime", None)
 
-    def _resume(self, look: _Look) -> None:
-        if is_true(look.status, "Suspended"):
-            self._condition(look, "Suspended", "False", "JobResumed", "Job resumed")
-            self.context.event(look.job, "Resumed", "Job resumed", source=self.source)
-        look.status.setdefault("startTime", self.context.stamp())
+    def _resume(self, sync: _Sync) -> None:
+        if is_true(sync.status, "Suspended"):
+            self._condition(sync, "Suspended", "False", "JobResumed", "Job resumed")
+            self.context.event(sync.job, "Resumed", "Job resumed", source=self.source)
+        sync.status.setdefault("startTime", self.context.stamp())
 
-    def _run(self, key: Key, look: _Look, pods: list[PodSeen]) -> None:
+    def _run(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
         """End surplus pods or make missing ones."""
         active = [pod for pod in pods if pod.active]
         held = active
-        if look.spec.get("podReplacementPolicy") == "Failed":
+        if sync.spec.get("podReplacementPolicy") == "Failed":
             held = [pod for pod in pods if not pod.finished]  # replace only what has ended
         taken = {index for pod in held if (index := self._index_of(pod)) is not None}
-        if look.indexed:
-            surplus = self._surplus_indexes(look, active)
+        if sync.indexed:
+            surplus = self._surplus_indexes(sync, active)
             for pod in surplus:
-                self._drop(look, pod)
+                self._drop(sync, pod)
             held = [pod for pod in held if pod not in surplus]
         try:
-            group = group_of(self.context, look.job, new=not pods and never_started(look.job))
+            group = group_of(self.context, sync.job, new=not pods and never_started(sync.job))
         except StatusError as error:
-            self.tell_refusal(look.job, error)
+            self.record_refusal(sync.job, error)
             raise
-        wanted = self._wanted(look, len(held))
+        wanted = self._wanted(sync, len(held))
         if wanted < len(held):
             for pod in self.first_to_go(held)[: len(held) - wanted]:
-                self._drop(look, pod)
+                self._drop(sync, pod)
             self.context.sources.sync()
             return
         missing = wanted - len(held)
-        if not missing or not self._may_try(key, look):
+        if not missing or not self._may_try(key, sync):
             return
-        indexes = iter(self._free_indexes(look, taken, min(missing, CREATES_AT_ONCE)))
-        self.create_pods(look.job, missing, lambda: self._pod(look, group, next(indexes, None)))
+        indexes = iter(self._free_indexes(sync, taken, min(missing, CREATES_AT_ONCE)))
+        self.create_pods(sync.job, missing, lambda: self._pod(sync, group, next(indexes, None)))
         self.context.sources.sync()
 
-    def _wanted(self, look: _Look, held: int) -> int:
-        if look.completions is None:
-            return held if look.succeeded else look.parallelism
-        return max(0, min(look.parallelism, look.completions - look.succeeded))
+    def _wanted(self, sync: _Sync, held: int) -> int:
+        if sync.completions is None:
+            return held if sync.succeeded else sync.parallelism
+        return max(0, min(sync.parallelism, sync.completions - sync.succeeded))
 
-    def _may_try(self, key: Key, look: _Look) -> bool:
+    def _may_try(self, key: Key, sync: _Sync) -> bool:
         """Whether the wait after a failure is over."""
-        failures = look.status.get("failed", 0)
-        if look.last_failure is not None:
-            self._failed_at[key] = look.last_failure
+        failures = sync.status.get("failed", 0)
+        if sync.last_failure is not None:
+            self._failed_at[key] = sync.last_failure
         last = self._failed_at.get(key)
         if not failures or last is None:
             return True
-        left = (next_try(last, failures) - look.now).total_seconds()
+        left = (next_try(last, failures) - sync.now).total_seconds()
         if left > 0:
             self.queue_after(key, left)
         return left <= 0
@@ -308,38 +308,38 @@ class Jobs(PodOwner):
         text = (pod.metadata.labels or {}).get(INDEX, "")
         return int(text) if text.isdecimal() else None
 
-    def _surplus_indexes(self, look: _Look, active: list[PodSeen]) -> list[PodSeen]:
+    def _surplus_indexes(self, sync: _Sync, active: list[PodSeen]) -> list[PodSeen]:
         """Active pods whose index is done, out of range or taken twice."""
         seen: set[int] = set()
         surplus = []
         for pod in sorted(active, key=lambda one: (one.metadata.creation_timestamp or "", one.key)):
             index = self._index_of(pod)
-            if index is None or index in look.done or index >= (look.completions or 0) or index in seen:
+            if index is None or index in sync.done or index >= (sync.completions or 0) or index in seen:
                 surplus.append(pod)
             else:
                 seen.add(index)
         return surplus
 
     @staticmethod
-    def _free_indexes(look: _Look, taken: set[int], count: int) -> list[int]:
-        if not look.indexed:
+    def _free_indexes(sync: _Sync, taken: set[int], count: int) -> list[int]:
+        if not sync.indexed:
             return []
         found: list[int] = []
-        for index in range(look.completions or 0):
+        for index in range(sync.completions or 0):
             if len(found) == count:
                 break
-            if index not in look.done and index not in taken:
+            if index not in sync.done and index not in taken:
                 found.append(index)
         return found
 
-    def _pod(self, look: _Look, group: str, index: int | None) -> Json:
-        pod = pod_of_template(look.job, look.spec["template"])
+    def _pod(self, sync: _Sync, group: str, index: int | None) -> Json:
+        pod = pod_of_template(sync.job, sync.spec["template"])
         metadata, spec = pod["metadata"], pod["spec"]
         metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
         if group:
             spec["schedulingGroup"] = {"podGroupName": group}
         if index is not None:
-            name = look.job["metadata"]["name"]
+            name = sync.job["metadata"]["name"]
             metadata["generateName"] = f"{name}-{index}-"
             metadata["annotations"] = {**(metadata.get("annotations") or {}), INDEX: str(index)}
             metadata["labels"] = {**(metadata.get("labels") or {}), INDEX: str(index)}
@@ -353,9 +353,9 @@ class Jobs(PodOwner):
 
     # -- status
 
-    def _condition(self, look: _Look, kind: str, status: str, reason: str, message: str) -> None:
+    def _condition(self, sync: _Sync, kind: str, status: str, reason: str, message: str) -> None:
         stamp = self.context.stamp()
-        present = condition_of(look.status, kind)
+        present = condition_of(sync.status, kind)
         condition = {
             "type": kind,
             "status": status,
@@ -363,10 +363,10 @@ class Jobs(PodOwner):
             "reason": reason,
             "message": message,
         }
-        put_condition(look.status, condition, stamp)
+        put_condition(sync.status, condition, stamp)
 
-    def _report(self, key: Key, look: _Look, pods: list[PodSeen]) -> None:
-        status = look.status
+    def _report(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
+        status = sync.status
         status["terminating"] = sum(1 for pod in pods if pod.terminating and not pod.finished)
         status["ready"] = sum(1 for pod in pods if pod.active and pod.ready)
         put_counts(status, {"active": sum(1 for pod in pods if pod.active)})
@@ -376,17 +376,17 @@ class Jobs(PodOwner):
         status.setdefault("uncountedTerminatedPods", {})
         self.context.set_status(self.row, key, status)
 
-    def _expire(self, key: Key, look: _Look) -> None:
+    def _expire(self, key: Key, sync: _Sync) -> None:
         """Delete a finished Job whose time to live is over."""
-        ttl = look.spec.get("ttlSecondsAfterFinished")
-        if ttl is None or look.job["metadata"].get("deletionTimestamp"):
+        ttl = sync.spec.get("ttlSecondsAfterFinished")
+        if ttl is None or sync.job["metadata"].get("deletionTimestamp"):
             return
-        ended = condition_of(look.status, "Complete") or condition_of(look.status, "Failed") or {}
-        left = (parse_stamp(ended["lastTransitionTime"]) + timedelta(seconds=ttl) - look.now).total_seconds()
+        ended = condition_of(sync.status, "Complete") or condition_of(sync.status, "Failed") or {}
+        left = (parse_stamp(ended["lastTransitionTime"]) + timedelta(seconds=ttl) - sync.now).total_seconds()
         if left > 0:
             self.queue_after(key, left)
         else:
-            uid = look.job["metadata"]["uid"]
+            uid = sync.job["metadata"]["uid"]
             self.context.delete(self.row, key, DeleteOptions(propagation="Background", uid=uid))
 
 

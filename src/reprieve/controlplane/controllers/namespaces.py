@@ -24,7 +24,7 @@ class Namespaces(Controller):
     name = "namespace"
 
     def connect(self) -> None:
-        """Look at a namespace once it is deleted."""
+        """Queue a namespace once it is deleted."""
         self._namespaces = self.context.sources.of("namespaces", Seen)
         self._namespaces.add_handler(
             lambda _old, new: self.queue(new.metadata.name) if new and new.metadata.deletion_timestamp else None
@@ -58,13 +58,13 @@ class Namespaces(Controller):
                     held[finalizer] = held.get(finalizer, 0) + 1
         if left:
             if held and budget == _AT_ONCE:
-                self._tell_what_holds(key, held)
+                self._report_finalizers(key, held)
             self.queue_after(key, _LOOK_AGAIN)
             return
         context.modify(kind, ("", key), without_finalizer(FINALIZER, "spec"), "finalize")
 
-    def _tell_what_holds(self, name: str, held: dict[str, int]) -> None:
-        """Say in the status which finalizers the namespace waits for."""
+    def _report_finalizers(self, name: str, held: dict[str, int]) -> None:
+        """List in the status which finalizers the namespace waits for."""
         parts = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(held.items()))
         text = f"Some content in the namespace has finalizers remaining: {parts}"
         remaining = condition("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", text)

@@ -2,7 +2,7 @@
 
 Rules: upstream's node lifecycle controller. A node is silent when its lease (``kube-node-lease``) was not
 renewed for 40 s, or for the lease's own duration if that is longer; silence before this server started does not
-count. Nodes that never had a lease are taken at their word: nobody pretends to hear them. Taints this module
+count. The conditions of nodes that never had a lease stand: no kubelet renews them. Taints this module
 owns: not-ready and unreachable (NoSchedule and NoExecute), the pressure taints, unschedulable.
 """
 
@@ -40,7 +40,7 @@ class NodeLifecycle(Controller):
     name = "node-lifecycle"
 
     def connect(self) -> None:
-        """Look at a node when it changes, at all leases now and then."""
+        """Queue a node when it changes; check all leases now and then."""
         sources = self.context.sources
         self._nodes, self._pods = sources.nodes, sources.pods
         index_nodes(self._pods)
@@ -76,10 +76,10 @@ class NodeLifecycle(Controller):
         if lease is None:
             return False
         grace = max(self.context.times.node_grace, lease.spec.lease_duration_seconds or 0)
-        heard = self._known_since.get(name, self.context.now())
+        renewed = self._known_since.get(name, self.context.now())
         if lease.spec.renew_time:
-            heard = max(heard, parse_stamp(lease.spec.renew_time))
-        return self.context.now() - heard > timedelta(seconds=grace)
+            renewed = max(renewed, parse_stamp(lease.spec.renew_time))
+        return self.context.now() - renewed > timedelta(seconds=grace)
 
     def reconcile(self, key: str) -> None:
         """Set the conditions of a silent node, the taints of any, and the readiness of its pods."""

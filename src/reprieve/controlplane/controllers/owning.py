@@ -22,7 +22,7 @@ from reprieve.controlplane.metadata import annotations_of, disowned, key_of, own
 from reprieve.controlplane.selectors import label_selector
 
 CREATES_AT_ONCE = 100
-"""Pods one look creates; the rest follows in the next turn, so that a large owner does not hold up the server."""
+"""Pods one sync creates; the rest follows in the next turn, so that a large owner does not hold up the server."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _NO_LABELS: Mapping[str, str] = {}
@@ -64,7 +64,7 @@ class PodOwner(Controller):
     of_kind: ClassVar[tuple[str, str]]
 
     def connect(self) -> None:
-        """Look at an owner when it or one of its pods changes."""
+        """Queue an owner when it or one of its pods changes."""
         context = self.context
         self.row: Kind = context.kind(*self.of_kind)
         self.pod_row = context.kind("v1", "Pod")
@@ -128,24 +128,24 @@ class PodOwner(Controller):
     # -- making and ending pods
 
     def create_pod(self, owner: Json, pod: Json) -> Json:
-        """Stage a pod; a refusal is told by an Event about the owner and raised."""
+        """Stage a pod; a refusal is recorded as an Event of the owner and raised."""
         try:
             made = self.context.create(self.pod_row, owner["metadata"]["namespace"], pod)
         except StatusError as error:
-            self.tell_refusal(owner, error)
+            self.record_refusal(owner, error)
             raise
         self.context.event(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}", source=self.source)
         return made
 
-    def tell_refusal(self, owner: Json, error: StatusError) -> None:
-        """Say in an Event about the owner why something for it could not be made."""
+    def record_refusal(self, owner: Json, error: StatusError) -> None:
+        """Record as an Event of the owner why something for it could not be made."""
         if error.reason != "AlreadyExists" and not _is_terminating(error):
             self.context.event(owner, "FailedCreate", f"Error creating: {error}", "Warning", self.source)
 
     def create_pods(self, owner: Json, count: int, make: Callable[[], Json]) -> str:
         """Stage up to ``CREATES_AT_ONCE`` of ``count`` pods; the key is queued again for the rest.
 
-        Returns the refusal that stopped it (then the key is looked at again later), or "".
+        Returns the refusal that stopped it (then the key is synced again later), or "".
         """
         key = key_of(owner)
         for _ in range(min(count, CREATES_AT_ONCE)):

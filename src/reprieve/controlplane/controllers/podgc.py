@@ -29,7 +29,7 @@ class PodCollector(Controller):
     name = "pod-garbage-collector"
 
     def connect(self) -> None:
-        """Look at the pods of nodes that go, at unbound pods that go, and at finished ones."""
+        """Queue the pods of nodes that go, unbound pods that go, and finished ones."""
         sources = self.context.sources
         self._pods, self._nodes = sources.pods, sources.nodes
         index_nodes(self._pods)

@@ -40,7 +40,7 @@ class Provisioner(Controller):
     name = "volume-provisioner"
 
     def connect(self) -> None:
-        """Look at claims that are handed over and not bound."""
+        """Queue claims that are handed over and not bound."""
         self._claims = self.context.sources.of(CLAIMS, StorageSeen)
         self._classes = self.context.sources.of(CLASSES, StorageSeen)
         self._claims.add_handler(self._changed)
@@ -110,7 +110,7 @@ class EphemeralVolumes(Controller):
     name = "ephemeral-volume"
 
     def connect(self) -> None:
-        """Look at every new pod, and at one whose claim has gone."""
+        """Queue every new pod, and one whose claim has gone."""
         self.context.sources.pods.add_handler(self._changed)
 
     def _changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
@@ -118,7 +118,7 @@ class EphemeralVolumes(Controller):
             self.queue(new.key)
 
     def reconcile(self, key: Key) -> None:
-        """Make what is missing; a claim of that name that is not the pod's is left alone, and told."""
+        """Make what is missing; a claim of that name that is not the pod's is left alone, with an Event."""
         state = self.context.registry.store.head("pods", *key)
         if state is None or b'"ephemeral"' not in state.raw:
             return
@@ -154,7 +154,7 @@ class StorageProtection(Controller):
     name = "storage-protection"
 
     def connect(self) -> None:
-        """Look at claims and volumes that come or are deleted, and again when a pod ends or a volume is free."""
+        """Queue claims and volumes that come or are deleted, and again when a pod ends or a volume is free."""
         sources = self.context.sources
         self._kinds = {
             CLAIMS: (self.context.kind("v1", "PersistentVolumeClaim"), CLAIM_PROTECTION),

@@ -28,7 +28,7 @@ class Quotas(Controller):
     name = "resourcequota"
 
     def connect(self) -> None:
-        """Look at quotas when they change or something they may count ends."""
+        """Queue quotas when they change or something they may count ends."""
         sources = self.context.sources
         self._row = self.context.kind("v1", "ResourceQuota")
         self._quotas = sources.of(self._row.storage_key, SelectingSeen)

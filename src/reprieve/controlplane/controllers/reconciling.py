@@ -1,4 +1,4 @@
-"""The shape of a controller: keys that need a look, one synchronous look per key, retried with backoff.
+"""The shape of a controller: a queue of keys, one synchronous sync per key, retried with backoff.
 
 Terms: to *reconcile* a key is to read the newest state and stage what is missing. It is level-triggered and
 idempotent, keeps nothing that cannot be read again (so kill -9 costs nothing), and runs in one turn of the
@@ -124,7 +124,7 @@ class Context:
             raise
         return True
 
-    def _may_tell(self, uid: str) -> bool:
+    def _may_record(self, uid: str) -> bool:
         moment = self.now().timestamp()
         if len(self._budgets) > _MOST_BUDGETS:
             self._budgets.clear()
@@ -136,10 +136,10 @@ class Context:
     def event(self, about: Json, reason: str, message: str, kind: str = "Normal", source: str = MANAGER) -> None:
         """Stage an Event about an object; an event that is refused (a namespace that goes) is forgotten.
 
-        As upstream, an object that causes many events is heard 25 times, then once in five minutes.
+        As upstream, an object that causes many events has 25 of them recorded, then one in five minutes.
         """
         metadata = about["metadata"]
-        if not self._may_tell(metadata.get("uid", "")):
+        if not self._may_record(metadata.get("uid", "")):
             return
         now = self.stamp()
         namespace = metadata.get("namespace") or "default"
@@ -184,7 +184,7 @@ class Controller:
         self._rests: dict[Any, datetime] = {}
         self._ready: asyncio.Event | None = None
         self._uncommitted: list[tuple[Any, Ticket]] = []
-        context.registry.store.undone.append(self._look_again)
+        context.registry.store.undone.append(self._queue_undone)
         self.connect()
 
     def connect(self) -> None:
@@ -198,13 +198,13 @@ class Controller:
     # -- the queue
 
     def queue(self, key: Any) -> None:
-        """Have ``key`` looked at; asking twice is asking once."""
+        """Have ``key`` synced; a key that waits already waits once."""
         self._waiting[key] = None
         if self._ready is not None:
             self._ready.set()
 
     def queue_after(self, key: Any, seconds: float) -> None:
-        """Have ``key`` looked at in ``seconds``."""
+        """Have ``key`` synced in ``seconds``."""
         self.context.timers.after(seconds, lambda: self.queue(key))
 
     @property
@@ -213,7 +213,7 @@ class Controller:
         return not self._waiting
 
     def step(self) -> int:
-        """Look at the keys that wait now; returns how many. Takes as long as it takes (tests)."""
+        """Sync the keys that wait now; returns how many. Takes as long as it takes (tests)."""
         batch, self._waiting = self._waiting, {}
         for key in batch:
             self.context.sources.sync()
@@ -240,15 +240,15 @@ class Controller:
         if not ticket.done:
             self._uncommitted.append((key, ticket))
 
-    def _look_again(self) -> None:
-        """Have the keys looked at again whose writes were undone: no event will tell of them."""
+    def _queue_undone(self) -> None:
+        """Queue the keys again whose writes were undone: no event will report them."""
         uncommitted, self._uncommitted = self._uncommitted, []
         for key, ticket in uncommitted:
             if ticket.error is not None:
                 self._retry(key)
 
     def put_off(self, key: Any) -> None:
-        """Have the key that is looked at now looked at again later, as after a failure, though the look goes on."""
+        """Have the key that is being synced synced again later, as after a failure, though this sync goes on."""
         self._put_off.add(key)
         self._retry(key)
 
@@ -259,9 +259,9 @@ class Controller:
 
     @contextmanager
     def resting(self, key: Any, factor: float, short: float = 0.0) -> Iterator[bool]:
-        """For looks that may take long: one that took t seconds is not repeated within ``factor`` times t.
+        """For syncs that may take long: one that took t seconds is not repeated within ``factor`` times t.
 
-        Gives whether to look now, else the key is queued for when it may; looks of less than ``short`` rest nothing.
+        Gives whether to sync now, else the key is queued for when it may; after less than ``short`` there is no rest.
         """
         until = self._rests.pop(key, None)
         if until is not None and until > self.context.now():

@@ -1,6 +1,6 @@
 """What is there: per resource, the views of all its objects, kept in step with the store; shared by all who watch.
 
-A *source* subscribes to one resource, decodes each change once and tells its handlers (old view, new view).
+A *source* subscribes to one resource, decodes each change once and notifies its handlers (old view, new view).
 ``Sources.sync`` commits what is staged and takes in every change made so far, synchronously. A reconciler that
 syncs first therefore sees its own earlier writes, so it needs no expectations or retries against stale caches.
 Invariant: after ``sync`` every source equals the store. Falling behind (a full watch buffer) only costs a new
@@ -172,7 +172,7 @@ class Source(Generic[V]):
             for value in after - before:
                 table.setdefault(value, set()).add(key)
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            # Deleted and made again between two looks: both are told.
+            # Deleted and made again between two syncs: handlers are notified of both.
             for handler in self._handlers:
                 handler(old, None)
             old = None

@@ -38,7 +38,7 @@ class TaintEviction(Controller):
     name = "taint-eviction"
 
     def connect(self) -> None:
-        """Look at pods of tainted nodes."""
+        """Queue pods of tainted nodes."""
         sources = self.context.sources
         self._pods, self._nodes = sources.pods, sources.nodes
         index_nodes(self._pods)
@@ -73,7 +73,7 @@ class TaintEviction(Controller):
             self.queue(new.key)
 
     def reconcile(self, key: Key) -> None:
-        """Delete the pod if it may not stay, or look again when it may no longer."""
+        """Delete the pod if it may not stay, or queue it for when it may no longer."""
         pod = self._pods.items.get(key)
         if pod is None or not pod.active:
             return

@@ -2,7 +2,7 @@
 
 A view holds the fields that decide *whether* something has to be done; the full manifest is decoded only when
 it is. So a cluster of 50,000 pods costs some tens of megabytes here, and an event some microseconds. Views form
-no cycles and are kept from the garbage collector (``gc=False``): it would look at all of them again and again.
+no cycles and are kept from the garbage collector (``gc=False``): it would traverse all of them again and again.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules: upstream's persistent volume controller. A claim takes the volume that is held for it, else the smallest that
 is available, of its class, large enough and of its modes and labels; a claim whose class waits for a pod is bound only
 once the scheduler has held a volume for it or chosen a node. A claim that finds nothing is handed to its class's
-provisioner by an annotation. A volume whose claim is gone is Released, and deleted if its policy says so; a bound claim
+provisioner by an annotation. A volume whose claim is gone is Released, and deleted if that is its policy; a bound claim
 whose volume is gone is Lost. Terms: a volume is *held* for a claim by its claimRef; the two are *bound* once the claim
 names the volume, too.
 """
@@ -50,7 +50,7 @@ def class_of(view: StorageSeen) -> str | None:
 
 
 def size_of(amounts: Json | None) -> int:
-    """Bytes of storage; 0 if nothing is said."""
+    """Bytes of storage; 0 without an amount."""
     text = (amounts or {}).get("storage")
     return value_of(text) if text is not None else 0
 
@@ -73,7 +73,7 @@ class VolumeBinder(Controller):
     name = "persistentvolume-binder"
 
     def connect(self) -> None:
-        """Look at a claim or volume that changes, and at those waiting when something comes that they can have."""
+        """Queue a claim or volume that changes, and those waiting when something comes that they can have."""
         sources = self.context.sources
         self._claim_row = self.context.kind("v1", "PersistentVolumeClaim")
         self._volume_row = self.context.kind("v1", "PersistentVolume")
@@ -141,7 +141,7 @@ class VolumeBinder(Controller):
                 self._bind(claim, volume)
             return
         if class_of(claim) is None and self._take_default(claim):
-            return  # it is looked at again with its class
+            return  # it is queued again with its class
         found = self._classes.items.get(("", class_of(claim) or ""))
         waits = found is not None and found.fields.get("volumeBindingMode") == "WaitForFirstConsumer"
         chosen = SELECTED_NODE in claim.annotations

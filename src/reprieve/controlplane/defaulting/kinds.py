@@ -29,7 +29,7 @@ def _namespace_label(obj: Json) -> None:
 
 
 def _node_blocks(obj: Json) -> None:
-    """podCIDR and podCIDRs agree; allocatable is capacity unless said."""
+    """podCIDR and podCIDRs agree; allocatable is capacity by default."""
     spec, status = obj["spec"], obj["status"]
     if "podCIDR" in spec and spec.get("podCIDRs", [""])[0] != spec["podCIDR"]:
         spec["podCIDRs"] = [spec["podCIDR"]]
@@ -74,7 +74,7 @@ def _limits(obj: Json) -> None:
 
 
 def _disruption_mode(obj: Json) -> None:
-    """A group is disrupted one by one unless it says otherwise (api.md, table of versions; composite.md 1)."""
+    """A group is disrupted one by one by default (api.md, table of versions; composite.md 1)."""
     old = obj.get("apiVersion") == "scheduling.k8s.io/v1alpha2"
     obj["spec"].setdefault("disruptionMode", "Pod" if old else {"single": {}})
 
@@ -268,7 +268,7 @@ FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("apps", "StatefulSet"): {"replicas": 0, "availableReplicas": 0},
     ("batch", "CronJob"): {},
     ("batch", "Job"): {},
-    # Nothing may be disrupted until the disruption controller has looked.
+    # Nothing may be disrupted until the disruption controller has synced.
     ("policy", "PodDisruptionBudget"): dict.fromkeys(
         ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
     ),

@@ -1,4 +1,4 @@
-"""Defaults as rows: where in an object, and what is filled in there if nothing is said."""
+"""Defaults as rows: where in an object, and what is filled in there if nothing is set."""
 
 from __future__ import annotations
 

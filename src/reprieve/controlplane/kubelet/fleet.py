@@ -133,7 +133,7 @@ class Fleet:
         if self._context.registry.head(kind, "", name) is None:
             self._complete(manifest)
             self._context.create(kind, "", manifest, MANAGER)
-        self._look(name)
+        self._sync_node(name)
 
     def _complete(self, node: Json) -> None:
         """Give a manifest the labels, resources and conditions a kubelet registers with."""
@@ -168,7 +168,7 @@ class Fleet:
         held = {one["type"]: one for one in status.get("conditions") or ()}
         for kind, value, reason, message in _CONDITIONS:
             present = held.get(kind)
-            # What a manifest says on purpose stands; silence that is over does not.
+            # A condition that the manifest sets stands; one that silence caused does not.
             if present is not None and present.get("status") not in (None, "", "Unknown"):
                 continue
             condition = {"type": kind, "status": value, "reason": reason, "message": message}
@@ -187,15 +187,15 @@ class Fleet:
             return
         self._waiting[seen.metadata.name] = None
         if len(self._waiting) == 1:
-            self._context.timers.after(0, self._look_at_waiting)
+            self._context.timers.after(0, self._sync_waiting)
 
-    def _look_at_waiting(self) -> None:
+    def _sync_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for name in waiting:
-            self._look(name)
+            self._sync_node(name)
 
-    def _look(self, name: str) -> None:
-        """Take a node up or down as its manifest says."""
+    def _sync_node(self, name: str) -> None:
+        """Take a node up or down by its annotation."""
         state = self._context.registry.store.head("nodes", "", name)
         if state is None or self._stopped:
             self._up.pop(name, None)

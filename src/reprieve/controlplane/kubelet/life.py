@@ -211,7 +211,7 @@ class PodLife:
         self._meet(pod.key, min(killed, asked + timedelta(seconds=takes)), self._stop)
 
     def _stop(self, state: Stored, pod: Json) -> None:
-        """The containers stopped: say so, and let the pod go."""
+        """The containers stopped: report it, and let the pod go."""
         metadata, status = pod["metadata"], pod.setdefault("status", {})
         if not metadata.get("deletionTimestamp"):
             return

@@ -2,7 +2,7 @@
 
 Annotations of pods: ``reprieve.dev/run-seconds`` (how long the containers run; without it they run until they
 are stopped), ``reprieve.dev/exit-code`` (what they end with, 0), ``reprieve.dev/stop-seconds`` (how long they
-take to stop once told to), ``reprieve.dev/start-seconds``. Annotation of nodes: ``reprieve.dev/kubelet``:
+take to stop), ``reprieve.dev/start-seconds``. Annotation of nodes: ``reprieve.dev/kubelet``:
 ``none`` (somebody else's kubelet), ``down`` (this one is silent: no lease, no pods started or stopped).
 A value that cannot be read counts as absent.
 """
@@ -29,7 +29,7 @@ class KubeletOptions:
     ``nodes``: how many nodes to make, named ``node-1``..; ``template``: the Node manifest they are made from
     (texts may contain ``{name}`` and ``{index}``); ``manifests``: further Node manifests, made as they are.
     ``adopt``: also play kubelet for nodes others create. ``start_seconds``, ``stop_seconds``: how long pods take
-    to start, and to stop once told to. ``starts_per_second``: how many pods start at most, over all nodes
+    to start, and to stop. ``starts_per_second``: how many pods start at most, over all nodes
     (None: no bound). ``lease_seconds``: how often a node renews its lease; ``renewals_per_second`` bounds the
     writes of large fleets (leases then last longer). ``addresses``: first address of the pods, of the nodes.
     """

@@ -1,4 +1,4 @@
-"""What a kubelet says of a pod: statuses of a pod that starts, ends, restarts. Pure functions over manifests.
+"""The statuses a kubelet reports: of a pod that starts, ends, restarts. Pure functions over manifests.
 
 Field for field what a kubelet 1.36 writes for containers that do nothing; times are RFC 3339 texts.
 """

@@ -36,7 +36,7 @@ class Dialect:
 
     prefix: str
     exact: bool
-    """Alternatives, null, and words beside a reference can be said (version 3)."""
+    """Alternatives, null, and keywords beside a reference are allowed (version 3)."""
 
     def reference(self, name: str) -> Json:
         """A reference to a schema by its full name."""

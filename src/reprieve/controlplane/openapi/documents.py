@@ -119,7 +119,7 @@ def _parameter(dialect: Dialect, name: str, where: str, type_: str, description:
 
 
 def _common(operation: Operation, dialect: Dialect) -> Json:
-    """What both versions say alike of an operation, and what Kubernetes tells of it beyond OpenAPI."""
+    """What both versions have in common of an operation, with the extensions of Kubernetes."""
     return {
         "tags": [operation.tag],
         "description": operation.description,

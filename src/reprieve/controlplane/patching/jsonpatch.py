@@ -48,7 +48,7 @@ def json_patch(obj: Json, ops: Any) -> Json:
     for op in ops:
         kind = op.get("op")
         if kind in ("copy", "test"):
-            # Each looks at a whole part of the document, and copies can double it time and again.
+            # Each traverses a whole part of the document, and copies can double it time and again.
             path = _tokens(op.get("from" if kind == "copy" else "path"))
             room -= len(repr(op)) + _weight(_get(document, path, missing=None), room)
             if room < 0:

@@ -1,6 +1,6 @@
 """Who owns which fields: `metadata.managedFields` of updates and server-side apply (KEP-555).
 
-An *entry* is one manager's set of fields. Entries are told apart by manager, operation, subresource and,
+An *entry* is one manager's set of fields. Entries are identified by manager, operation, subresource and,
 for updates, apiVersion. An update takes what it changes from everybody; an apply claims what it states,
 conflicts where another manager owns a changed field, and removes what it claimed before and nobody claims
 now.
@@ -72,7 +72,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What tells entries apart: an applier has one entry whatever version it uses."""
+        """What identifies an entry: an applier has one entry whatever version it uses."""
         version = self.api_version if self.operation == "Update" else ""
         return (self.manager, self.operation, version, self.subresource)
 
@@ -327,7 +327,7 @@ def apply(
 
 
 def _claimed(schema: Schema, config: Json) -> Trie:
-    """The places an applied object states; metadata that says nothing ownable is no place."""
+    """The places an applied object sets; metadata that sets nothing ownable is no place."""
     places = typed.owned(schema.root, _ownable(config)) or {}
     return places if places.get("f:metadata") else {k: v for k, v in places.items() if k != "f:metadata"}
 
@@ -350,8 +350,8 @@ def _typed(schema: Schema, applied: Json, api_version: str) -> Json:
         meta = applied.get("metadata") or {}
         group, _, version = api_version.rpartition("/")
         subject = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {group}/{version}, Kind={schema.kind}"
-        said = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in found)
-        raise PatchError(500, "", f"failed to create typed patch object ({subject}): {said}")
+        message = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in found)
+        raise PatchError(500, "", f"failed to create typed patch object ({subject}): {message}")
     return dict(cleaned)
 
 
@@ -391,12 +391,12 @@ def _refuse_conflicts(entries: Entries, own: tuple[str, str, str, str], taken: T
     if not causes:
         return
     if len(causes) == 1:
-        said = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
         lines = [
             line
             for shown, fields in by_manager.items()
             for line in (f"conflicts with {shown}:", *(f"- {f}" for f in fields))
         ]
-        said = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
-    raise ApplyConflict(causes, said)
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    raise ApplyConflict(causes, message)

@@ -3,7 +3,7 @@ between two values, merging one into another, and taking places away.
 
 The rules are those of structured merge (KEP-555): atomic things and scalars are one place; a struct or map
 is the places of its fields; a keyed list or a set is the places of its items. Values of unknown type inside
-a custom resource are taken by their looks: objects by key, lists as a whole.
+a custom resource are merged by their shape: objects by key, lists as a whole.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ __all__ = ["UnsupportedProtobuf", "decode"]
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_DEPTH = 100
-# Number fields (no pointers in Go) where a zero only says that nobody set them.
+# Number fields (no pointers in Go) where a zero only means that nobody set them.
 _ZERO_UNSET = frozenset(
     [
         "hostPort",
@@ -55,7 +55,7 @@ _EMPTY_KEPT = frozenset({"storageClassName", "volumeAttributesClassName", "holde
 
 
 class UnsupportedProtobuf(ValueError):  # noqa: N818 - the name is part of the interface
-    """A body that is no protobuf or of a kind whose field numbers are not known; `str()` says which."""
+    """A body that is no protobuf or of a kind whose field numbers are not known; `str()` names which."""
 
 
 class Room:

@@ -140,7 +140,7 @@ RULES: dict[tuple[str, str], Rules] = {
 def validate_create(kind: Kind, obj: Json) -> list[FieldError]:
     """Everything wrong with a new object, metadata first; its name is set by now.
 
-    Custom resources: their metadata only; what their schema says is `Schema.structural.validate`.
+    Custom resources: their metadata only; their schema is checked by `Schema.structural.validate`.
     """
     rules = RULES.get((kind.group, kind.kind), _DEFAULT)
     found = list(metadata.create(obj, namespaced=kind.namespaced, name_check=rules.name))

@@ -28,7 +28,7 @@ conditions = r.listed(
     r.Unique("type"),
     r.formed("type", names.qualified, "always"),
     r.enum("status", _STATES),
-    r.at_least(0, "observedGeneration", said="must be greater than or equal to zero"),
+    r.at_least(0, "observedGeneration", detail="must be greater than or equal to zero"),
     _since,
     r.wanted("reason", lambda text: () if _REASON.fullmatch(text) else (_REASON_MESSAGE,)),
     r.at_most(1024, "reason"),

@@ -60,10 +60,10 @@ def _value_source(variable: Json, place: str) -> r.Found:
     if source is None:
         return
     if len(source) != 1:
-        said = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
         if source:
-            said = "may not have more than one field specified at a time"
-        yield fe.invalid(f"{place}.valueFrom", "", said)
+            detail = "may not have more than one field specified at a time"
+        yield fe.invalid(f"{place}.valueFrom", "", detail)
     if variable.get("value"):
         yield fe.invalid(f"{place}.valueFrom", "", "may not be specified when `value` is not empty")
 
@@ -137,8 +137,8 @@ def containers(spec: Json, path: str, volumes: Collection[str]) -> r.Found:
             if part == "initContainers" and container.get("restartPolicy") != "Always":
                 for probe in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
                     if probe in container:
-                        said = "may not be set for init containers without restartPolicy=Always"
-                        yield fe.forbidden(f"{place}.{probe}", said)
+                        detail = "may not be set for init containers without restartPolicy=Always"
+                        yield fe.forbidden(f"{place}.{probe}", detail)
 
 
 def _mounts(mounts: list[Json], path: str, volumes: Collection[str]) -> r.Found:

@@ -97,8 +97,8 @@ def _versions(versions: list[Json]) -> r.Found:
         for number, field in enumerate(fields if schema is not None else ()):
             path = field.get("jsonPath", "")
             if not _leads_to_scalar(schema, path):
-                said = "is an invalid path: does not refer to a valid field"
-                yield fe.invalid(f"{at}[{number}].jsonPath", path, said)
+                detail = "is an invalid path: does not refer to a valid field"
+                yield fe.invalid(f"{at}[{number}].jsonPath", path, detail)
 
 
 def _leads_to_scalar(schema: Any, path: str) -> bool:
@@ -137,8 +137,8 @@ def structure(schema: Json, path: str, *, root: bool = False) -> r.Found:
     if kind == "array" and "items" not in schema:
         yield fe.required(f"{path}.items", "must be specified")
     if "properties" in schema and isinstance(schema.get("additionalProperties"), dict | bool):
-        said = "additionalProperties and properties are mutual exclusive"
-        yield fe.forbidden(f"{path}.additionalProperties", said)
+        detail = "additionalProperties and properties are mutual exclusive"
+        yield fe.forbidden(f"{path}.additionalProperties", detail)
     if schema.get("x-kubernetes-list-type") == "map" and not schema.get("x-kubernetes-list-map-keys"):
         yield fe.required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map")
     if "$ref" in schema:
@@ -153,8 +153,8 @@ def structure(schema: Json, path: str, *, root: bool = False) -> r.Found:
 def _value_words(schema: Json, path: str) -> r.Found:
     """Words that a schema may have at every depth: what cannot be checked in linear time is refused, as upstream."""
     if schema.get("uniqueItems"):
-        said = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield fe.forbidden(f"{path}.uniqueItems", said)
+        detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield fe.forbidden(f"{path}.uniqueItems", detail)
     pattern = schema.get("pattern")
     if pattern is not None:
         try:
@@ -171,7 +171,7 @@ def _inside(schema: Json, path: str, int_or_string: bool) -> r.Found:
 
 
 def _values_inside(schema: Json, path: str) -> r.Found:
-    """What is said of values in a schema that is part of a junctor, and in everything in it."""
+    """Rules on values in a schema that is part of a junctor, and in everything in it."""
     yield from _value_words(schema, path)
     for name, inner in schema.get("properties", {}).items():
         if isinstance(inner, dict):
@@ -196,9 +196,9 @@ def stored_versions(new: Json, old: Json) -> r.Found:
     kept = {version.get("name") for version in new.get("spec", {}).get("versions", ())}
     for index, name in enumerate(old.get("status", {}).get("storedVersions", ())):
         if name not in kept:
-            said = (
+            detail = (
                 f"missing from spec.versions; {name} was previously a storage version, and must remain in "
                 f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
                 f"{name} from status"
             )
-            yield fe.invalid(f"status.storedVersions[{index}]", name, said)
+            yield fe.invalid(f"status.storedVersions[{index}]", name, detail)

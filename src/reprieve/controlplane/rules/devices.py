@@ -126,8 +126,8 @@ def claim_status(new: Json, old: Json) -> r.Found:
     elif new["metadata"].get("deletionTimestamp"):
         known = {one.get("uid") for one in before.get("reservedFor") or ()}
         if any(one.get("uid") not in known for one in after.get("reservedFor") or ()):
-            said = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-            yield fe.forbidden("status.reservedFor", said)
+            detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            yield fe.forbidden("status.reservedFor", detail)
     if allocation is not None and was is not None:
         if allocation != was:
             yield fe.invalid("status.allocation", allocation, r.IMMUTABLE)
@@ -163,8 +163,8 @@ def _results(allocation: Json, spec: Json) -> r.Found:
 
 def _one_source(claim: Json, path: str) -> r.Found:
     if len([part for part in _SOURCES if part in claim]) != 1:
-        said = "must specify exactly one of: `resourceClaimName`, `resourceClaimTemplateName`"
-        yield fe.invalid(path, claim, said)
+        detail = "must specify exactly one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        yield fe.invalid(path, claim, detail)
 
 
 group_claims = r.listed(
@@ -184,5 +184,5 @@ def group_claim_statuses(new: Json, _: Json) -> r.Found:
     known = {one.get("name") for one in (new.get("spec") or {}).get("resourceClaims") or ()}
     for index, one in enumerate((new.get("status") or {}).get("resourceClaimStatuses") or ()):
         if one.get("name") not in known:
-            said = "must match the name of an entry in `spec.resourceClaims`"
-            yield fe.invalid(f"status.resourceClaimStatuses[{index}].name", one.get("name", ""), said)
+            detail = "must match the name of an entry in `spec.resourceClaims`"
+            yield fe.invalid(f"status.resourceClaimStatuses[{index}].name", one.get("name", ""), detail)

@@ -112,7 +112,7 @@ def _strategy(spec: Json, path: str) -> Found:
 
 lease = below(
     "spec",
-    at_least(1, "leaseDurationSeconds", said="must be greater than 0"),
+    at_least(1, "leaseDurationSeconds", detail="must be greater than 0"),
     at_least(0, "leaseTransitions"),
     _strategy,
 )

@@ -72,8 +72,8 @@ def _owner_references(references: list[Json]) -> Found:
     for reference in references:
         for key in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(key):
-                said = "version must not be empty" if key == "apiVersion" else "must not be empty"
-                yield fe.invalid(f"{path}.{key}", "", said)
+                detail = "version must not be empty" if key == "apiVersion" else "must not be empty"
+                yield fe.invalid(f"{path}.{key}", "", detail)
         if (reference.get("apiVersion"), reference.get("kind")) in _NOT_OWNERS:
             owner = f"{reference['apiVersion']}, Kind={reference['kind']}"
             yield fe.invalid(path, reference, f"/{owner} is disallowed from being an owner")
@@ -101,8 +101,8 @@ def update(new: Json, old: Json) -> Found:
         added = [name for name in meta.get("finalizers", ()) if name not in before.get("finalizers", ())]
         if added:
             shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
-            said = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
-            yield fe.forbidden("metadata.finalizers", said)
+            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            yield fe.forbidden("metadata.finalizers", detail)
     yield from immutable(new, old)
     if meta.get("generation", 0) < before.get("generation", 0):
         yield fe.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")

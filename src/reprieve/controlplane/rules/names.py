@@ -56,7 +56,7 @@ _CONFIG_KEY_MESSAGE = (
 
 @remembered(8192)
 def dns_label(text: str) -> Messages:
-    """A DNS-1123 label; a text that is a subdomain is only told about its dots (transcript 020)."""
+    """A DNS-1123 label; of a text that is a subdomain only the dots are reported (transcript 020)."""
     found = dns_label_errors(text)
     if found and "." in text and not dns_subdomain_errors(text):
         return (*(message for message in found if "must be no more" in message), "must not contain dots")

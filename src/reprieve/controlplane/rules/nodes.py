@@ -1,4 +1,4 @@
-"""Rules of nodes and namespaces (transcripts 115 to 130). Taints are told at `metadata.taints`, as upstream
+"""Rules of nodes and namespaces (transcripts 115 to 130). Taints are reported at `metadata.taints`, as upstream
 does.
 """
 
@@ -45,9 +45,9 @@ def taints(obj: Json, _: str) -> r.Found:
 def _features(status: Json, path: str) -> r.Found:
     """Names of features (KEP-5328): well formed, sorted, each once (devices.md 2.1)."""
     declared = status.get("declaredFeatures") or ()
-    for index, said in declaration_errors(declared):
+    for index, detail in declaration_errors(declared):
         at = f"{path}.declaredFeatures[{index}]"
-        yield fe.invalid(at, declared[index], said) if said else fe.duplicate(at, declared[index])
+        yield fe.invalid(at, declared[index], detail) if detail else fe.duplicate(at, declared[index])
 
 
 node = r.all_of(
@@ -59,7 +59,7 @@ node = r.all_of(
 node_changes: tuple[r.Change, ...] = (
     r.once("spec", "podCIDRs", _ONCE.format("podCIDR")),
     r.once("spec", "providerID", _ONCE.format("providerID")),
-    # Upstream looks at taints as part of the node and as part of the change, and tells both (transcript 124).
+    # Upstream checks taints as part of the node and as part of the change, and reports both (transcript 124).
     r.of_new(taints),
 )
 """Pod addresses and provider are set once."""

@@ -33,8 +33,8 @@ def update(new: Json, old: Json) -> Found:
     allowed = dict(before)
     for name in ("containers", "initContainers"):
         if len(after.get(name, ())) != len(before.get(name, ())):
-            said = "pod updates may not add or remove containers"
-            yield fe.forbidden(f"spec.{name}", said)
+            detail = "pod updates may not add or remove containers"
+            yield fe.forbidden(f"spec.{name}", detail)
             return
         if before.get(name):
             allowed[name] = [_with_image(was, now) for was, now in zip(before[name], after[name], strict=True)]
@@ -78,8 +78,8 @@ def _gates(after: Json, before: Json) -> Found:
     known = {gate.get("name") for gate in before.get("schedulingGates", ())}
     for index, gate in enumerate(after.get("schedulingGates", ())):
         if gate.get("name") not in known:
-            said = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield fe.forbidden(f"spec.schedulingGates[{index}].name", said)
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield fe.forbidden(f"spec.schedulingGates[{index}].name", detail)
 
 
 def _tolerations(after: Json, before: Json) -> Found:
@@ -95,8 +95,8 @@ def _narrowed_selector(after: Json, before: Json) -> Found:
     selector = after.get("nodeSelector", {})
     for key, value in before.get("nodeSelector", {}).items():
         if selector.get(key) != value:
-            said = "only additions are allowed (no mutations or deletions)"
-            yield fe.invalid("spec.nodeSelector", selector, said)
+            detail = "only additions are allowed (no mutations or deletions)"
+            yield fe.invalid("spec.nodeSelector", selector, detail)
             return
 
 

@@ -54,10 +54,10 @@ def _pod_level(needs: Json, path: str) -> r.Found:
 def _claim_source(claim: Json, path: str) -> r.Found:
     sources = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if name in claim]
     if len(sources) != 1:
-        said = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
         if sources:
-            said = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        yield fe.invalid(path, claim, said)
+            detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        yield fe.invalid(path, claim, detail)
 
 
 def _grace(pod: Json, path: str) -> r.Found:

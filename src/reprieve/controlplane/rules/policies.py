@@ -93,8 +93,8 @@ def quota(obj: Json, _: str) -> r.Found:
     named = {*scopes, *(expression.get("scopeName") for expression in expressions)}
     for scope in sorted(name for name in named if name in _BY_SCOPE):
         if any(name not in _BY_SCOPE[scope] and not _counted(name) for name in spec.get("hard", ())):
-            said = f"unsupported scope applied to resource: {scope}"
-            yield fe.invalid("spec.scopes", scopes, said)
+            detail = f"unsupported scope applied to resource: {scope}"
+            yield fe.invalid("spec.scopes", scopes, detail)
 
 
 def _huge(name: str) -> bool:
@@ -116,10 +116,10 @@ def _scope(expression: Json, place: str) -> r.Found:
         yield fe.invalid(f"{place}.scopeName", name, "unsupported scope")
     yield from _OPERANDS(expression, place)
     if name in _STATES and operator not in ("Exists", ""):
-        said = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "
-        said += "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
-        said += "ResourceQuotaScopeCrossNamespacePodAffinity"
-        yield fe.invalid(f"{place}.operator", operator, said)
+        detail = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "
+        detail += "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
+        detail += "ResourceQuotaScopeCrossNamespacePodAffinity"
+        yield fe.invalid(f"{place}.operator", operator, detail)
 
 
 def same_scopes(new: Json, old: Json) -> r.Found:
@@ -161,8 +161,8 @@ def _bounds(item: Json, place: str) -> r.Found:
         for name, text in item.get(low, {}).items():
             above = item.get(high, {}).get(name)
             if above is not None and resources.nano(text) > resources.nano(above):
-                said = f"{_BOUND_WORDS[low]} value {text} is greater than {_BOUND_WORDS[high]} value {above}"
-                yield fe.invalid(f"{place}.{low}[{name}]", text, said)
+                detail = f"{_BOUND_WORDS[low]} value {text} is greater than {_BOUND_WORDS[high]} value {above}"
+                yield fe.invalid(f"{place}.{low}[{name}]", text, detail)
 
 
 limit_range = r.below("spec", r.listed("limits", _limit_type, r.Unique("type"), _no_defaults, _bounds))

@@ -1,5 +1,5 @@
-"""Rules of roles and bindings (kube-apiserver 1.36, pkg/apis/rbac/validation): each rule says what it allows, a
-binding says one role of this API group and whom it is given to, and never changes the role.
+"""Rules of roles and bindings (kube-apiserver 1.36, pkg/apis/rbac/validation): each rule names what it allows, a
+binding names one role of this API group and its subjects, and never changes the role.
 """
 
 from __future__ import annotations

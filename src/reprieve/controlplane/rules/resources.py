@@ -71,11 +71,11 @@ def requirements(given: Json, path: str) -> Found:
                 continue
             above = nano(text) - nano(limit)
             if above and not _may_overcommit(name):
-                said = f"must be equal to {name} limit of {limit}"
-                yield fe.invalid(f"{path}.requests", text, said)
+                detail = f"must be equal to {name} limit of {limit}"
+                yield fe.invalid(f"{path}.requests", text, detail)
             elif above > 0:
-                said = f"must be less than or equal to {name} limit of {limit}"
-                yield fe.invalid(f"{path}.requests", text, said)
+                detail = f"must be less than or equal to {name} limit of {limit}"
+                yield fe.invalid(f"{path}.requests", text, detail)
         elif not _may_overcommit(name):
             yield fe.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
     mentioned = {*limits, *requests}

@@ -1,7 +1,7 @@
-"""Rules as rows: what a field has to be, said once per field and read from top to bottom.
+"""Rules as rows: what a field has to be, one row per field, read from top to bottom.
 
 A *check* looks at one object, which stands at a path ("" for the whole), and returns what is wrong with it. Rows are
-checks made of the name of a field and what is asked of it; they stand in the order in which the API server tells its
+checks made of the name of a field and what is asked of it; they stand in the order in which the API server reports its
 findings. A rule that compares fields is a function of the same form and stands among them.
 """
 
@@ -90,7 +90,7 @@ def given(name: str, *checks: Check) -> Check:
 class Unique:
     """In a list: no two items agree in some fields.
 
-    `place` is where the second is told, from the item on; `shown` what is told of it, the one field if not said.
+    `place` is where the second is reported, from the item on; `shown` the value reported, by default the one field.
     """
 
     def __init__(
@@ -208,12 +208,12 @@ def choice(name: str, allowed: Collection[str]) -> Check:
     return check
 
 
-def at_least(low: int, *names: str, said: str = NOT_NEGATIVE, missing: int | None = None) -> Check:
+def at_least(low: int, *names: str, detail: str = NOT_NEGATIVE, missing: int | None = None) -> Check:
     """Numbers that are not too small; `missing` stands for one that is not there (None: nothing is wrong)."""
 
     def check(holder: Json, path: str) -> Found:
         return [
-            fe.invalid(at(path, name), value, said)
+            fe.invalid(at(path, name), value, detail)
             for name in names
             if (value := holder.get(name, missing)) is not None and value < low
         ]
@@ -242,7 +242,7 @@ def at_most(limit: int, name: str) -> Check:
 
 
 def fixed(path: str, *names: str, shown: bool = True) -> Change:
-    """Fields of the object at a path that do not change; the finding shows the new value unless told not to."""
+    """Fields of the object at a path that do not change; the finding shows the new value, unless `shown` is false."""
 
     def change(new: Json, old: Json) -> Found:
         after, before = reach(new, path), reach(old, path)
@@ -255,18 +255,18 @@ def fixed(path: str, *names: str, shown: bool = True) -> Change:
     return change
 
 
-def locked(name: str, said: str) -> Change:
-    """A field that does not change, refused in words of its own."""
-    return lambda new, old: [fe.forbidden(name, said)] if new.get(name) != old.get(name) else ()
+def locked(name: str, detail: str) -> Change:
+    """A field that does not change, refused with a detail of its own."""
+    return lambda new, old: [fe.forbidden(name, detail)] if new.get(name) != old.get(name) else ()
 
 
-def once(path: str, name: str, said: str) -> Change:
+def once(path: str, name: str, detail: str) -> Change:
     """A field that does not change once it is set."""
 
     def change(new: Json, old: Json) -> Found:
         before = reach(old, path).get(name)
         same = not before or reach(new, path).get(name) == before
-        return () if same else (fe.forbidden(at(path, name), said),)
+        return () if same else (fe.forbidden(at(path, name), detail),)
 
     return change
 

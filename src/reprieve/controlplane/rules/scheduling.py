@@ -36,11 +36,11 @@ def _priority_value(obj: Json, _: str) -> r.Found:
         elif obj.get("globalDefault"):
             why = f"globalDefault of {name} PriorityClass must be false"
         if why:
-            said = f"priority class names with 'system-' prefix are reserved for system use only. error: {why}"
-            yield fe.forbidden("metadata.name", said)
+            detail = f"priority class names with 'system-' prefix are reserved for system use only. error: {why}"
+            yield fe.forbidden("metadata.name", detail)
     elif value > HIGHEST_USER_PRIORITY:
-        said = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
-        yield fe.forbidden("value", said)
+        detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
+        yield fe.forbidden("value", detail)
 
 
 _POLICY = r.enum("preemptionPolicy", PREEMPTION, missing=None)
@@ -135,8 +135,8 @@ def of_a_job(holder: Json, path: str) -> r.Found:
     if mode is not None:
         yield from _union(mode, ("all", "single"), f"{path}.disruptionMode")
         if "all" in mode and "single" not in mode and "gang" not in (policy or {}):
-            said = "`all` may not be set together with the `basic` scheduling policy"
-            yield fe.forbidden(f"{path}.disruptionMode", said)
+            detail = "`all` may not be set together with the `basic` scheduling policy"
+            yield fe.forbidden(f"{path}.disruptionMode", detail)
     yield from _CLAIMS(holder, path)
 
 
@@ -163,7 +163,8 @@ _CONTROLLER = r.given(
 
 
 def _template_name(text: str) -> tuple[str, ...]:
-    return tuple(names.label_message if said == "must not contain dots" else said for said in names.dns_label(text))
+    found = names.dns_label(text)
+    return tuple(names.label_message if detail == "must not contain dots" else detail for detail in found)
 
 
 def workload(obj: Json, _: str) -> r.Found:
@@ -215,7 +216,7 @@ def _template(template: Json, place: str, version: str, composite: bool, seen: s
 def _tree(spec: Json) -> r.Found:
     """What all templates of a workload together have to be (composite.md 1).
 
-    Names that two templates of one list share are told by `_template`.
+    Names that two templates of one list share are reported by `_template`.
     """
     tops = spec.get(COMPOSITES) or ()
     named: dict[str, str] = {}

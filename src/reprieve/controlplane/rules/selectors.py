@@ -36,11 +36,11 @@ def operands(comparisons: bool = False, forbidden: bool = True, about: str = "")
                 yield fe.required(f"{path}.values", f"{word} when `operator` is 'In' or 'NotIn'{about}")
         elif operator in ("Exists", "DoesNotExist"):
             if values and forbidden:
-                said = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield fe.forbidden(f"{path}.values", said)
+                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield fe.forbidden(f"{path}.values", detail)
             elif values:
-                said = f"must be no value when `operator` is 'Exists' or 'DoesNotExist'{about}"
-                yield fe.invalid(f"{path}.values", values, said)
+                detail = f"must be no value when `operator` is 'Exists' or 'DoesNotExist'{about}"
+                yield fe.invalid(f"{path}.values", values, detail)
         elif comparisons and operator in _COMPARISONS:
             if len(values) != 1:
                 yield fe.required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
@@ -55,8 +55,8 @@ def _field(requirement: Json, path: str) -> r.Found:
     if requirement.get("operator") not in ("In", "NotIn"):
         yield fe.invalid(f"{path}.operator", requirement.get("operator", ""), _NO_OPERATOR)
     elif len(requirement.get("values", ())) != 1:
-        said = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        yield fe.required(f"{path}.values", said)
+        detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        yield fe.required(f"{path}.values", detail)
     if requirement.get("key") != "metadata.name":
         yield fe.invalid(f"{path}.key", requirement.get("key", ""), "not a valid field selector key")
 
@@ -137,17 +137,17 @@ def _toleration(toleration: Json, place: str) -> r.Found:
     if key:
         yield from fe.malformed(f"{place}.key", key, names.qualified)
     elif operator != "Exists":
-        said = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        yield fe.invalid(f"{place}.operator", operator, said)
+        detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield fe.invalid(f"{place}.operator", operator, detail)
     if "tolerationSeconds" in toleration and effect != "NoExecute":
-        said = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        yield fe.invalid(f"{place}.effect", effect, said)
+        detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield fe.invalid(f"{place}.effect", effect, detail)
     if operator in ("Equal", ""):
         yield from fe.malformed(f"{place}.operator", value, names.label_value)
     elif operator == "Exists":
         if value:
-            said = "value must be empty when `operator` is 'Exists'"
-            yield fe.invalid(f"{place}.operator", value, said)
+            detail = "value must be empty when `operator` is 'Exists'"
+            yield fe.invalid(f"{place}.operator", value, detail)
     elif operator in _COMPARISONS:
         yield fe.not_supported(f"{place}.operator", operator, ("Equal", "Exists", "Lt", "Gt"))
     else:
@@ -166,8 +166,8 @@ tolerations = r.listed("tolerations", _toleration, _effect)
 def _least_domains(constraint: Json, path: str) -> r.Found:
     when = constraint.get("whenUnsatisfiable", "")
     if "minDomains" in constraint and when != "DoNotSchedule":
-        said = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not " + when
-        yield fe.invalid(f"{path}.minDomains", constraint["minDomains"], said)
+        detail = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not " + when
+        yield fe.invalid(f"{path}.minDomains", constraint["minDomains"], detail)
 
 
 def _label_keys(constraint: Json, path: str) -> r.Found:
@@ -177,7 +177,7 @@ def _label_keys(constraint: Json, path: str) -> r.Found:
 
 topology_spread = r.listed(
     "topologySpreadConstraints",
-    r.at_least(1, "maxSkew", said=r.POSITIVE, missing=0),
+    r.at_least(1, "maxSkew", detail=r.POSITIVE, missing=0),
     r.required("topologyKey", detail="can not be empty"),
     r.formed("topologyKey", names.qualified),
     r.enum("whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway")),
@@ -187,7 +187,7 @@ topology_spread = r.listed(
         place=".{topologyKey, whenUnsatisfiable}",
         shown=lambda one: f"{{{one.get('topologyKey', '')}, {one.get('whenUnsatisfiable', '')}}}",
     ),
-    r.at_least(1, "minDomains", said=r.POSITIVE),
+    r.at_least(1, "minDomains", detail=r.POSITIVE),
     _least_domains,
     r.enum("nodeAffinityPolicy", _INCLUSION, missing=None),
     r.enum("nodeTaintsPolicy", _INCLUSION, missing=None),

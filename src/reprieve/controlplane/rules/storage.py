@@ -61,12 +61,12 @@ def same_source(new: Json, old: Json) -> r.Found:
     """The source of a volume stays."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if any(after.get(name) != before.get(name) for name in {*after, *before} - {*NO_SOURCE}):
-        said = "spec.persistentvolumesource is immutable after creation"
-        yield fe.forbidden("spec.persistentvolumesource", said)
+        detail = "spec.persistentvolumesource is immutable after creation"
+        yield fe.forbidden("spec.persistentvolumesource", detail)
 
 
 def same_affinity(new: Json, old: Json) -> r.Found:
-    """Where a volume is in reach stays once it is said."""
+    """The node affinity of a volume stays once it is set."""
     return r.fixed("spec", "nodeAffinity")(new, old) if "nodeAffinity" in old.get("spec", {}) else ()
 
 
@@ -92,10 +92,10 @@ def same_claim(new: Json, old: Json) -> r.Found:
     unset = [name for name in ("volumeName", "storageClassName") if not before.get(name)]
     free = (*(("resources", "volumeAttributesClassName") if before.get("volumeName") else ()), *unset)
     if any(after.get(name) != before.get(name) for name in {*after, *before} - {*free}):
-        said = (
+        detail = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         )
-        yield fe.forbidden("spec", said)
+        yield fe.forbidden("spec", detail)
     was, now = (r.reach(spec, "resources.requests").get("storage", "0") for spec in (before, after))
     if resources.nano(now) < resources.nano(was):
         yield fe.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
@@ -161,8 +161,8 @@ def attachment(obj: Json, _: str) -> r.Found:
 def _alternatives(request: Json, path: str) -> r.Found:
     exact, first = request.get("exactly"), request.get("firstAvailable", ())
     if (exact is None) == (not first):
-        said = "exactly one of `exactly` or `firstAvailable` is required"
-        yield fe.required(path, said) if exact is None else fe.invalid(path, request.get("name", ""), said)
+        detail = "exactly one of `exactly` or `firstAvailable` is required"
+        yield fe.required(path, detail) if exact is None else fe.invalid(path, request.get("name", ""), detail)
 
 
 def _count(request: Json, path: str) -> r.Found:
@@ -197,12 +197,12 @@ _PLACES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 
 def _where(spec: Json, path: str) -> r.Found:
     """For which nodes a slice is stands there in one way."""
-    said = [name for name in _PLACES if spec.get(name)]
+    given = [name for name in _PLACES if spec.get(name)]
     listed = ", ".join(f"`{name}`" for name in _PLACES)
-    if not said:
+    if not given:
         yield fe.required(path, f"exactly one of {listed} is required")
-    elif len(said) > 1:
-        shown = ", ".join(f"`{name}`" for name in said)
+    elif len(given) > 1:
+        shown = ", ".join(f"`{name}`" for name in given)
         yield fe.invalid(path, f"{{{shown}}}", f"exactly one of {listed} is required, but multiple fields are set")
 
 
@@ -212,8 +212,8 @@ resource_slice = r.below(
     r.below(
         "pool",
         r.required("name"),
-        r.at_least(1, "resourceSliceCount", said=r.POSITIVE, missing=0),
-        r.at_least(0, "generation", said="must be greater than or equal to zero"),
+        r.at_least(1, "resourceSliceCount", detail=r.POSITIVE, missing=0),
+        r.at_least(0, "generation", detail="must be greater than or equal to zero"),
     ),
     _where,
     r.listed("devices", r.wanted("name", names.dns_label), r.Unique("name", empty=False, place="")),

@@ -35,7 +35,7 @@ def _fits_template(spec: Json, path: str) -> r.Found:
 
 
 def _selector(kind: str, *, needed: bool = True) -> r.Check:
-    """A selector, by what the API server calls its kind; a daemon set without one is told only that it fits nothing."""
+    """A selector, by what the API server calls its kind. Of a daemon set without one only an empty match is found."""
 
     def check(spec: Json, path: str) -> r.Found:
         selector = spec.get("selector")
@@ -113,8 +113,8 @@ def _stateful_strategy(spec: Json, path: str) -> r.Found:
     elif kind not in ("RollingUpdate", "OnDelete"):
         yield fe.invalid(place, strategy, "must be 'RollingUpdate' or 'OnDelete'")
     elif kind == "OnDelete" and strategy.get("rollingUpdate") is not None:
-        said = "only allowed for updateStrategy 'RollingUpdate'"
-        yield fe.invalid(f"{place}.rollingUpdate", strategy["rollingUpdate"], said)
+        detail = "only allowed for updateStrategy 'RollingUpdate'"
+        yield fe.invalid(f"{place}.rollingUpdate", strategy["rollingUpdate"], detail)
     elif kind == "RollingUpdate":
         yield from r.at_least(0, "partition")(r.reach(strategy, "rollingUpdate"), f"{place}.rollingUpdate")
 
@@ -181,8 +181,8 @@ def _replicas(*others: str) -> r.Check:
             if status.get(name, 0) > every:
                 yield fe.invalid(f"{path}.{name}", status.get(name, 0), "cannot be greater than status.replicas")
         if "readyReplicas" in others and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-            said = "cannot be greater than readyReplicas"
-            yield fe.invalid(f"{path}.availableReplicas", status.get("availableReplicas", 0), said)
+            detail = "cannot be greater than readyReplicas"
+            yield fe.invalid(f"{path}.availableReplicas", status.get("availableReplicas", 0), detail)
 
     return r.below("status", check)
 
@@ -197,11 +197,11 @@ def stateful_changes(new: Json, old: Json) -> r.Found:
     """Only replicas, template and strategy change."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if any(after.get(name) != before.get(name) for name in {*after, *before} - {*_STATEFUL_FREE}):
-        said = (
+        detail = (
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
             "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
         )
-        yield fe.forbidden("spec", said)
+        yield fe.forbidden("spec", detail)
 
 
 def _completion(spec: Json, path: str) -> r.Found:
@@ -273,7 +273,7 @@ _REPLACEMENTS = ("Failed", "TerminatingOrFailed")
 
 
 def _replacement(spec: Json, path: str) -> r.Found:
-    """Where a policy says what is a failure only what has failed is replaced."""
+    """With a pod failure policy only what has failed is replaced."""
     policy = spec.get("podReplacementPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else _REPLACEMENTS
     if policy is not None and policy not in allowed:
@@ -334,11 +334,11 @@ def _schedule(spec: Json, path: str) -> r.Found:
     if not schedule:
         yield fe.required(f"{path}.schedule")
     elif "TZ" in schedule:
-        said = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        yield fe.invalid(f"{path}.schedule", schedule, said)
+        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield fe.invalid(f"{path}.schedule", schedule, detail)
     elif len(schedule.split()) != 5 and not schedule.startswith("@"):
-        said = f"expected exactly 5 fields, found {len(schedule.split())}: [{schedule}]"
-        yield fe.invalid(f"{path}.schedule", schedule, said)
+        detail = f"expected exactly 5 fields, found {len(schedule.split())}: [{schedule}]"
+        yield fe.invalid(f"{path}.schedule", schedule, detail)
 
 
 def _started(spec: Json, path: str) -> r.Found:

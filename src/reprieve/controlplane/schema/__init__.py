@@ -1,4 +1,4 @@
-"""What objects look like: types, pruning, list types and merge keys of every served kind.
+"""The shape of objects: types, pruning, list types and merge keys of every served kind.
 
 `schema_for` gives the schema of a built-in kind from the packed definitions, `Schema.from_structural` that
 of a custom resource. A schema checks an object (`check`), validates and defaults custom resources, and
@@ -80,8 +80,8 @@ class Schema:
     def from_structural(cls, openapi_v3_schema: dict[str, Any], *, api_version: str = "", kind: str = "") -> Schema:
         """The schema of a custom resource from the `openAPIV3Schema` of its definition.
 
-        apiVersion, kind and metadata are there whatever the schema says. The schema is taken as it is: what
-        is wrong with it is said when the definition is created (`rules`).
+        apiVersion, kind and metadata are there whatever the schema has. The schema is taken as it is: what
+        is wrong with it is reported when the definition is created (`rules`).
         """
         structural = Structural(openapi_v3_schema)
         return cls(api_version, kind, structural_node(openapi_v3_schema, root=True), structural)

@@ -7,8 +7,8 @@ When an object is written one evaluation may cost `CALL_LIMIT` and all of them t
 further rule is run and the object is refused. Texts are upstream's.
 
 A rule is also held to the types the schema declares: a name, field or function that is not there, a call that does
-not fit its arguments, a rule that gives no bool are told when the definition is made (`cel.checked_type`). Values with
-a format are timestamps, durations and bytes.
+not fit its arguments, a rule that gives no bool are reported when the definition is made (`cel.checked_type`). Values
+with a format are timestamps, durations and bytes.
 
 A rule that names `oldSelf` is a transition rule: it runs only where there is an old value; with
 `optionalOldSelf` it always runs and `oldSelf` is an optional.
@@ -36,7 +36,7 @@ CALL_LIMIT = 1_000_000
 OBJECT_LIMIT = 10_000_000
 """Cost of all rules over one object (celconfig.RuntimeCELCostBudget)."""
 MESSAGE_LIMIT = 5 * 1024
-"""Bytes a message expression may say (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
+"""Bytes a message expression may yield (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
 TEXT_LIMIT = 160 * 1024
 """Characters of all rules of a schema together: reading them takes time too."""
 _DEAREST = 4
@@ -65,7 +65,7 @@ _ROOM = (
 
 
 class RuleError(ValueError):
-    """A rule that does not compile or fails when run; `str()` says why, in one line."""
+    """A rule that does not compile or fails when run; `str()` is the reason, in one line."""
 
 
 class _Rule:
@@ -115,8 +115,8 @@ def problems(schema: Json, path: str) -> list[FieldError]:
                     continue
                 read += len(text)
                 if read > TEXT_LIMIT:
-                    said = f"validation rules of a schema may have at most {TEXT_LIMIT} characters together"
-                    return [*found, field_errors.forbidden(f"{at}.{word}", said)]
+                    message = f"validation rules of a schema may have at most {TEXT_LIMIT} characters together"
+                    return [*found, field_errors.forbidden(f"{at}.{word}", message)]
                 try:
                     node = _compiled(text).node
                     known = variables
@@ -135,8 +135,8 @@ def problems(schema: Json, path: str) -> list[FieldError]:
                 if cost >= SCHEMA_LIMIT // 100:
                     dear = sorted([*dear, (-cost, f"{at}.{word}")])[:_DEAREST]
     if total > SCHEMA_LIMIT:
-        said = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        found.extend(field_errors.forbidden(at, said) for _, at in dear)
+        message = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        found.extend(field_errors.forbidden(at, message) for _, at in dear)
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         found.append(field_errors.forbidden(path, _exceeded(name, total, SCHEMA_LIMIT)))
     return found
@@ -239,17 +239,17 @@ class _Evaluation:
                 return
             if self._run(compiled, value, old, has_old, path) is True:
                 return
-            said = rule.get("message") or f"failed rule: {text}"
+            message = rule.get("message") or f"failed rule: {text}"
             if rule.get("messageExpression"):
-                said = self._message(rule["messageExpression"], value, old, has_old, path) or said
+                message = self._message(rule["messageExpression"], value, old, has_old, path) or message
         except RuleError as error:
-            said = f"rule evaluation error: {text}: {error}"
+            message = f"rule evaluation error: {text}: {error}"
         except cel.CostExceededError as error:
             self._end(path, f"'{error}': {_CALL_OVER} for rule: {shown}")
-        self._errors.append(FieldError(reason, field, _FRAMES[reason].format(said)))
+        self._errors.append(FieldError(reason, field, _FRAMES[reason].format(message)))
 
-    def _end(self, path: str, said: str) -> None:
-        self._errors.append(FieldError("FieldValueInvalid", path or "<nil>", f"Invalid value: {said}"))
+    def _end(self, path: str, message: str) -> None:
+        self._errors.append(FieldError("FieldValueInvalid", path or "<nil>", f"Invalid value: {message}"))
         raise _OverError
 
     def _run(self, rule: _Rule, value: Any, old: Any, has_old: bool, path: str) -> Any:
@@ -270,14 +270,14 @@ class _Evaluation:
 
     def _message(self, expression: str, value: Any, old: Any, has_old: bool, path: str) -> str:
         try:
-            said = self._run(_compiled(expression), value, old, has_old, path)
+            message = self._run(_compiled(expression), value, old, has_old, path)
         except RuleError:
             return ""
         except cel.CostExceededError:
             shown = field_errors.shown(expression)
             self._end(path, f"{_CALL_OVER} for messageExpression: {shown}")
-        said = said.strip() if isinstance(said, str) else ""
-        return "" if len(said.encode("utf-8", "replace")) > MESSAGE_LIMIT or "\n" in said else said
+        message = message.strip() if isinstance(message, str) else ""
+        return "" if len(message.encode("utf-8", "replace")) > MESSAGE_LIMIT or "\n" in message else message
 
 
 def _by_keys(items: Any, keys: Sequence[str]) -> dict[Any, Any]:

@@ -2,7 +2,7 @@
 
 kube-apiserver decodes into structs and writes fields without ``omitempty`` back whether they were given or
 not, so what it answers has every required field. Rules then see one form of "nothing": the zero value. Fields
-that are structs, times or quantities stay out: there "left out" and "empty" are told apart. Invariant: only
+that are structs, times or quantities stay out: there "left out" and "empty" differ. Invariant: only
 absent fields are added; no present value changes.
 """
 

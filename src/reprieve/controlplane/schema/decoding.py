@@ -27,7 +27,7 @@ _EMPTY: tuple[Any, ...] = ({}, [])
 class UnknownField(NamedTuple):
     """A field that the schema does not have; `path` like `spec.containers[0].alsoNot`.
 
-    `replacement` is the path of the field that says the same now, where an older version had it; empty for others.
+    `replacement` is the path of the field that replaced it, where an older version had it; empty for others.
     """
 
     path: str
@@ -35,12 +35,12 @@ class UnknownField(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What there is to say besides, or nothing."""
+        """A hint for the reader, or nothing."""
         return f', did you mean "{self.replacement}"?' if self.replacement else ""
 
     @property
     def message(self) -> str:
-        """What Strict validation and the Warning header say of it."""
+        """The message of strict validation and of the Warning header."""
         return f'unknown field "{self.path}"{self.hint}'
 
 

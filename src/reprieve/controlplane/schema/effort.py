@@ -25,7 +25,7 @@ class TooMuchError(Exception):
 
 
 class Effort:
-    """Steps left; one step is a value that is looked at, about a microsecond. `inline`: on the event loop."""
+    """Steps left; one step is a value that is checked, about a microsecond. `inline`: on the event loop."""
 
     __slots__ = ("_inline", "_left")
 

@@ -104,9 +104,9 @@ def not_found(field: str, value: Any) -> FieldError:
 
 
 def malformed(field: str, value: str, syntax: Callable[[str], Collection[str]]) -> Collection[FieldError]:
-    """Everything `syntax`, a function of `rules.names`, has to say against the value."""
-    said = syntax(value)
-    return [invalid(field, value, message) for message in said] if said else ()
+    """Everything that `syntax`, a function of `rules.names`, finds wrong with the value."""
+    messages = syntax(value)
+    return [invalid(field, value, message) for message in messages] if messages else ()
 
 
 def wanted(field: str, value: str, syntax: Callable[[str], Collection[str]]) -> Collection[FieldError]:

@@ -17,7 +17,7 @@ from reprieve.controlplane.schema import definitions as d
 REPLACED: Mapping[str, Mapping[str, str]] = {
     "v1.PodSpec": {"workloadRef": "schedulingGroup"},
 }
-"""Fields of older versions of a type, by its name in error texts -> what says the same now; the names are not alike."""
+"""Fields of older versions of a type, by its name in error texts -> the field that replaced each, of another name."""
 
 
 class Type(Enum):
@@ -77,7 +77,7 @@ _SPECIAL: dict[str, tuple[Type, str]] = {
 }
 
 # Types whose optional strings and booleans are plain values: "" and false mean "not set" and are not
-# stored. The second set names the exceptions, fields that tell "" or false from "not set".
+# stored. The second set names the exceptions, fields where "" or false is not the same as "not set".
 _PLAIN_ZEROS: dict[str, frozenset[str]] = {
     d.OBJECT_META: frozenset(),
     "io.k8s.api.core.v1.PodSpec": frozenset(

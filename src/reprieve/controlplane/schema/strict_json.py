@@ -26,7 +26,7 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
     """The object in `raw` and the paths (`metadata.name`) of its duplicate keys, in document order.
 
     Raises:
-        ValueError: not JSON, not an object, deeper than 200 levels, or numbers that are none; the text says
+        ValueError: not JSON, not an object, deeper than 200 levels, or numbers that are none; the text names
         which.
     """
     found = False

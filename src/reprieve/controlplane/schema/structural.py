@@ -24,7 +24,7 @@ from reprieve.controlplane.schema.field_errors import FieldError
 from reprieve.controlplane.schema.nodes import Node, Type
 
 MOST_ERRORS = 500
-"""Findings against one object; after these no more are looked for."""
+"""Findings against one object; checking ends after so many."""
 DEFAULTS_LIMIT = 3 * 1024 * 1024
 """Bytes (as JSON) that defaults may add to one object."""
 SEARCH_LIMIT = 200_000_000
@@ -93,7 +93,7 @@ class DefaultsTooLargeError(Exception):
 
 
 class Structural:
-    """What a structural schema says of one object; made once per version of a definition."""
+    """Validates one object against a structural schema; made once per version of a definition."""
 
     def __init__(self, schema: Json) -> None:
         self.schema = schema
@@ -169,7 +169,7 @@ class Structural:
         self._defaulting.fill(obj)
 
     def validate(self, obj: Json, old: Json | None = None, effort: Effort | None = None) -> list[FieldError]:
-        """What the schema and its CEL rules say against `obj` (against the change, if `old` is given).
+        """The errors that the schema and its CEL rules find in `obj` (in the change, if `old` is given).
 
         Raises TooMuchAtOnceError where the effort is one of the event loop and not enough.
         """
@@ -327,18 +327,18 @@ class _Validation:
     def _validate_junctors(self, schema: Json, value: Any, path: str, errors: list[FieldError]) -> None:
         for inner in schema.get("allOf", ()):
             self._validate(inner, value, path, errors)
-        for word, say in _JUNCTORS.items():
+        for word, phrase in _JUNCTORS.items():
             if word in schema:
                 valid = sum(self._accepts(inner, value, path) for inner in schema[word])
                 if valid == 0 or (word == "oneOf" and valid > 1):
-                    errors.append(field_errors.invalid(path, "", f"{path} in body must validate {say}"))
+                    errors.append(field_errors.invalid(path, "", f"{path} in body must validate {phrase}"))
         if "not" in schema and self._accepts(schema["not"], value, path):
             errors.append(field_errors.invalid(path, "", f"{path} in body must not validate the schema (not)"))
 
     def _accepts(self, schema: Json, value: Any, path: str) -> bool:
         found: list[FieldError] = []
         self._validate(schema, value, path, found)
-        self._effort.spend(8 * len(found))  # wording a finding takes longer than looking for it
+        self._effort.spend(8 * len(found))  # a finding's text takes longer than the check
         return not found
 
 

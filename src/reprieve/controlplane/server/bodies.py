@@ -78,7 +78,7 @@ def media_type(content_type: str) -> str:
 
 
 def decode_body(raw: bytes, content_type: str, kind: str) -> tuple[Json, list[str]]:
-    """Decode an object body into a dict and what it says twice, as strict validation words it; raises 400 and 415."""
+    """Decode an object body into a dict, with errors for fields given twice (strict validation); raises 400 and 415."""
     media = media_type(content_type)
     if media == "application/json":
         return _json(raw, kind)

@@ -29,7 +29,7 @@ VERSION_INFO: Json = {
     "compiler": f"{platform.python_implementation()} {platform.python_version()}",
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
-"""What /version says: the API this server speaks."""
+"""The body of /version: the API this server speaks."""
 
 
 def _hash(text: str) -> str:

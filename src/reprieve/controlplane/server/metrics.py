@@ -36,7 +36,7 @@ _APPLY = "application/apply-patch"
 
 
 class Labels(NamedTuple):
-    """What requests are told apart by, besides their code."""
+    """The labels of a request, besides its code."""
 
     verb: str
     dry_run: str
@@ -116,7 +116,7 @@ class _Distribution:
 
 
 class Measured:
-    """One request under way: say what becomes of it with :meth:`Metrics.end`."""
+    """One request under way: record its outcome with :meth:`Metrics.end`."""
 
     __slots__ = ("labels", "lasting", "mutating", "started")
 

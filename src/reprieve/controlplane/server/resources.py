@@ -213,10 +213,10 @@ class Resources:
         if not large and not call.kind.custom:
             return write(sent)
         options.aside = Aside(always=large)
-        kept, said = msgspec.json.encode(sent), list(options.warnings)
+        kept, warnings = msgspec.json.encode(sent), list(options.warnings)
 
         def again() -> Outcome:
-            options.warnings[:] = said
+            options.warnings[:] = warnings
             return write(msgspec.json.decode(kept))
 
         try:

@@ -57,7 +57,7 @@ _DATE_SECONDS = 1.0
 
 @dataclass
 class ServeOptions:
-    """What ``serve`` is told.
+    """Settings of ``serve``.
 
     ``data_dir`` ``:memory:`` keeps nothing; ``accept_loss`` starts from what can be read of damaged state.
     ``port`` 0 takes a free one. ``steps`` are further admission steps, made for the registry; ``event_ttl`` is
@@ -174,24 +174,24 @@ logging.getLogger("uvicorn.error").addFilter(_Expected())
 class _Uvicorn(uvicorn.Server):
     """Uvicorn without its own signal handling: the program that embeds it decides when to stop (`stop`).
 
-    It is then stopped as soon as nothing is under way; uvicorn's own loops look ten times a second, in three places.
+    It is then stopped as soon as nothing is under way; uvicorn's own loops check ten times a second, in three places.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._told = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     def stop(self) -> None:
         """End `serve` when the requests under way have been answered, after `_SHUTDOWN_SECONDS` in any case."""
         self.should_exit = True
-        self._told.set()
+        self._stopping.set()
 
     async def main_loop(self) -> None:
-        """Keep the Date header right until told to stop."""
+        """Keep the Date header right until stopped."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DATE_SECONDS):
-                    await self._told.wait()
+                    await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept nothing more, let answers end, cancel what takes too long."""
@@ -216,7 +216,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Serving:
-    """A listening server; ``url`` and ``kubeconfig`` tell how to reach it, ``directory`` is where its files are."""
+    """A listening server; ``url`` and ``kubeconfig`` are how to reach it, ``directory`` is where its files are."""
 
     def __init__(self, control_plane: ControlPlane, options: ServeOptions, keys: Secrets, directory: Path) -> None:
         self.control_plane = control_plane

@@ -2,7 +2,7 @@
 
 Rules: kube-apiserver 1.36 (bookmarks, sendInitialEvents, 410 as an ERROR event in a 200 stream). An event
 is encoded once per form and its bytes are shared by all watchers. Invariant: a watcher that does not read
-only fills its own bounded buffer; it is then told 410 and dropped, others never wait for it.
+only fills its own bounded buffer; it is then sent 410 and dropped, others never wait for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WatchTimes:
 
 
 class WatchStream:
-    """One watch request; ``sent`` is told the numbers of events that went out."""
+    """One watch request; ``sent`` is called with the numbers of events that went out."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class WatchStream:
         try:
             await asyncio.wait({sender, leaving, lagging}, return_when=asyncio.FIRST_COMPLETED)
             if lagging.done() and not sender.done():
-                # The client does not read; should it begin to, it is told why it is dropped.
+                # The client does not read; should it begin to, it gets the reason why it is dropped.
                 await asyncio.wait({sender, leaving}, timeout=self._times.farewell)
             if sender.done():
                 sender.result()

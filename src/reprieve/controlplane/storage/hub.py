@@ -17,7 +17,7 @@ Matcher = Callable[[Stored], bool]
 
 
 class WatchEvent(NamedTuple):
-    """What a watcher is told: the type as seen through its selection and the state it shows."""
+    """What a watcher is sent: the type as seen through its selection and the state it shows."""
 
     type: ChangeType
     state: Stored
@@ -60,7 +60,7 @@ class Subscription:
         self._waiter: asyncio.Future[None] | None = None
 
     def seen(self, change: Change) -> WatchEvent | None:
-        """Return what ``change`` looks like through the selection, or None if it does not show."""
+        """Return ``change`` as seen through the selection, or None if it does not show."""
         state = change.state
         if self.namespace is not None and state.namespace != self.namespace:
             return None

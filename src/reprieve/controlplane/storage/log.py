@@ -5,9 +5,9 @@ revision order. Compaction deletes rows that a later row supersedes. Every row c
 mark beside the file (``mark``) the sum of all rows.
 
 Invariants: what ``append`` returned for survives the death of the process (kill -9), and a start that does not find
-all of it says so: by then the transaction is in the WAL file, and after it the mark was told. Against loss of power
-``synchronous=FULL`` is needed (parameter ``power_safe``); without it such a loss is noticed. A file that is damaged,
-foreign or of a newer format is refused before anything is written to it.
+all of it reports that: by then the transaction is in the WAL file, and after it the mark was written. Against loss of
+power ``synchronous=FULL`` is needed (parameter ``power_safe``); without it such a loss is noticed. A file that is
+damaged, foreign or of a newer format is refused before anything is written to it.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class SqliteLog(Log):
         database = found.database
         self._database = database if database is not None else secrets.token_bytes(16)
         self._mark.write(self._database, found.top, self._contents)
-        if database is None:  # a file of format 1; once it says 2, it is held against its mark
+        if database is None:  # a file of format 1; in format 2 it is compared with its mark
             run("BEGIN IMMEDIATE")
             run("INSERT OR REPLACE INTO meta VALUES ('database', ?)", (self._database.hex(),))
             run(f"PRAGMA user_version={FORMAT}")
@@ -240,7 +240,7 @@ class SqliteLog(Log):
             raise StorageError(f"{self.path}: cannot be {done} ({error})") from error
 
     def _note(self, revision: int, contents: Contents, after: Contents | None = None) -> None:
-        """Tell the mark. If that fails, the file is ahead of it and nothing more is written: a start puts it right."""
+        """Write the mark. If that fails, the file is ahead of it and nothing more is written: a start puts it right."""
         try:
             self._mark.write(self._database, revision, contents, after)
             if self._power_safe:

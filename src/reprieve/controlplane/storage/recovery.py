@@ -1,7 +1,7 @@
 """Before a log is written to: is it ours, is it whole, and what can be saved of one that is not.
 
 ``examine`` reads a data file once, read-only, and refuses one that is foreign, of a newer format, damaged, or that
-holds less than its mark says was acknowledged. ``salvage`` is for a user who accepts the loss: what can still be read
+holds less than was acknowledged by its mark. ``salvage`` is for a user who accepts the loss: what can still be read
 goes into a new file, and the damaged ones are kept beside it.
 """
 
@@ -76,7 +76,7 @@ def connect_arguments(path: Path, *, reading: bool = False) -> dict[str, Any]:
     """Return what ``sqlite3.connect`` is called with for a data file; ``reading`` leaves no trace beside it."""
     mode = "rw"
     if reading:
-        # Without a write-ahead log there is nothing to look at beside the file, and none is to be made.
+        # Without a write-ahead log there is nothing to read beside the file, and none is to be made.
         mode = "ro" if _wal(path).exists() else "ro&immutable=1"
     return {
         "database": f"file:{quote(str(path.absolute()))}?mode={mode}",

@@ -1,7 +1,7 @@
 """The store: present states in memory, a bounded history of changes, durable through a log.
 
 Writes are staged synchronously (so read-modify-write needs no lock in one event loop) and committed
-together: everything staged in one turn of the loop becomes one transaction. A write returns a *ticket*, which tells
+together: everything staged in one turn of the loop becomes one transaction. A write returns a *ticket*, which has
 when it is durable or why it could not be written; a refusal undoes the whole transaction in memory and reaches the
 holders of its tickets, whenever they ask. Invariants: a reader or watcher never sees a change that is not committed,
 and reading commits nothing; revisions grow by one per change and never go back, also over restarts; a write whose
@@ -108,7 +108,7 @@ class Ticket:
             raise self._error
 
     def settle(self, error: StorageError | None) -> None:
-        """Say what became of the writes (the store does)."""
+        """Settle the writes (the store does)."""
         self._done, self._error = True, error
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -293,7 +293,7 @@ class Store:
         return overlay
 
     def check_revision(self, revision: int) -> None:
-        """Raise CompactedError or FutureRevisionError unless the state at ``revision`` can be told."""
+        """Raise CompactedError or FutureRevisionError unless the state at ``revision`` is kept."""
         if revision > self.revision:
             raise FutureRevisionError(revision, self.revision)
         if revision < self.compacted:
@@ -304,7 +304,7 @@ class Store:
     def put(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Staged:
         """Stage a new state that builds on ``expected`` (None: the object must not exist); raises MovedError.
 
-        ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before telling anyone
+        ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before answering anyone
         that it is written.
         """
         table = self._table(resource)
@@ -362,7 +362,7 @@ class Store:
         return self._ticket if self._staged else DURABLE
 
     def flush(self) -> None:
-        """Commit what is staged, now. A failure undoes it in memory and is told by its ticket."""
+        """Commit what is staged, now. A failure undoes it in memory and is raised by its ticket."""
         staged, ticket = self._staged, self._ticket
         if not staged:
             return
@@ -495,7 +495,7 @@ class Store:
     ) -> Subscription:
         """Watch a resource: changes after revision ``since`` (None: from now). Raises CompactedError.
 
-        ``since`` may lie in the future: nothing is told until it is passed. Unsubscribe when done.
+        ``since`` may lie in the future: nothing is sent until it is passed. Unsubscribe when done.
         """
         start = self.revision if since is None else since
         if start < self.compacted:

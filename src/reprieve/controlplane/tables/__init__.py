@@ -82,7 +82,7 @@ def table(
     """The table of some objects of one kind.
 
     `include_object` is "Metadata" (also ""), "Object" or "None"; `now` a time with zone, against which ages
-    are told; `list_meta` becomes the table's metadata. Without `headings` there are no column definitions
+    are reported; `list_meta` becomes the table's metadata. Without `headings` there are no column definitions
     (every event of a watch but the first, transcript 603).
     """
     columns = columns_of(kind)

@@ -82,7 +82,7 @@ def find(path: str, obj: Any, most: int = 100) -> list[Any]:
 
 
 def _walk(steps: tuple[Step, ...], value: Any) -> Iterator[Any]:
-    """Depth first and on demand: what is not asked for is not looked for."""
+    """Depth first and lazy: only what is asked for is searched."""
     pending: list[tuple[int, Iterator[Any]]] = [(0, iter((value,)))]
     while pending:
         at, values = pending[-1]

@@ -1,4 +1,4 @@
-"""The table of pods: what `kubectl get pods` says a pod is doing."""
+"""The table of pods: what `kubectl get pods` shows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _ended(state: Json) -> str:
 
 
 def _initializing(obj: Json) -> tuple[bool, str]:
-    """Whether init containers hold the pod, and what to say of them."""
+    """Whether init containers hold the pod, and the status to show for them."""
     init = obj.get("spec", {}).get("initContainers", ())
     sidecars = _restartable(obj)
     for index, container in enumerate(obj.get("status", {}).get("initContainerStatuses", ())):
