@@ -3,6 +3,7 @@
     python tools/measure_scheduler.py                            # 1,000 nodes; 5,000 pods, then 50 gangs of 100
     python tools/measure_scheduler.py --pods 10000 --gangs 0 --profile /tmp/profile
     python tools/measure_scheduler.py --pods 0 --gangs 0 --victims 800   # a gang that takes the room of 100 gangs of 8
+    python tools/measure_scheduler.py --unlike --nodes 3000 --pods 3000  # no two alike, beside 6,000 that run
     python tools/measure_scheduler.py --kubeconfig kube.yaml --server-pid $(pidof kube-apiserver)   # another API server
     python tools/measure_scheduler.py --kubeconfig kube.yaml --command "kube-scheduler --config scheduler.yaml"  # both
 
@@ -14,6 +15,10 @@ annotation, 20 times a second, until its event has been read here.
 
 With `--victims` a gang of one pod for eight victims comes when the scheduler has begun: evictions a second from the
 first pod that is gone to the last, and the whole time from the gang's creation until all of it is bound.
+
+With `--unlike` the cluster is that of the bench's scenario unlike-5000 (`simulation.bench.unlike`), in the size that is
+asked for: nodes of twenty shapes, running and pending pods that differ in requests, labels, images and affinity, and a
+service for ten of them (no ReplicaSets, which some servers would act on).
 
 Another API server (`--kubeconfig`, with a token and the file of a certificate authority) has to be empty, and what is
 made stays there: a figure more wants a fresh one. Another scheduler (`--command`) answers to `reprieve-scheduler`.
@@ -39,10 +44,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import aiohttp
+import msgspec
 import uvloop
 import yaml
 
+from reprieve.api.meta import KubernetesObject
 from reprieve.api.versions import INTERNAL_VERSION, SCHEDULING_GROUP, SERVED_VERSIONS, from_internal
+from reprieve.simulation.bench import unlike
 
 Json = dict[str, Any]
 SCHEDULER = "reprieve-scheduler"
@@ -50,12 +58,15 @@ PODS = "/api/v1/namespaces/default/pods"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _STAMP = "measured.example/sent"
 _SENT = re.compile(b'"%s":"([0-9.]+)"' % _STAMP.encode())
-_NAME = re.compile(rb'"name":"((?:p|g[0-9]+|low[0-9]+|high|marked)-[0-9]+)"')
+_NAME = re.compile(rb'"name":"((?:p|g[0-9]+|low[0-9]+|high|marked|app-[0-9]+)-[0-9]+)"')
 _NODE = b'"nodeName":"'
 _GONE = b'{"type":"DELETED"'
 _GPU = "nvidia.com/gpu"
 _UNIT = 8
 """Victims of one unit, and GPUs of a node."""
+_RUNNING = 2
+"""Pods that run on each node where no two are alike."""
+_PODS_OF_GANG = 100
 
 
 _ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -101,6 +112,11 @@ class Process:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def rate(count: int, seconds: float) -> float:
+    """So many a second; what arrived in one piece took a millisecond."""
+    return count / max(seconds, 0.001)
 
 
 def cpu_of(process: int) -> float:
@@ -184,8 +200,12 @@ async def create_groups(opened: aiohttp.ClientSession, bodies: list[Json]) -> No
 
 
 async def create(opened: aiohttp.ClientSession, path: str, bodies: list[Json]) -> None:
-    """Create objects, sixteen at a time."""
-    await _sent(opened, "POST", [(path, body) for body in bodies])
+    """Create objects, sixteen at a time; those that name their namespace there instead of `default`."""
+    requests = []
+    for body in bodies:
+        namespace = body["metadata"].get("namespace", "default")
+        requests.append((path.replace("/default/", f"/{namespace}/"), body))
+    await _sent(opened, "POST", requests)
 
 
 async def create_nodes(opened: aiohttp.ClientSession, bodies: list[Json]) -> None:
@@ -208,6 +228,52 @@ async def _sent(opened: aiohttp.ClientSession, method: str, requests: list[tuple
                     raise SystemExit(f"{method} {path}: {answer.status} {text[:300]!r}")
 
     await asyncio.gather(*(worker() for _ in range(16)))
+
+
+def manifest(item: KubernetesObject) -> Json:
+    """What is sent to create an object of the bench."""
+    body: Json = msgspec.json.decode(msgspec.json.encode(item))
+    body["metadata"].pop("uid", None)
+    if "spec" in body:
+        body["spec"].pop("overhead", None)  # an empty one is refused where no RuntimeClass states it
+    return {"apiVersion": item.API_VERSION, "kind": item.KIND, **body}
+
+
+def unlike_nodes(number: int) -> list[Json]:
+    """Nodes of twenty shapes that are ready."""
+    made = [manifest(machine) for machine in unlike.nodes(number)]
+    for body in made:
+        status = body["status"]
+        status["capacity"] = status["allocatable"]
+        status["conditions"] = [{"type": "Ready", "status": "True"}]
+    return made
+
+
+def unlike_pods(first: int, number: int, *, nodes: int = 0) -> list[Json]:
+    """Pods that all differ, from that number on; on so many nodes in turn, or pending."""
+    on = unlike.nodes(nodes) if nodes else ()
+    made = [manifest(found) for found in unlike.pods(first, number, priority=0, on=on)]
+    for body in made:
+        del body["metadata"]["ownerReferences"]  # of ReplicaSets that nobody made: pods of none are collected
+        body["spec"]["schedulerName"] = SCHEDULER
+        for spread in body["spec"].get("topologySpreadConstraints", ()):
+            spread.setdefault("whenUnsatisfiable", "DoNotSchedule")  # what is default here is required there
+        del body["status"]
+    return made
+
+
+async def create_unlike(opened: aiohttp.ClientSession, nodes: int, pods: int, running: int) -> list[Json]:
+    """Make the cluster without its pending pods, which are returned."""
+    await create_nodes(opened, unlike_nodes(nodes))
+    services = [manifest(service) for service in unlike.services(running + pods)]
+    for body in services:
+        body["spec"]["clusterIP"] = "None"  # the range of addresses of a server may be small
+    names = sorted({body["metadata"]["namespace"] for body in services})
+    namespaces: list[Json] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+    await create(opened, "/api/v1/namespaces", namespaces)
+    await create(opened, "/api/v1/namespaces/default/services", services)
+    await create(opened, PODS, unlike_pods(0, running, nodes=nodes))
+    return unlike_pods(running, pods)
 
 
 class Watch:
@@ -307,7 +373,8 @@ async def measure(
         scheduler.stop()
         lags = sorted(seen.lags) or [0.0]
         print(
-            f"{what}: {len(pods) / (last - first):.0f} binds/s, {last - began:.1f} s since the start of the scheduler "
+            f"{what}: {rate(len(pods), last - first):.0f} binds/s, "
+            f"{last - began:.1f} s since the start of the scheduler "
             f"({first - began:.1f} s to the first, {starting:.1f} s of CPU), "
             f"CPU scheduler {cpu:.1f} s server {served:.1f} s, "
             f"per bind {alone:.2f} ms of the scheduler and {both:.2f} ms of both, "
@@ -380,7 +447,7 @@ async def measure_victims(
         cpu, served = scheduler.cpu() - before, server.cpu() - served
         scheduler.stop()
         print(
-            f"{len(running)} victims in {units} gangs: {len(running) / (last - first):.0f} evictions/s, "
+            f"{len(running)} victims in {units} gangs: {rate(len(running), last - first):.0f} evictions/s, "
             f"{first - began:.1f} s to the first, {max(seen.bound.values()) - began:.1f} s until the gang is bound, "
             f"CPU scheduler {cpu:.1f} s server {served:.1f} s",
             flush=True,
@@ -412,8 +479,10 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000, help="single pods")
-    parser.add_argument("--gangs", type=int, default=50, help="gangs")
-    parser.add_argument("--size", type=int, default=100, help="pods of a gang")
+    parser.add_argument("--unlike", action="store_true", help="nodes of many shapes, no two pods alike")
+    parser.add_argument("--running", type=int, help="with --unlike: pods that run (default: two for each node)")
+    parser.add_argument("--gangs", type=int, help="gangs (default: 50, none with --unlike)")
+    parser.add_argument("--size", type=int, default=_PODS_OF_GANG, help="pods of a gang")
     parser.add_argument("--victims", type=int, default=0, help="pods that one gang evicts (a multiple of 8)")
     parser.add_argument("--kubelets", action="store_true", help="with simulated kubelets: bound pods also start")
     parser.add_argument("--profile", metavar="FILE", help="profile the scheduler of the first part with cProfile")
@@ -425,6 +494,12 @@ async def main() -> None:
     options = parser.parse_args()
     if options.kubeconfig is not None and options.kubelets:
         parser.error("--kubelets are those of reprieve's own API server: not with --kubeconfig")
+    if options.kubelets and options.unlike:
+        parser.error("--unlike brings its own nodes: not with --kubelets")
+    if options.running is not None and not options.unlike:
+        parser.error("--running belongs to --unlike")
+    running = _RUNNING * options.nodes if options.running is None else options.running
+    gangs = (0 if options.unlike else 50) if options.gangs is None else options.gangs
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         server: Server | Foreign
@@ -433,23 +508,26 @@ async def main() -> None:
         else:
             server = Server(directory, kubelets=options.kubelets, nodes=options.nodes)
         try:
+            bodies = [pod(f"p-{i}") for i in range(options.pods)]
             async with session(server) as opened:
-                if not options.kubelets:
+                if options.unlike:
+                    bodies = await create_unlike(opened, options.nodes, options.pods, running)
+                elif not options.kubelets:
                     await create_nodes(opened, [node(f"node-{i}") for i in range(options.nodes)])
                 marked = pod("marked-0")
                 marked["spec"]["schedulerName"] = "nobody"
                 await create(opened, PODS, [marked])
             if options.pods:
-                bodies = [pod(f"p-{i}") for i in range(options.pods)]
-                await measure(server, directory, f"{options.pods} pods", bodies, options.profile, options.command)
-            if options.gangs:
+                what = f"{options.pods} unlike pods beside {running}" if options.unlike else f"{options.pods} pods"
+                await measure(server, directory, what, bodies, options.profile, options.command)
+            if gangs:
                 bodies = []
-                for number in range(options.gangs):
+                for number in range(gangs):
                     policy = {"gang": {"minCount": options.size}}
                     kind = {"apiVersion": INTERNAL_VERSION, "kind": "PodGroup"}
                     bodies.append({**kind, "metadata": {"name": f"g{number}"}, "spec": {"schedulingPolicy": policy}})
                     bodies += [pod(f"g{number}-{i}", f"g{number}") for i in range(options.size)]
-                what = f"{options.gangs} gangs of {options.size}"
+                what = f"{gangs} gangs of {options.size}"
                 await measure(server, directory, what, bodies, command=options.command)
             if options.victims:
                 profile = None if options.pods else options.profile
