@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,32 @@ def test_what_is_suspended_is_said(run: Run, tmp_path: Path, question: list[str]
     assert ended.code == 0
     assert ended.err.count("it is suspended (spec.suspend) and calls for no pods") == 1
     assert ended.err.endswith("(and 1 more like it)\n")
+
+
+def test_what_is_suspended_is_in_the_document(run: Run, tmp_path: Path) -> None:
+    """whatif.md 1.5: a whole object, and one worker group of a RayCluster."""
+    ray = (
+        "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: ray}\nspec:\n"
+        "  headGroupSpec: {template: {spec: {containers: [{name: c}]}}}\n"
+        "  workerGroupSpecs: [{groupName: g, suspend: true, template: {spec: {containers: [{name: c}]}}}]\n"
+    )
+    job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, namespace: lab}\nspec: {suspend: true}\n"
+    space = "apiVersion: v1\nkind: Namespace\nmetadata: {name: lab}\n"
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, space, ray, job), "-o", "json")
+    assert json.loads(ended.out)["suspended"] == [
+        {"apiVersion": version, "kind": kind, "namespace": space, "name": name, "message": message}
+        for version, kind, space, name, message in (
+            ("batch/v1", "Job", "lab", "j", "it is suspended (spec.suspend) and calls for no pods"),
+            (
+                "ray.io/v1",
+                "RayCluster",
+                "default",
+                "ray",
+                "it is suspended (spec.workerGroupSpecs[0].suspend) and calls for no pods",
+            ),
+        )
+    ]
+    assert ended.err.count("is suspended (") == 2
 
 
 def test_workloads_are_planned_as_their_pods(run: Run, tmp_path: Path) -> None:

@@ -125,6 +125,22 @@ def test_a_drain_moves_who_has_a_controller_and_loses_who_has_none() -> None:
     assert "2 of DaemonSets or static stay" in answer.changes[0].sentence
 
 
+def test_a_drain_names_the_data_it_loses_and_what_kubectl_insists_on() -> None:
+    """whatif.md 4.4: as `kubectl drain` would refuse; ended pods, and those that stay, are not asked about."""
+    cache: Json = {"volumes": [{"name": "cache", "emptyDir": {"medium": "Memory"}}, {"name": "conf", "configMap": {}}]}
+    web = pod("web-5d4-abcde", on="n1", owner="ReplicaSet web-5d4", **cache)
+    ended = {**pod("ended", on="n1", **cache), "status": {"phase": "Succeeded"}}
+    daemon = pod("agent-abcde", on="n1", owner="DaemonSet agent", **cache)
+    answer = planned(loaded(*NODES, web, ended, daemon), "drain n1")
+    assert [(one.name, one.empty_dirs) for one in answer.displaced] == [("web-5d4-abcde", ("cache",))]
+    assert answer.changes[0].kubectl_needs == ("--ignore-daemonsets", "--delete-emptydir-data")
+    assert "1 loses emptyDir data" in answer.changes[0].sentence
+    alone = planned(loaded(*NODES, pod("bare", on="n1"), pod("etcd-n1", on="n1", owner="Node n1")), "drain n1")
+    assert alone.changes[0].kubectl_needs == ("--force",)
+    assert planned(loaded(*NODES, web), "fail n1").displaced[0].empty_dirs == ("cache",)
+    assert planned(loaded(*NODES, web), "fail n1").changes[0].kubectl_needs == ()
+
+
 def test_a_drain_names_the_budgets_in_its_way() -> None:
     budget = {
         "apiVersion": "policy/v1",

@@ -114,6 +114,26 @@ class PodMaker(NamedTuple):
     """Seconds since 1970, as `Loaded.created`."""
 
 
+class Suspended(NamedTuple):
+    """A workload of the input, or a part of one, that calls for no pods as long as it is suspended."""
+
+    origin: Origin
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    field: str
+    """Where it says so."""
+
+    @property
+    def message(self) -> str:
+        """What there is to say of it."""
+        return f"it is suspended ({self.field}) and calls for no pods"
+
+    def __str__(self) -> str:
+        return f'{self.origin}: {self.kind} "{self.namespace}/{self.name}": {self.message}'
+
+
 class PlainObject(NamedTuple):
     """An object of the input as it stands there, of whatever kind."""
 
@@ -132,6 +152,8 @@ class Manifests:
     """Deployments, Jobs and the like: who plans expands them (`simulation.workloads`)."""
     jobs: list[Job] = field(default_factory=list)
     """Of those that were expanded the Jobs: when they end counts (cost.md 6.4)."""
+    suspended: list[Suspended] = field(default_factory=list)
+    """Of those that were expanded: who asks whether they would run has no answer (whatif.md 1.5)."""
     unknown_fields: list[UnknownField] = field(default_factory=list)
     """As far as schemas were given; the first `MOST_FINDINGS`."""
     unknown_fields_total: int = 0

@@ -277,12 +277,17 @@ class CSIVolumeSource(Struct, frozen=True, kw_only=True):
     read_only: bool = False
 
 
+class EmptyDirVolumeSource(Struct, frozen=True, kw_only=True):
+    """volumes[].emptyDir: it goes with the pod."""
+
+
 class Volume(Struct, frozen=True, kw_only=True):
-    """spec.volumes[]; sources that do not matter for placement are left out."""
+    """spec.volumes[]; sources that matter neither for placement nor for a drain are left out."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
     gce_persistent_disk: GCEPersistentDisk | None = None
     aws_elastic_block_store: AWSElasticBlockStore | None = None
     iscsi: ISCSIVolume | None = None

@@ -54,7 +54,7 @@ def command(
 
 def drain_sections(found: "DrainPlan") -> "list[Section]":
     """A section for each node, in order."""
-    from reprieve.cli.render import displaced_rows
+    from reprieve.cli.render import displaced_rows, kubectl_needs
     from reprieve.cli.sections import Section, Tone
 
     sections = []
@@ -62,6 +62,8 @@ def drain_sections(found: "DrainPlan") -> "list[Section]":
         notes = []
         if node.budgets:
             notes.append(f"stopped by {', '.join(node.budgets)} until it allows the evictions")
+        needs = kubectl_needs(node.kubectl_needs)
+        notes += [needs] if needs else []
         notes += [
             f"breaks gang {one.namespace}/{one.name}: {one.left} of {one.before} left, minCount {one.min_count}, "
             f"{one.after} placed at the end"

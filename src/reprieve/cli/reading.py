@@ -111,8 +111,8 @@ def expanded(
     _heed_fields(made.unknown_fields, len(made.unknown_fields), heed)
     found = made.problems
     idle: dict[str, list[str]] = {}
-    for each in made.suspended:
-        idle.setdefault(each.kind, []).append(str(each))
+    for one in made.suspended:
+        idle.setdefault(one.kind, []).append(str(one))
     _say([_with_more(same[0], len(same)) for same in idle.values()])
     if not found:
         return made

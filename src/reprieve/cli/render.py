@@ -145,7 +145,14 @@ def _verdict(plan: Plan, account: Account) -> Section:
 def changes_section(changes: Sequence[ChangeMade]) -> Section | None:
     """What was changed before anything was decided, in order."""
     rows = tuple(Row((made.change, made.sentence)) for made in changes)
-    return Section("Changes", ("", ""), rows) if rows else None
+    needs = ((made.change, kubectl_needs(made.kubectl_needs)) for made in changes)
+    notes = tuple(f"{change}: {needed}" for change, needed in needs if needed)
+    return Section("Changes", ("", ""), rows, notes) if rows else None
+
+
+def kubectl_needs(flags: Sequence[str]) -> str:
+    """Without which flags `kubectl drain` would refuse; nothing where no pod and no data is lost for good by them."""
+    return f"kubectl drain needs {' '.join(flags)}" if set(flags) - {"--ignore-daemonsets"} else ""
 
 
 def _displaced(plan: Plan) -> Section | None:
@@ -159,12 +166,15 @@ def displaced_rows(displaced: Iterable[DisplacedPod]) -> tuple[Row, ...]:
     order = {"Waiting": 0, "Lost": 1, "Moved": 2}
     rows = []
     for one in sorted(displaced, key=lambda one: (order[one.outcome], one.namespace, _natural(one.name))):
-        against = f"against {', '.join(one.budgets)}" if one.budgets else ""
+        costs = [f"against {', '.join(one.budgets)}"] if one.budgets else []
+        costs += [f"loses emptyDir {', '.join(one.empty_dirs)}"] if one.empty_dirs else []
         moved = f"back to {one.to}" if one.to == one.node_name else f"to {one.to}"
         to = {"Moved": moved, "Waiting": "waits", "Lost": "lost: no controller makes it again"}[one.outcome]
         tone = {"Moved": Tone.PLAIN, "Waiting": Tone.WAITING, "Lost": Tone.BAD}[one.outcome]
         renamed = f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
-        rows.append(Row((f"pod {one.namespace}/{one.name}", f"from {one.node_name}", renamed, against), tone=tone))
+        rows.append(
+            Row((f"pod {one.namespace}/{one.name}", f"from {one.node_name}", renamed, "; ".join(costs)), tone=tone)
+        )
     return tuple(rows)
 
 

@@ -105,6 +105,11 @@ def _one_of(**known: Shape) -> Leaf:
     return shaped
 
 
+def _nothing_of(_value: Any, _names: Names) -> Any:
+    """That it is there, and nothing of what it says."""
+    return {}
+
+
 def priority_class(value: str, names: Names) -> str:
     """The name of a priority class; those of the system are everywhere the same."""
     return value if value.startswith(SYSTEM) else names.name(PRIORITY, value)
@@ -287,6 +292,7 @@ _VOLUMES: Final = _one_of(
     name=named("podvolume"),
     persistentVolumeClaim={"claimName": named(CLAIM), "readOnly": _keep},
     ephemeral={"volumeClaimTemplate": {"spec": _CLAIM_SPEC}},
+    emptyDir=_nothing_of,
     gcePersistentDisk={"pdName": named(DISK), "readOnly": _keep},
     awsElasticBlockStore={"volumeID": named(DISK), "readOnly": _keep},
     iscsi={"targetPortal": named(DISK), "iqn": named(DISK), "lun": _keep, "readOnly": _keep},

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from reprieve.api import objects
 from reprieve.api.decoding import name_of
 from reprieve.api.durations import readable_time
@@ -48,6 +50,7 @@ from reprieve.simulation.report import (
     PreemptionOutcome,
     Preemptor,
     Stats,
+    SuspendedWorkload,
     UnitAccount,
     Victim,
     VictimReason,
@@ -157,7 +160,17 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     else:
         world.settle()
     warnings = [*input_remarks(manifests, engine.sources), *options.warnings, *_troubles(engine)]
-    return _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
+    answer = _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
+    return Answer(msgspec.structs.replace(answer.plan, suspended=suspended_workloads(manifests)), answer.account)
+
+
+def suspended_workloads(manifests: Manifests) -> tuple[SuspendedWorkload, ...]:
+    """What calls for no pods as long as it is suspended, sorted (whatif.md 1.5)."""
+    found = sorted({(*each[1:], each.message) for each in manifests.suspended})
+    return tuple(
+        SuspendedWorkload(api_version=version, kind=kind, namespace=namespace, name=name, message=message)
+        for version, kind, namespace, name, _, message in found
+    )
 
 
 def _troubles(engine: Engine) -> list[str]:

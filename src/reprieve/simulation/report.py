@@ -102,6 +102,16 @@ class CompositeOutcome(Document, frozen=True, kw_only=True):
     short: tuple[str, ...] = ()
 
 
+class SuspendedWorkload(Document, frozen=True, kw_only=True):
+    """A workload that calls for no pods as long as it is suspended: nobody asked whether they would run."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    message: str
+
+
 class LostPod(Document, frozen=True, kw_only=True):
     """A pod that went with its node: nobody needed its room."""
 
@@ -239,13 +249,15 @@ class ChangeMade(Document, frozen=True, kw_only=True):
     change: str
     sentence: str
     nodes: tuple[str, ...] = ()
+    kubectl_needs: tuple[str, ...] = ()
+    """Of a drain: the flags without which `kubectl drain` refuses it."""
 
 
 class DisplacedPod(Document, frozen=True, kw_only=True):
     """A pod that a change took from its node. `outcome`: Moved, Waiting or Lost.
 
     `successor`: the name under which its controller made it again, if it has one; `to`: who has it at the end.
-    `budgets`: those that do not allow its eviction (a drain asks them).
+    `budgets`: those that do not allow its eviction (a drain asks them). `empty_dirs`: its volumes whose data is gone.
     """
 
     namespace: str
@@ -258,6 +270,7 @@ class DisplacedPod(Document, frozen=True, kw_only=True):
     outcome: str = "Lost"
     to: str | None = None
     budgets: tuple[str, ...] = ()
+    empty_dirs: tuple[str, ...] = ()
 
 
 class BrokenGang(Document, frozen=True, kw_only=True):
@@ -295,6 +308,7 @@ class Plan(Document, frozen=True, kw_only=True):
     put_off: tuple[PutOffOutcome, ...] = ()
     released: tuple[ReleasedOutcome, ...] = ()
     lost: tuple[LostPod, ...] = ()
+    suspended: tuple[SuspendedWorkload, ...] = ()
     stats: Stats = Stats(seconds=0.0, virtual_seconds=0.0, attempts=0)
 
     @property

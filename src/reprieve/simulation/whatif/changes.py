@@ -115,6 +115,7 @@ class _Changer:
             unknown_fields=manifests.unknown_fields,
             unknown_fields_total=manifests.unknown_fields_total,
             jobs=manifests.jobs,
+            suspended=manifests.suspended,
         )
         self._workloads = Workloads(self._manifests, rows)
         self._order = 1 + max((loaded.order for loaded in manifests.all()), default=0)
@@ -138,12 +139,14 @@ class _Changer:
             "without": self._without,
         }
         self._touched: tuple[str, ...] = ()
+        self._needs: tuple[str, ...] = ()
 
     def make(self, change: Change) -> None:
         """Make one change."""
-        self._change, self._touched = change, ()
+        self._change, self._touched, self._needs = change, (), ()
         sentence = self._makers[change.flag](change.value)
-        self._made.append(ChangeMade(change=str(change), sentence=sentence, nodes=self._touched))
+        made = ChangeMade(change=str(change), sentence=sentence, nodes=self._touched, kubectl_needs=self._needs)
+        self._made.append(made)
 
     def finished(self) -> Changed:
         """The changed input."""
@@ -269,14 +272,18 @@ class _Changer:
         names = {loaded.object.name for loaded in nodes}
         for loaded in nodes:
             self._put(loaded, _cordoned(loaded.object))
-        pods = [pod for pod in self._pods_on(names) if not _stays(pod.object)]
+        there = self._pods_on(names)
+        self._needs = _kubectl_needs([loaded.object for loaded in there])
+        pods = [pod for pod in there if not _stays(pod.object)]
         over = allowed_now(
             [loaded.object for loaded in self._list(objects.PodDisruptionBudget)],
             [loaded.object for loaded in self._list(objects.Pod)],
         )
-        kept = len(self._pods_on(names)) - len(pods)
+        kept = len(there) - len(pods)
+        emptied = sum(bool(_empty_dirs(pod.object)) for pod in pods if pod.object.metadata.deletion_timestamp is None)
         back, lost, against = self._displace(pods, over)
         parts = [f"{_count(back + lost, 'pod')} evicted from {_count(len(nodes), 'node')}", *_fates(back, lost)]
+        parts += [f"{emptied} {'loses' if emptied == 1 else 'lose'} emptyDir data"] if emptied else []
         parts += [f"{against} against a budget"] if against else []
         parts += [f"{kept} of DaemonSets or static {'stays' if kept == 1 else 'stay'}"] if kept else []
         return ", ".join(parts)
@@ -343,6 +350,7 @@ class _Changer:
                     change=str(self._change),
                     successor=successor,
                     budgets=budgets,
+                    empty_dirs=_empty_dirs(pod),
                 )
             )
         there = self._list(objects.PodDisruptionBudget)
@@ -594,6 +602,22 @@ def _is_daemon(pod: objects.Pod) -> bool:
 def _stays(pod: objects.Pod) -> bool:
     """Whether a drain leaves the pod: it is a daemon's or a static one."""
     return _is_daemon(pod) or _MIRROR in pod.metadata.annotations or _is_static(pod)
+
+
+def _empty_dirs(pod: objects.Pod) -> tuple[str, ...]:
+    """The volumes of a pod whose data is gone with it."""
+    return tuple(volume.name for volume in pod.spec.volumes if volume.empty_dir is not None)
+
+
+def _kubectl_needs(pods: Sequence[objects.Pod]) -> tuple[str, ...]:
+    """The flags without which `kubectl drain` refuses to take these pods from their node (whatif.md 4.4)."""
+    going = [pod for pod in pods if not _stays(pod)]
+    asked = {
+        "--force": any(reference_of(pod) is None for pod in going),
+        "--ignore-daemonsets": any(_is_daemon(pod) for pod in pods),
+        "--delete-emptydir-data": any(_empty_dirs(pod) for pod in going),
+    }
+    return tuple(flag for flag, needed in asked.items() if needed)
 
 
 def _is_static(pod: objects.Pod) -> bool:

@@ -37,6 +37,8 @@ class DrainedNode(Document, frozen=True, kw_only=True):
     displaced: tuple[DisplacedPod, ...] = ()
     broken_gangs: tuple[BrokenGang, ...] = ()
     budgets: tuple[str, ...] = ()
+    kubectl_needs: tuple[str, ...] = ()
+    """The flags without which `kubectl drain` refuses it."""
     waiting: int = 0
     lost: int = 0
 
@@ -104,6 +106,7 @@ def _drained(there: Manifests, name: str, options: PlanOptions) -> _Drained:
         displaced=document.displaced,
         broken_gangs=document.broken_gangs,
         budgets=tuple(sorted({budget for one in document.displaced for budget in one.budgets})),
+        kubectl_needs=made.made[0].kubectl_needs,
         waiting=sum(one.outcome == "Waiting" for one in document.displaced),
         lost=sum(one.outcome == "Lost" for one in document.displaced),
     )

@@ -44,6 +44,7 @@ def _set(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet) -> N
 
 def _entry(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet, path: str, part: str, entry: Any) -> None:
     if pods.suspended and value_at(entry, pods.suspended) is True:
+        maker.idle(workload, ".".join(filter(None, (path, pods.suspended))))
         return
     at, template = "", None
     for at in (pods.template,) if isinstance(pods.template, str) else pods.template:

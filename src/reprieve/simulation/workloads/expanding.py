@@ -22,7 +22,7 @@ from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import finish, from_data, kind_of
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.group_owners import Job
-from reprieve.api.loading import Loaded, Manifests, PodMaker, UnknownObject
+from reprieve.api.loading import Loaded, Manifests, PodMaker, Suspended, UnknownObject
 from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.references import check_groups, check_nodes
 from reprieve.api.unknown_fields import UnknownField, path_text
@@ -74,8 +74,7 @@ class Expansion:
     batches: list[Batch] = field(default_factory=list)
     unknown_fields: list[UnknownField] = field(default_factory=list)
     makers: list[PodMaker] = field(default_factory=list)
-    suspended: list[Unexpanded] = field(default_factory=list)
-    """What calls for no pods as long as it is suspended: who asks whether they would run has no answer."""
+    suspended: list[Suspended] = field(default_factory=list)
 
 
 def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (), now: float | None = None) -> Expansion:
@@ -109,7 +108,7 @@ class Maker:
         self.nodes: list[objects.Node] = [loaded.object for loaded in manifests.nodes]
         self.now = now if now is not None else max((loaded.created for loaded in manifests.all()), default=0.0)
         self.problems: list[Unexpanded] = []
-        self.suspended: list[Unexpanded] = []
+        self.suspended: list[Suspended] = []
         self.batches: list[Batch] = []
         self.unknown_fields: list[UnknownField] = []
         self._names = Names(manifests.pods)
@@ -178,8 +177,7 @@ class Maker:
         if workload.meta.get("deletionTimestamp") or _is_over(workload, row):
             return
         if row.suspended and value_at(manifest, row.suspended) is True:
-            reason = f"it is suspended ({row.suspended}) and calls for no pods"
-            self.suspended.append(Unexpanded(workload.origin, workload.subject, key[1], reason, False))
+            self.idle(workload, row.suspended)
             return
         rule = RULES.get((key[0], key[1]))
         if rule is not None and not row.sets:
@@ -326,6 +324,12 @@ class Maker:
         self._ran.add(name)
         return name in self._run
 
+    def idle(self, workload: Workload, path: str) -> None:
+        """The workload, or a part of it, is suspended, as it says at a path."""
+        _, kind, namespace, name = workload.key
+        version = text(workload.manifest.get("apiVersion"))
+        self.suspended.append(Suspended(workload.origin, version, kind, namespace, name, path))
+
     def problem(self, workload: Workload, reason: str, *, scheduled: bool = False) -> None:
         """The workload is not expanded."""
         kind = text(workload.manifest.get("kind"))
@@ -343,6 +347,7 @@ class Maker:
             unknown_fields=was.unknown_fields,
             unknown_fields_total=was.unknown_fields_total,
             jobs=was.jobs + _jobs(was.pod_makers),
+            suspended=was.suspended + self.suspended,
         )
         classes = [loaded.object for loaded in was.of(objects.PriorityClass)]
         admission = PriorityAdmission(classes)
