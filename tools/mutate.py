@@ -3,9 +3,14 @@
 A *mutant* is the product with one small change: a comparison turned or moved by one, `and` for `or`, a condition
 negated, a number off by one, a call left out.  The tests of an area run once to learn which of them run which line
 (`reached_lines.py`); each mutant is then made in a copy of the sources and judged by those that run its line, the
-quickest first, until one fails: it is *killed*.  One that *survives* is shown with its place: either a test is missing,
-or the line does not matter.  Which mutants are made depends on the seed and the sources alone, so that a figure can be
-repeated, and compared with that after a change.
+quickest first, until one fails, which it must not do without the mutant: it is *killed*.  One that *survives* is shown
+with its place: either a test is missing, or the line does not matter.  Which mutants are made depends on the seed and
+the sources alone, so that a figure can be repeated, and compared with that after a change.
+
+The judges are imported once, and each mutant is a fork of that process (`forked_judge.py`), unless it changes what is
+run by an import.  `--most SECONDS` asks no more judges of a mutant than take so long together; what the others would
+notice counts as not noticed.  `--reached FILE` keeps what was learnt of lines and tests: with the sources as they were,
+only tests in folders that have changed run again.
 
 `--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests PATH ...` those
 tests judge, all of them, and nothing is learnt first.  The checkout is not touched.
@@ -16,7 +21,10 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import hashlib
+import itertools
 import json
+import math
 import os
 import random
 import shutil
@@ -27,6 +35,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from forked_judge import ANSWERS, ASKED, LIMIT, Answer, Question
 
 if TYPE_CHECKING:
     from reached_lines import Reached
@@ -58,7 +68,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Area -> (sources below src/reprieve, tests that are to notice)."""
 
-LEAST_SECONDS, LIMIT_FACTOR = 60, 10
+LEAST_PROCESSOR_SECONDS, LEAST_SECONDS, LIMIT_FACTOR = 20, 300, 5
 """A mutant whose tests run longer than this, and than so many times what they took before, hangs: noticed."""
 
 
@@ -216,12 +226,15 @@ def chosen(files: list[Path], wanted: int, seed: int) -> list[Mutant]:
     return [mutant for path, indices in sorted(by_file.items()) for mutant in mutants(path, indices)]
 
 
-def judges(mutant: Mutant, reached: Reached, among: tuple[str, ...]) -> tuple[list[str], float]:
-    """The tests among these that can notice, the quickest files and tests first, and what they take (seconds).
+def judges(
+    mutant: Mutant, reached: Reached, among: tuple[str, ...], most: float = math.inf
+) -> tuple[list[str], float, int]:
+    """The tests among these that can notice, the quickest files and tests first, what they take, how many are left out.
 
     They are those that run a line of the mutant's, and for what import runs, a line of any module beside it.  Tests
     that start processes are asked only where no other runs the line: it is not seen which lines those processes run,
-    and the clock they are held to may fail them for other reasons.
+    and the clock they are held to may fail them for other reasons.  The quickest that take no more than `most` seconds
+    together are asked.
     """
     numbers: set[int] = set()
     for name, lines in reached["lines"].items():
@@ -233,13 +246,15 @@ def judges(mutant: Mutant, reached: Reached, among: tuple[str, ...]) -> tuple[li
     names, seconds = reached["tests"], reached["seconds"]
     folders = tuple(f"{place}{after}" for place in among for after in ("/", "::"))
     of_area = {number for number in numbers if names[number].startswith(folders)}
-    able = list(of_area.difference(reached["starts_processes"]) or of_area)
+    able = sorted(of_area.difference(reached["starts_processes"]) or of_area, key=lambda n: (seconds[n], names[n]))
+    together = itertools.accumulate(seconds[number] for number in able)
+    asked = [number for number, sum_of in zip(able, together, strict=True) if sum_of <= most] or able[:1]
     of_file: dict[str, float] = {}
-    for number in able:
+    for number in asked:
         file_name = names[number].partition("::")[0]
         of_file[file_name] = of_file.get(file_name, 0.0) + seconds[number]
-    able.sort(key=lambda n: (of_file[names[n].partition("::")[0]], names[n].partition("::")[0], seconds[n]))
-    return [names[number] for number in able], sum(seconds[number] for number in able)
+    asked.sort(key=lambda n: (of_file[names[n].partition("::")[0]], names[n].partition("::")[0], seconds[n]))
+    return [names[number] for number in asked], sum(seconds[number] for number in asked), len(able) - len(asked)
 
 
 class Copy:
@@ -254,7 +269,9 @@ class Copy:
             "PYTHONPATH": os.pathsep.join((str(self.sources.parent), str(ROOT / "tools"))),
             "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
             "PYTHONHASHSEED": "0",
+            "OPENBLAS_NUM_THREADS": "1",
         }
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         # Tests that hold a server to the clock fail for other reasons than the mutant.
         self.command = [
             sys.executable,
@@ -278,7 +295,6 @@ class Copy:
     def reach(self, places: tuple[str, ...], tests: list[str]) -> Reached:
         """Run the tests once on what is there, and see which of them run which line of the places."""
         out = self.folder / "reached.json"
-        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         folders = os.pathsep.join(str(self.sources / place) for place in places)
         done = self.pytest("-p", "reached_lines", *tests, REACHED_SOURCES=folders, REACHED_LINES=str(out))
         if done.returncode not in (0, 1):
@@ -292,23 +308,87 @@ class Copy:
         }
         return raw  # type: ignore[no-any-return]
 
-    def killer(self, mutant: Mutant, tests: list[str], seconds: float) -> str:
-        """The first test that notices, "" if none does."""
-        place = self.sources / mutant.path.relative_to(SOURCES)
+    def fresh_killer(self, mutant: Mutant, tests: list[str], seconds: float, without: list[str]) -> str:
+        """The first test that notices, "" if none does, of a process that imports the mutant."""
         listed = self.folder / "tests.txt"
-        listed.write_text("".join(f"{test}\n" for test in tests), encoding="utf-8")
-        place.write_text(mutant.text, encoding="utf-8")
+        lines = (*(f"--deselect={test}" for test in without), *tests)
+        listed.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         limit = max(LEAST_SECONDS, LIMIT_FACTOR * seconds)
         try:
             done = self.pytest("-x", f"@{listed}", limit=limit, PYTHONDONTWRITEBYTECODE="1")
         except subprocess.TimeoutExpired:
-            return "the limit of time"
-        finally:
-            shutil.copy2(mutant.path, place)
+            return LIMIT
         if done.returncode not in (0, 1, 2, 3, 4):
             raise SystemExit(f"pytest ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         failed = (line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR ")))
         return next(failed, "the import").partition(" - ")[0] if done.returncode else ""
+
+
+class Judge:
+    """A process that has imported the product and collected tests, of which each mutant is a fork."""
+
+    def __init__(self, copied: Copy, tests: list[str]) -> None:
+        self.copied = copied
+        asked, self._asked = os.pipe()
+        self._answers, answers = os.pipe()
+        environment = {**copied.environment, ASKED: str(asked), ANSWERS: str(answers), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [*copied.command, "-s", "-p", "forked_judge", "--basetemp", str(copied.folder / "temporary"), *tests]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, pass_fds=(asked, answers), stdout=subprocess.DEVNULL
+        )
+        os.close(asked)
+        os.close(answers)
+        self._out = os.fdopen(self._asked, "w", encoding="utf-8")
+        self._in = os.fdopen(self._answers, encoding="utf-8")
+        self._line()
+
+    def close(self) -> None:
+        """No more questions: it ends."""
+        self._out.close()
+        self.process.wait()
+        self._in.close()
+
+    def killer(self, mutant: Mutant, tests: list[str], seconds: float) -> str:
+        """The first test that notices, "" if none does; it must pass without the mutant."""
+        place = self.copied.sources / mutant.path.relative_to(SOURCES)
+        before = place.read_text(encoding="utf-8")
+        without: list[str] = []
+        while True:
+            place.write_text(mutant.text, encoding="utf-8")
+            try:
+                answer = None if mutant.at_import else self._ask(place, before, mutant.text, tests, seconds, without)
+                if answer is None or not answer["able"]:
+                    killer = self.copied.fresh_killer(mutant, tests, seconds, without)
+                else:
+                    killer = answer["killer"]
+            finally:
+                place.write_text(before, encoding="utf-8")
+            if "::" not in killer or not self._ask(place, before, before, [killer], seconds, [])["killer"]:
+                return killer
+            print(f"left out, as it fails without a mutant now: {killer}", flush=True)
+            without.append(killer)
+
+    def _ask(
+        self, place: Path, before: str, after: str, tests: list[str], seconds: float, without: list[str]
+    ) -> Answer:
+        question = Question(
+            file=str(place),
+            before=before,
+            after=after,
+            tests=tests,
+            without=without,
+            processor_seconds=max(LEAST_PROCESSOR_SECONDS, LIMIT_FACTOR * seconds),
+            seconds=max(LEAST_SECONDS, LIMIT_FACTOR * seconds),
+        )
+        self._out.write(f"{json.dumps(question)}\n")
+        self._out.flush()
+        return json.loads(self._line())  # type: ignore[no-any-return]
+
+    def _line(self) -> str:
+        line = self._in.readline()
+        if not line:
+            raise SystemExit(f"the process that judges ended with {self.process.wait()}")
+        return line
 
 
 def picked_of(area: str, options: argparse.Namespace) -> list[Mutant]:
@@ -321,16 +401,62 @@ def picked_of(area: str, options: argparse.Namespace) -> list[Mutant]:
     return [m for m in mutants(path) if m.line == int(line)] if path in files and line.isdigit() else []
 
 
-def judge_area(mutants_of: list[Mutant], copied: Copy, reached: Reached | None, tests: tuple[str, ...]) -> int:
+def judge_area(
+    mutants_of: list[Mutant], judge: Judge, reached: Reached | None, tests: tuple[str, ...], most: float
+) -> int:
     """Say of each mutant what became of it; how many were killed."""
     noticed = 0
     for mutant in mutants_of:
-        able, seconds = (list(tests), LEAST_SECONDS) if reached is None else judges(mutant, reached, tests)
-        killer = copied.killer(mutant, able, seconds) if able else ""
+        able, seconds, left_out = judges(mutant, reached, tests, most) if reached else (list(tests), 0.0, 0)
+        killer = judge.killer(mutant, able, seconds) if able else ""
         noticed += bool(killer)
-        became = f"killed   {mutant}  by {killer}" if killer else f"{'SURVIVED' if able else 'NOT RUN '} {mutant}"
-        print(became, flush=True)
+        if killer:
+            print(f"killed   {mutant}  by {killer}", flush=True)
+        else:
+            unasked = f"  ({left_out} slower tests not asked)" if left_out else ""
+            print(f"{'SURVIVED' if able else 'NOT RUN '} {mutant}{unasked}", flush=True)
     return noticed
+
+
+def learnt(copied: Copy, places: tuple[str, ...], tests: list[str], kept: Path | None) -> Reached:
+    """Which test runs which line; of folders of tests that are as they were, what the file that keeps it says."""
+    sources = _digest(copied.sources)
+    now = {test: _digest(ROOT / test) for test in tests}
+    before = json.loads(kept.read_text(encoding="utf-8")) if kept and kept.exists() else None
+    if before is None or before["sources"] != sources or before["places"] != list(places):
+        before = {"sources": sources, "places": list(places), "of": {}}
+    stale = [test for test, digest in now.items() if before["of"].get(test, {}).get("digest") != digest]
+    for test in stale:
+        before["of"][test] = {"digest": now[test], "reached": copied.reach(places, [test])}
+        if kept:
+            kept.write_text(json.dumps(before), encoding="utf-8")
+    return together([before["of"][test]["reached"] for test in tests])
+
+
+def _digest(place: Path) -> str:
+    """Of a file, or of all files in a folder that are not compiled from others."""
+    files = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.is_file())
+    digest = hashlib.sha256()
+    for file in files:
+        if "__pycache__" not in file.parts:
+            digest.update(f"{file.relative_to(place)}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def together(parts: list[Reached]) -> Reached:
+    """What several runs came to, as if they had been one."""
+    whole: Reached = {"tests": [], "seconds": [], "starts_processes": [], "lines": {}}
+    for part in parts:
+        first = len(whole["tests"])
+        whole["tests"] += part["tests"]
+        whole["seconds"] += part["seconds"]
+        whole["starts_processes"] += [first + number for number in part["starts_processes"]]
+        for file, lines in part["lines"].items():
+            of_file = whole["lines"].setdefault(file, {})
+            for line, numbers in lines.items():
+                of_file.setdefault(int(line), []).extend(first + number for number in numbers)
+    return whole
 
 
 def main() -> None:
@@ -341,6 +467,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
     parser.add_argument("--only", metavar="PATH:LINE", help="all mutants of one line")
     parser.add_argument("--tests", nargs="+", metavar="PATH", default=[], help="tests that are to judge, all of them")
+    parser.add_argument(
+        "--most", type=float, default=math.inf, metavar="SECONDS", help="what the judges of one take (default all)"
+    )
+    parser.add_argument("--reached", type=Path, metavar="FILE", help="where what was learnt of lines is kept")
     parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
     options = parser.parse_args()
     unknown = [area for area in options.areas if area not in AREAS]
@@ -353,16 +483,24 @@ def main() -> None:
     rates = {}
     with tempfile.TemporaryDirectory(prefix="mutate-") as scratch:
         copied = Copy(Path(scratch))
+        tests = options.tests or _apart([test for area in picked for test in AREAS[area][1] if (ROOT / test).exists()])
         reached = None
         if not options.tests:
             places = {place: None for area in picked for place in AREAS[area][0]}
-            tests = {test: None for area in picked for test in AREAS[area][1] if (ROOT / test).exists()}
-            reached = copied.reach(tuple(places), list(tests))
+            reached = learnt(copied, tuple(places), tests, options.reached)
+        judge = Judge(copied, tests)
         for area, found in picked.items():
-            rates[area] = judge_area(found, copied, reached, tuple(options.tests) or AREAS[area][1])
+            among = tuple(options.tests) or AREAS[area][1]
+            rates[area] = judge_area(found, judge, reached, among, options.most)
+        judge.close()
     for area, noticed in rates.items():
         made = len(picked[area])
         print(f"{area:12} {noticed} of {made} killed ({100 * noticed / made:.0f} %)")
+
+
+def _apart(places: list[str]) -> list[str]:
+    """Each once, and none that another holds: a test is to run once."""
+    return [place for place in dict.fromkeys(places) if not any(place.startswith(f"{other}/") for other in places)]
 
 
 if __name__ == "__main__":

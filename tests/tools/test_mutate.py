@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import pytest
 
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "mutate.py"
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "mutate.py"
 SOURCE = '''"""A module."""
 
 LIMIT: int = 3
@@ -31,7 +33,9 @@ def mutate() -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["mutate"] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(TOOL.parent)
+        spec.loader.exec_module(module)
     return module
 
 
@@ -91,7 +95,71 @@ def test_the_quickest_that_can_notice_judge_first(mutate: ModuleType, tmp_path: 
     }
     found = {mutant.what: mutate.judges(mutant, reached, ("a",)) for mutant in mutate.mutants(path)}
     quickest_first = ["a/u.py::quickest", "a/t.py::quick", "a/t.py::slow"]
-    assert found["value < least  ->  value <= least"] == (quickest_first, pytest.approx(3.5))
+    assert found["value < least  ->  value <= least"] == (quickest_first, pytest.approx(3.5), 0)
     assert found["print('low')  ->  None"][0] == ["a/t.py::no"]
     assert found["value - 1  ->  value + 1"][0] == ["a/p.py::starts"]
     assert found["3  ->  4"][0] == ["a/u.py::quickest", "a/t.py::no", "a/t.py::quick", "a/t.py::slow"]
+
+
+def test_the_quickest_are_asked_where_all_would_take_too_long(mutate: ModuleType, tmp_path: Path) -> None:
+    """How many others there are is told: what they would notice counts as not noticed."""
+    path = tmp_path / "clip.py"
+    path.write_text(SOURCE)
+    reached = {
+        "tests": ["a/t.py::slow", "a/t.py::quick", "a/u.py::middle"],
+        "seconds": [2.0, 0.25, 0.5],
+        "starts_processes": [],
+        "lines": {str(path): {9: [0, 1, 2]}},
+    }
+    (mutant,) = (found for found in mutate.mutants(path) if found.line == 9)
+    assert mutate.judges(mutant, reached, ("a",), 1.0) == (["a/t.py::quick", "a/u.py::middle"], 0.75, 1)
+    assert mutate.judges(mutant, reached, ("a",), 0.1) == (["a/t.py::quick"], 0.25, 2)
+
+
+def test_what_several_runs_reached_is_one_table(mutate: ModuleType) -> None:
+    """Tests are counted on."""
+    one = {"tests": ["a", "b"], "seconds": [1.0, 2.0], "starts_processes": [1], "lines": {"f": {"3": [0, 1]}}}
+    other = {"tests": ["c"], "seconds": [3.0], "starts_processes": [0], "lines": {"f": {"3": [0]}, "g": {"1": [0]}}}
+    assert mutate.together([one, other]) == {
+        "tests": ["a", "b", "c"],
+        "seconds": [1.0, 2.0, 3.0],
+        "starts_processes": [1, 2],
+        "lines": {"f": {3: [0, 1, 2]}, "g": {1: [2]}},
+    }
+
+
+def _code(text: str) -> CodeType:
+    return compile(text, "clip.py", "exec")
+
+
+def test_functions_become_those_of_the_mutant(mutate: ModuleType) -> None:
+    """Nested ones and lambdas of one line each by its place; not where one is gone or sees other names."""
+    pairs = sys.modules["forked_judge"].pairs
+    before = "def outer(a):\n    b = 1\n    def inner():\n        return a < b\n    return inner, lambda: a, lambda: 2"
+    found = pairs(_code(before), _code(before.replace("a < b", "a <= b").replace("lambda: 2", "lambda: 3")))
+    names = ["outer.<locals>.inner", "outer.<locals>.<lambda>", "outer.<locals>.<lambda>", "outer"]
+    assert [old.co_qualname for old in found] == [new.co_qualname for new in found.values()] == names
+    assert [old == new for old, new in found.items()] == [False, True, False, False]
+    assert pairs(_code(before), _code(before.replace(", lambda: 2", ""))) is None
+    assert pairs(_code(before), _code(before.replace("a < b", "a"))) is None
+
+
+@pytest.mark.parametrize(
+    ("of_line", "expected"),
+    [
+        ("        if count:", "1 of 1 killed (100 %)"),  # in a fork
+        (
+            "_LAST_SECOND: Final = 253_402_300_799",
+            "1 of 1 killed (100 %)",
+        ),  # run by the import: in a fresh process
+    ],
+)
+def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
+    """As a user runs it: who is killed, and the rate."""
+    source = "src/reprieve/api/durations.py"
+    line = 1 + (ROOT / source).read_text(encoding="utf-8").splitlines().index(of_line)
+    command = [sys.executable, str(TOOL), "api", "--only", f"{source}:{line}", "--tests", "tests/api/test_durations.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "by tests/api/test_durations.py::" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith(expected)
