@@ -46,6 +46,19 @@ def test_a_refusal_is_said_once_for_every_reason() -> None:
     assert len(refused) == 2
 
 
+def test_a_refusal_after_it_counted_is_said_again() -> None:
+    """What was said before the class counted is history: the same reason is news once more."""
+    refused: list[str] = []
+    classes = VictimClasses(lambda _, why: refused.append(why))
+    classes.set_class(priority_class("high", 7))
+    for priority, said in ((9, 1), (1, 1), (9, 2), (9, 2)):
+        classes.resolved(naming("high", priority=priority))
+        assert len(refused) == said
+    classes.forget("default/g")
+    classes.resolved(naming("high", priority=9))
+    assert len(refused) == 3, "another group of its name"
+
+
 def test_a_class_that_vanishes_changes_nothing_for_who_had_it() -> None:
     """preemption.md 8: by name and UID, for as long as this process remembers."""
     classes = VictimClasses(lambda *_: None)

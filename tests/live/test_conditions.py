@@ -580,3 +580,46 @@ def test_draining_waits_for_what_is_on_its_way() -> None:
         assert [patch["conditions"][0]["message"] for _, patch in scene.writes.pods] == ["one", "two"]
 
     run(test)
+
+
+def test_what_was_wished_while_a_patch_failed_counts() -> None:
+    """The failed wish is history: what is tried again later is the newest, of the condition and of the nomination."""
+
+    async def test(scene: Scene) -> None:
+        found = scene.pod()
+        scene.writes.hold = True
+        scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "one"))
+        scene.conditions.nominated(found, "n1")
+        await asyncio.sleep(0)
+        scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "two"))
+        scene.conditions.nominated(found, "n2")
+        scene.writes.held.pop().set_exception(UnreachableError("cut"))
+        scene.writes.hold = False
+        await scene.conditions.drain()
+        scene.conditions.waiting(scene.engine, scene.now)
+        await scene.conditions.drain()
+        assert [(patch["conditions"][0]["message"], patch["nominatedNodeName"]) for _, patch in scene.writes.pods] == [
+            ("one", "n1"),
+            ("two", "n2"),
+        ]
+
+    run(test)
+
+
+def test_everybody_behind_a_gate_says_so_whoever_else_waits() -> None:
+    """KEP-5501: pods that may be tried, before and after it, and a group that is kept back for a moment only."""
+
+    async def test(scene: Scene) -> None:
+        scene.group(count=1)
+        scene.pod("young", group="g")
+        for name in ("one", "two"):
+            scene.pod(f"ready-{name}")
+            scene.pod(f"kept-{name}", group=f"nowhere-{name}")
+        scene.clock.advance(6)
+        scene.group(count=3, generation=2)
+        scene.conditions.waiting(scene.engine, scene.now)
+        await scene.conditions.drain()
+        assert {uid for uid, _ in scene.writes.pods} == {"uid-kept-one", "uid-kept-two"}
+        assert [uid for uid, _, _ in scene.writes.groups] == ["uid-g"]
+
+    run(test)

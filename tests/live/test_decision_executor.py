@@ -383,6 +383,23 @@ def test_it_looks_around_for_what_no_event_tells() -> None:
     play(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
+def test_a_group_that_may_not_be_tried_gives_its_nominations_up_after_a_while() -> None:
+    """Five seconds behind its gate: a killed scheduler may have left them, or the other members may be yet to come."""
+
+    async def test(stage: Stage) -> None:
+        stage.see(the_group(2), o.PodGroup)
+        stage.see(pod("a", uid="uid-a", group="g") | {"status": {"nominatedNodeName": "n1"}})
+        nominated = []
+        for seconds in (4.9, 0.2):
+            stage.clock.advance(seconds)
+            stage.executor.tick(stage.now)
+            nominated.append(stage.engine.cluster.pods["uid-a"].nominated >= 0)
+        assert nominated == [True, False]
+        assert [found.name for found in stage.engine.take_unnominated()] == ["a"]
+
+    play(test)
+
+
 @pytest.mark.parametrize("error", [None, ApiError(409, "Conflict", "somebody else wrote")])
 def test_a_deferred_write_that_fails_is_told_and_left_at_that(error: Exception | None) -> None:
     async def test(stage: Stage) -> None:

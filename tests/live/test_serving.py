@@ -20,6 +20,9 @@ from reprieve.client.transport import Answer
 from reprieve.live import serving
 from reprieve.live.serving import Health, Server, ServingOptions, self_signed
 from reprieve.observability.metrics import Metrics
+from reprieve.scheduling.engine import Engine
+
+from ..building import pod
 
 ANYWHERE = "0.0.0.0"
 LOCAL = ServingOptions(port=0)
@@ -56,13 +59,14 @@ def ask(
     health: Health | None = None,
     auth: Callable[[str, str], Awaitable[int]] | None = authorize,
     host: str | None = None,
+    metrics: Metrics | None = None,
 ) -> list[Got]:
     """Serve, get each path, stop."""
 
     async def run() -> list[Got]:
         server = Server(
             options,
-            metrics=Metrics(process=False),
+            metrics=metrics or Metrics(process=False),
             health=health or Health(),
             records=records,
             evictions=evictions,
@@ -97,6 +101,25 @@ def test_metrics_are_prometheus_text() -> None:
     assert (got.status, got.kind) == (200, "text/plain")
     names = {family.name for family in text_string_to_metric_families(got.text)}
     assert "scheduler_preemption_attempts" in names
+
+
+def test_a_scrape_reads_the_state_of_the_engine_anew() -> None:
+    """observability.md: what is a state is read as it is asked for; once for all gauges of a scrape."""
+    metrics = Metrics(process=False)
+    engine = Engine()
+    metrics.attach(engine)
+
+    def pending(answer: Got) -> float:
+        families = text_string_to_metric_families(answer.text)
+        [found] = (family for family in families if family.name == "scheduler_pending_pods")
+        return sum(sample.value for sample in found.samples)
+
+    seen = []
+    for name in ("a", "b"):
+        engine.set_pod(pod(name), 0.0)
+        (got,) = ask(LOCAL, "/metrics", metrics=metrics)
+        seen.append(pending(got))
+    assert seen == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,19 @@ def test_a_filter_that_fails_fails_the_attempt_unless_it_may_be_ignored(
     assert TROUBLE[case][1] in decision.rejections[0].message
 
 
+@pytest.mark.parametrize("too_large", [False, True])
+def test_an_answer_may_be_as_large_as_the_bound(
+    world: Callable[..., World], server: ExtenderServer, monkeypatch: pytest.MonkeyPatch, too_large: bool
+) -> None:
+    server.raw = b'{"NodeNames": ["n1"]}'
+    monkeypatch.setattr("reprieve.live.extenders.MAX_ANSWER", len(server.raw) - too_large)
+    decision = world([*NODES, pod("p")], {**FILTER, **CACHED}).step()
+    if too_large:
+        assert f"the answer is larger than {len(server.raw) - 1} bytes" in decision.rejections[0].message
+    else:
+        assert [binding.node for binding in decision.bindings] == ["n1"]
+
+
 def test_nobody_there(calls: list[ExtenderCalls]) -> None:
     """Refused connections are named as such."""
     with socket.socket() as taken:  # so that nobody else comes to listen there

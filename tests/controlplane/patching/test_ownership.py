@@ -216,6 +216,8 @@ def test_the_eleventh_updater_makes_the_oldest_ones_one_entry() -> None:
     for number in range(1, 12):
         new = merge_patch(live, {"data": {f"k{number}": "v"}})
         live = updated(live, f"m{number}", new, now=f"2026-01-01T00:00:{number:02}Z")
+        if number == 9:
+            assert set(owners(live)) == {f"m{n}" for n in range(10)}, "ten keep their names"
     found = owners(live)
     assert len(found) == 10
     assert {"f:k0", "f:k1"} <= set(found["ancient-changes"]["f:data"])
@@ -244,6 +246,22 @@ def test_managers_by_the_thousand_become_few_before_anything_is_done_with_them()
     assert [entry["manager"] for entry in found] == ["ancient-changes", *(f"m{n}" for n in range(4991, 5000))]
     assert set(found[0]["fieldsV1"]["f:data"]) == {f"f:k{n}" for n in range(4991)}
     assert found[0]["time"] == "2024-01-01T01:23:10Z"
+
+
+def test_a_port_without_a_protocol_is_the_one_with_the_default() -> None:
+    """The key of a list may have defaults (merge type of ports: number and protocol): both mean one item."""
+
+    def ports(**more: Any) -> Json:
+        one = {"name": "c", "image": "i", "ports": [{"containerPort": 80, **more}]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [one]}}
+
+    live = applied(None, "m", ports(), schema=POD)
+    container = owners(live)["m"]["f:spec"]["f:containers"]['k:{"name":"c"}']
+    assert list(container["f:ports"]) == ['k:{"containerPort":80,"protocol":"TCP"}']
+    both = applied(live, "n", ports(protocol="TCP", hostPort=8080), schema=POD, now="t2")
+    assert [port.get("hostPort") for port in both["spec"]["containers"][0]["ports"]] == [8080]
+    other = applied(live, "n", ports(protocol="UDP"), schema=POD, now="t2")
+    assert len(other["spec"]["containers"][0]["ports"]) == 2
 
 
 @pytest.mark.parametrize(
