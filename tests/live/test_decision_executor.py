@@ -15,17 +15,22 @@ from reprieve.client.errors import ApiError
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
-from reprieve.framework.instructions import CreateObject, PatchObject
-from reprieve.framework.plugin import CycleState, PerNodeFilter
+from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
+from reprieve.framework.plugin import CycleState, PerNodeFilter, PreEnqueuePlugin
+from reprieve.framework.status import Status
 from reprieve.live.decision_executor import DecisionExecutor
+from reprieve.live.extenders import Bodies, ExtenderCalls
 from reprieve.live.loop import SchedulingLoop, SteadyTime
 from reprieve.live.outages import Outages
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
-from reprieve.scheduling.decision import Binding, Decision, GroupCondition, Rejection, Result
+from reprieve.plugins.extender import ExtenderError
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.scheduling.held_room import Released, ReleasedRoom
 
 from ..building import profile_with
 from ..client.clock import FakeClock, until
@@ -48,7 +53,9 @@ class Calls(Recorded):
     def __init__(self) -> None:
         super().__init__()
         self.bindings: dict[str, asyncio.Future[None]] = {}
-        self.patched: list[PatchObject] = []
+        self.patched: list[PatchObject | DeleteObject] = []
+        self.sent = False
+        """Bindings have left: they can not be taken back any more."""
         self.taken: list[str] = []
 
     def bind(self, pod: PodRecord, node: str) -> asyncio.Future[None]:
@@ -59,11 +66,17 @@ class Calls(Recorded):
     def take_back(self, uid: str) -> asyncio.Future[None] | None:
         self.taken.append(uid)
         future = self.bindings.get(uid.removeprefix("uid-"))
+        if future is not None and self.sent:
+            return future
         if future is not None:
             future.cancel()
         return None
 
     def patch_object(self, instruction: PatchObject) -> asyncio.Future[None]:
+        self.patched.append(instruction)
+        return self._answer()
+
+    def delete_object(self, instruction: DeleteObject) -> asyncio.Future[None]:
         self.patched.append(instruction)
         return self._answer()
 
@@ -78,6 +91,10 @@ class Seen(Watched):
     def tick(self, now: float) -> None:
         super().tick(now)
         self.heard.append(("tick", now))
+
+    def permitted(self, pod: PodRecord, result: str, *, now: float) -> None:
+        super().permitted(pod, result, now=now)
+        self.heard.append(("permitted", (pod.name, result)))
 
     def bound(self, pod: PodRecord, node: str, *, now: float) -> None:
         super().bound(pod, node, now=now)
@@ -104,6 +121,21 @@ class Loop(SchedulingLoop):
         pass
 
 
+class LateLoop(Loop):
+    """Calls are made when somebody waits for them, as if a cycle ran until then."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.waiting: list[Callable[[float], None]] = []
+
+    def call_soon(self, call: Callable[[float], None]) -> None:
+        self.waiting.append(call)
+
+    async def calls_made(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0)(self.time())
+
+
 class Client(ApiClient):
     """Has a clock, and makes no calls."""
 
@@ -114,7 +146,7 @@ class Client(ApiClient):
 class Stage:
     """An engine with a node of four CPUs, and who carries its decisions out."""
 
-    def __init__(self, engine: Engine | None = None) -> None:
+    def __init__(self, engine: Engine | None = None, *, extenders: ExtenderCalls | None = None) -> None:
         self.clock = FakeClock()
         self.engine = engine or Engine(EngineOptions(validate=True))
         self.writes = Calls()
@@ -122,7 +154,10 @@ class Stage:
         self.observer.attach(self.engine)
         client = Client(self.clock)
         outages = Outages(self.clock, self.observer)
-        self.executor = DecisionExecutor(self.engine, client, Served([]), self.writes, self.observer, outages)
+        served = Served([])
+        self.executor = DecisionExecutor(
+            self.engine, client, served, self.writes, self.observer, outages, extenders=extenders
+        )
         self.executor.attach(Loop(self.clock))
         self.engine.set_node(msgspec.convert(node("n1"), o.Node), self.now)
 
@@ -172,13 +207,18 @@ class Stage:
         return [(condition["status"], condition["message"]) for _, condition, _ in self.writes.groups]
 
 
-def play(test: Callable[[Stage], Awaitable[None]], engine: Engine | None = None) -> None:
+def play(
+    test: Callable[[Stage], Awaitable[None]], engine: Engine | None = None, *, extenders: ExtenderCalls | None = None
+) -> None:
     async def run() -> None:
-        stage = Stage(engine)
+        raised: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+        stage = Stage(engine, extenders=extenders)
         try:
             await test(stage)
         finally:
             await stage.executor.aclose()
+        assert raised == [], "in a callback, where nobody sees it"
 
     asyncio.run(run())
 
@@ -373,6 +413,7 @@ def test_it_looks_around_for_what_no_event_tells() -> None:
         for _ in range(2):
             stage.executor.tick(stage.now)
             await stage.settle()
+        await until(lambda: not stage.executor.preemptor.under_way)
         assert stage.observer.told("tick") == [stage.now] * 2
         assert stage.writes.deleted == ["uid-x"], "a unit past the point of no return is finished, once"
         assert [uid for uid, _ in stage.writes.pods] == ["uid-waits"]
@@ -400,11 +441,157 @@ def test_a_group_that_may_not_be_tried_gives_its_nominations_up_after_a_while() 
     play(test)
 
 
+def test_trouble_that_no_decision_tells_is_told_by_the_next_look_around() -> None:
+    """A plugin that fails as a pod comes, while there is nothing to decide."""
+
+    class Broken(PreEnqueuePlugin):
+        name = "Broken"
+
+        def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
+            raise ZeroDivisionError("by design")
+
+    profile = profile_with(Broken())
+
+    async def test(stage: Stage) -> None:
+        stage.pod("a")
+        assert stage.observer.troubles == []
+        stage.executor.tick(stage.now)
+        [told] = stage.observer.troubles
+        assert told.startswith("plugin: ")
+        assert "Traceback" in told, "where it was raised is told with it"
+
+    play(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
+
+
+def test_room_that_was_given_back_is_an_event() -> None:
+    """cost.md 5: on each pod that it was held for."""
+
+    async def test(stage: Stage) -> None:
+        stage.pod("a")
+        record = stage.engine.cluster.pods["uid-a"]
+        room = ReleasedRoom("pod/uid-a", None, ((record, "n1"),), Released.NOT_USED, "nobody came", stage.now)
+        stage.executor.room_released(room)
+        [event] = [found for found in stage.observer.events if found["reason"] == "RoomReleased"]
+        assert (event["regarding"]["name"], event["note"]) == ("a", "Room held on n1 is released: nobody came")
+
+    play(test)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_victim_whose_binding_has_not_begun_gives_its_room_back_without_a_call(late: bool) -> None:
+    """preemption.md 7.2: also where the engine hears of it only when a cycle is over."""
+
+    async def test(stage: Stage) -> None:
+        loop = LateLoop(stage.clock) if late else Loop(stage.clock)
+        stage.executor.attach(loop)
+        stage.pod("low", cpu="4")
+        stage.engine.step(stage.now)  # reserved; its binding is yet to be begun
+        low = stage.engine.cluster.pods["uid-low"]
+        assert low.row >= 0
+        stage.pod("hi", cpu="4", priority=100)
+        assert stage.step().preemption is not None
+        await until(lambda: not stage.executor.preemptor.under_way)
+        await loop.calls_made()
+        assert low.row < 0
+        assert stage.writes.deleted == []
+
+    play(test)
+
+
+def test_a_victim_that_turns_out_to_be_bound_is_deleted() -> None:
+    """7.2: an informer was quicker than the word that it gives its room back; the first node is one, too."""
+
+    async def test(stage: Stage) -> None:
+        loop = LateLoop(stage.clock)
+        stage.executor.attach(loop)
+        stage.pod("low", cpu="4")
+        stage.engine.step(stage.now)
+        loop.call_soon(lambda _: stage.pod("low", cpu="4", node="n1"))
+        stage.pod("hi", cpu="4", priority=100)
+        assert stage.step().preemption is not None
+        await until(lambda: not stage.executor.preemptor.under_way)
+        assert stage.engine.cluster.pods["uid-low"].row == 0
+        assert stage.writes.deleted == ["uid-low"]
+
+    play(test)
+
+
+def test_a_victim_whose_binding_gets_through_is_deleted() -> None:
+    """7.2: what has been sent is waited for."""
+
+    async def test(stage: Stage) -> None:
+        stage.pod("low", cpu="4")
+        stage.step()
+        await until(lambda: stage.writes.bindings)
+        stage.writes.sent = True
+        stage.pod("hi", cpu="4", priority=100)
+        assert stage.step().preemption is not None
+        await until(lambda: stage.writes.taken)
+        assert stage.writes.deleted == []
+        stage.writes.bindings["low"].set_result(None)
+        await until(lambda: not stage.executor.preemptor.under_way)
+        assert stage.writes.deleted == ["uid-low"]
+
+    play(test)
+
+
+def test_a_preemption_that_failed_is_decided_anew_at_once() -> None:
+    """7.5: its victims are nobody's, and who was to get their room has no nomination any more."""
+
+    async def test(stage: Stage) -> None:
+        stage.pod("low", cpu="4", node="n1")
+        stage.pod("hi", cpu="4", priority=100)
+        stage.writes.errors = [ApiError(403, "Forbidden", "no")] * 2  # once more for who waits for the nomination
+        stage.step()
+        assert stage.engine.cluster.doomed
+        await until(lambda: not stage.executor.preemptor.under_way)
+        assert not stage.engine.cluster.doomed
+        assert stage.engine.cluster.pods["uid-hi"].nominated < 0
+        assert stage.writes.deleted == []
+        again = stage.step()
+        assert again.preemption is not None
+        await until(lambda: not stage.executor.preemptor.under_way)
+        assert stage.writes.deleted == ["uid-low"]
+
+    play(test)
+
+
+def test_who_is_closed_has_nothing_under_way() -> None:
+    """Preemptions and bindings: nobody is notified of either any more."""
+
+    async def test(stage: Stage) -> None:
+        stage.pod("low", cpu="4", node="n1")
+        stage.pod("hi", cpu="4", priority=100)
+        stage.writes.hold = True
+        stage.step()
+        stage.engine.set_node(msgspec.convert(node("n2"), o.Node), stage.now)
+        stage.pod("a", cpu="1")
+        stage.step()
+        await until(lambda: stage.writes.held and stage.writes.bindings)
+        assert stage.executor.preemptor.under_way == 1
+        await stage.executor.aclose()
+        assert stage.executor.preemptor.under_way == 0
+        stage.writes.bindings["a"].set_result(None)
+        await asyncio.sleep(0)
+        assert stage.observer.told("bound") == []
+        assert stage.observer.ended == []
+
+    play(test)
+
+
 @pytest.mark.parametrize("error", [None, ApiError(409, "Conflict", "somebody else wrote")])
-def test_a_deferred_write_that_fails_is_told_and_left_at_that(error: Exception | None) -> None:
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        PatchObject("PersistentVolumeClaim", "default", "c", {"metadata": {}}),
+        DeleteObject("ResourceClaim", "default", "c", "uid-c"),
+    ],
+)
+def test_a_deferred_write_that_fails_is_told_and_left_at_that(
+    wanted: PatchObject | DeleteObject, error: Exception | None
+) -> None:
     async def test(stage: Stage) -> None:
         stage.writes.errors = [error] if error else []
-        wanted = PatchObject("PersistentVolumeClaim", "default", "c", {"metadata": {}})
         stage.executor.deferred_writes([wanted, CreateObject("PersistentVolumeClaim", "default", {})])
         await asyncio.sleep(0)
         assert stage.writes.patched == [wanted]
@@ -420,21 +607,42 @@ def test_a_deferred_write_that_fails_is_told_and_left_at_that(error: Exception |
 
 def test_what_permit_plugins_have_decided_is_carried_out() -> None:
     async def test(stage: Stage) -> None:
-        stage.pod("a", cpu="1")
-        stage.pod("b", cpu="1")
+        for name in ("a", "b", "c"):
+            stage.pod(name, cpu="1")
         records = stage.engine.cluster.pods
         stage.executor.permitted(
-            [Binding(records["uid-a"], "n1", 0)], [Rejection(records["uid-b"], "Unschedulable", "not today")]
+            [Binding(records["uid-a"], "n1", 0)],
+            [
+                Rejection(records["uid-b"], "Unschedulable", "not today"),
+                Rejection(records["uid-c"], SCHEDULER_ERROR, "broken"),
+            ],
         )
         await until(lambda: list(stage.writes.bindings) == ["a"])
         stage.writes.bindings["a"].set_result(None)
         await stage.settle()
-        assert stage.observer.told("bind failed") == [("b", "not today")]
+        assert stage.observer.told("permitted") == [("a", "Success"), ("b", "Unschedulable"), ("c", "Error")]
+        assert stage.observer.told("bind failed") == [("b", "not today"), ("c", "broken")]
         assert [(uid, patch["conditions"][0]["message"]) for uid, patch in stage.writes.pods] == [
-            ("uid-b", "not today")
+            ("uid-b", "not today"),
+            ("uid-c", "broken"),
         ]
 
     play(test)
+
+
+def test_extenders_get_the_bodies_of_what_informers_told_last() -> None:
+    """What is gone has none any more: a call about it would tell of the past."""
+    bodies = Bodies()
+
+    async def test(stage: Stage) -> None:
+        stage.pod("a")
+        record = stage.engine.cluster.pods["uid-a"]
+        assert bodies.pod(record)["metadata"]["name"] == "a"
+        stage.see(pod("a", uid="uid-a"), how=ChangeKind.DELETED)
+        with pytest.raises(ExtenderError):
+            bodies.pod(record)
+
+    play(test, extenders=ExtenderCalls((), bodies))
 
 
 def test_conditions_are_waited_for_but_not_for_ever() -> None:

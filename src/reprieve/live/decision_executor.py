@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reprieve.api import objects as o
-from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
@@ -54,7 +53,6 @@ class DecisionExecutor:
         extenders: ExtenderCalls | None = None,
     ) -> None:
         self._engine = engine
-        self._clock: Clock = client.clock
         self._observer = observer
         self._writes = writes
         self._loop: SchedulingLoop | None = None
@@ -185,7 +183,7 @@ class DecisionExecutor:
             group = self._engine.cluster.groups.get(pod.group) if first and pod.group is not None else None
             if group is not None and not taken_back and group.scheduled < group.min_count:
                 self._not_scheduled_after_all(group, f"binding of pod {pod.key} failed: {error}")
-            if not gone and not taken_back and pod.row < 0 and pod.uid in self._engine.cluster.pods:
+            if not gone and not taken_back and pod.uid in self._engine.cluster.pods:
                 self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
 
         self._tell(tell)
@@ -263,4 +261,5 @@ class DecisionExecutor:
         self._loop.call_soon(told)
 
     def _now(self) -> float:
-        return self._loop.time() if self._loop is not None else self._clock.now().timestamp()
+        assert self._loop is not None
+        return self._loop.time()
