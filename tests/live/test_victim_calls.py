@@ -141,6 +141,42 @@ def test_a_pod_is_marked_unless_it_has_the_mark() -> None:
             for found in (plain, marked):
                 await stage.calls.mark_pod(found, mark)
         assert [uid for uid, status, _ in stage.told if status == "True"] == ["uid-a", "uid-a", "uid-b"]
+        scene.clock.advance(REMEMBERED + 1)
+        await stage.calls.mark_pod(marked, mark)
+        assert [uid for uid, status, _ in stage.told if status == "True"] == ["uid-a", "uid-a", "uid-b"], "it has it"
+
+    run(test)
+
+
+def test_who_stayed_is_remembered_until_its_record_says_so() -> None:
+    """A mark that the watch tells of later is somebody else's: it is not made once more."""
+
+    async def test(scene: Scene) -> None:
+        stage = Stage(scene)
+        found, other = scene.pod("a", node="n1", status=TARGET), scene.pod("b", node="n1", status=TARGET)
+        stage.calls.unmark(None, [found])
+        scene.pod("a", node="n1")
+        stage.calls.unmark(None, [other])
+        found = scene.pod("a", node="n1", status=TARGET)
+        await stage.calls.mark_pod(found, scene.conditions.disruption_target(scene.pod("hi"), by="pod"))
+        assert [status for _, status, _ in stage.told] == ["False", "False"]
+
+    run(test)
+
+
+def test_a_group_is_marked_again_after_its_mark_was_taken_back() -> None:
+    """7.2: once for all who want it; what was taken back has to be said anew."""
+
+    async def test(scene: Scene) -> None:
+        stage = Stage(scene)
+        group, pods = stage.crew()
+        preemptor = scene.pod("hi")
+        for _ in range(2):
+            for _ in range(2):
+                await stage.calls.mark_group(group, preemptor, by="podgroup")
+            _, written = stage.calls.unmark(group, pods)
+            await asyncio.gather(*written)
+        assert [status for uid, status, _ in stage.told if uid == "uid-g"] == ["True", "False"] * 2
 
     run(test)
 
@@ -320,6 +356,7 @@ def test_a_mark_is_taken_back_as_often_as_it_takes(error: Exception | None, agai
         scene.writes.errors = [error] if error else []
         stage.repairs.spare(group, pods)
         await stage.asleep()
+        assert scene.clock.slept == ([5.0] if again else [])
         scene.clock.advance(5)
         await stage.ended()
         await stage.ended()
