@@ -155,10 +155,17 @@ def test_who_stayed_is_remembered_until_its_record_says_so() -> None:
         stage = Stage(scene)
         found, other = scene.pod("a", node="n1", status=TARGET), scene.pod("b", node="n1", status=TARGET)
         stage.calls.unmark(None, [found])
+        stage.calls.unmark(None, [other])
+        preemptor = scene.pod("hi")
+        mark = scene.conditions.disruption_target(preemptor, by="pod")
+        await stage.calls.mark_pod(found, mark)
+        assert [status for _, status, _ in stage.told] == ["False", "False", "True"], "its record is of the past"
+        scene.writes.pods.clear()
+        stage.calls.unmark(None, [found])
         scene.pod("a", node="n1")
         stage.calls.unmark(None, [other])
         found = scene.pod("a", node="n1", status=TARGET)
-        await stage.calls.mark_pod(found, scene.conditions.disruption_target(scene.pod("hi"), by="pod"))
+        await stage.calls.mark_pod(found, mark)
         assert [status for _, status, _ in stage.told] == ["False", "False"]
 
     run(test)
