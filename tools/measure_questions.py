@@ -12,7 +12,6 @@ is 1 then.  Processor time is what counts on a machine that does other work too.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -80,7 +79,6 @@ QUESTIONS = (
     Question("drain-plan -f {O} " + " ".join(NODES[:8])),
     Question("drain-plan -f {O} " + " ".join(NODES)),
     Question("drain-plan -f {O} -f {gang} " + " ".join(NODES[:8])),
-    Question("snapshot -f {O}"),
 )
 
 

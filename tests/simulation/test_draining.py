@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from reprieve.api.errors import InputError
-from reprieve.simulation.plan import PlanOptions
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.whatif import draining as module
 from reprieve.simulation.whatif.draining import DrainPlan, drain_plan, nodes_named
 
 from .test_changes import Json, gang, loaded, node, planned, pod
@@ -252,3 +255,57 @@ def test_a_node_that_is_not_there_is_an_error(name: str, message: str) -> None:
     """whatif.md 4.3."""
     with pytest.raises(InputError, match=message.replace("?", r"\?")):
         drained(*NODES, names=("n1", name))
+
+
+def cluster(chance: random.Random) -> tuple[list[Json], list[str]]:
+    """A random cluster, and the nodes of it that are to be drained."""
+    names = [f"n{number}" for number in range(chance.randint(3, 7))]
+    items = [node(name, cpu=str(chance.choice((3, 4, 8)))) for name in names]
+    owners = ("ReplicaSet web-5d4", "DaemonSet agent", "Job g") if chance.random() < 0.7 else ("", "DaemonSet agent")
+    if chance.random() < 0.5:
+        items.append(budget(maxUnavailable=chance.randint(0, 2)))
+    members = 0
+    for number in range(chance.randint(2, 14)):
+        owner, on = chance.choice(owners), chance.choice([*names, names[0], ""] if chance.random() < 0.2 else names)
+        more: Json = {"labels": {"app": "web"}} if owner.startswith("Replica") else {}
+        if owner == "Job g":
+            members += 1
+            more["schedulingGroup"] = {"podGroupName": "g"}
+        items.append(pod(f"p{number}-aaaaa", on=on, owner=owner, cpu=str(chance.randint(1, 2)), **more))
+    if members:
+        items.append(gang("g", chance.randint(1, members)))
+    return items, chance.sample(names, chance.randint(1, len(names)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_not_planned_would_not_have_been_another_answer(seed: int) -> None:
+    """whatif.md 7.1: the least harm is chosen as if the drain of every node had been planned each time."""
+    items, names = cluster(random.Random(seed))
+    found = drained(*items, names=tuple(names))
+
+    def each_planned(there: Any, left: Any, options: Any) -> Any:
+        every = [module._planned(module._Drain(there, name), options) for name in left]
+        return iter(sorted(every, key=lambda one: (module._harm(one.step), one.step.name)))
+
+    with (
+        mock.patch.object(module._Drain, "decides_nothing", False),
+        mock.patch.object(module, "_least_first", each_planned),
+    ):
+        assert drained(*items, names=tuple(names)) == found
+
+
+def test_one_plan_tells_each_next_node_where_everybody_finds_a_place() -> None:
+    """Eight nodes took 36 plans."""
+    nodes = [node(f"n{number}", cpu="16") for number in range(10)]
+    names = tuple(f"n{number}" for number in range(8))
+    with mock.patch.object(module, "plan", wraps=plan) as planned_once:
+        assert drained(*nodes, *web(*names), names=names).clean
+    assert planned_once.call_count == len(names)
+
+
+def test_nothing_is_planned_where_nobody_comes_back_and_nobody_waits() -> None:
+    bare = [pod(f"bare-{number}", on=f"n{number}") for number in (1, 2, 3)]
+    with mock.patch.object(module, "plan") as never:
+        found = drained(*NODES, *bare, names=("n1", "n2", "n3"))
+    assert not never.called
+    assert told(found) == [(f"n{number}", [(f"bare-{number}", "Lost")], ()) for number in (1, 2, 3)]

@@ -126,6 +126,8 @@ def kubectl() -> None:
 def main(program: str = "reprieve") -> None:
     """Entry point; ends the process with one of the codes of `reprieve.cli.outcome.Exit`."""
     collect_seldom()
+    # Decisions are made of integers, which numpy hands to no BLAS: its threads would be started, and spin, for nothing.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if completion.VARIABLE in os.environ:
         completion.answer_shells()
     try:

@@ -46,6 +46,8 @@ class NodeColumns:
         """By row: host ports in use and by how many pods; None where no pod ever used one."""
         self.nominated: dict[int, dict[str, PodRecord]] = {}
         """By row, only where there are any: pods nominated to the node, by UID."""
+        self.nominations = 0
+        """How often one was made or taken back."""
         self.images: dict[str, dict[int, int]] = {}
         """Image name -> row -> bytes, as the nodes' status lists them."""
         self._images_on: dict[int, tuple[objects.ContainerImage, ...]] = {}

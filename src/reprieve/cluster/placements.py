@@ -149,6 +149,7 @@ class Placements:
         self.clear_nomination(pod)
         pod.nominated = row
         self.nodes.nominated.setdefault(row, {})[pod.uid] = pod
+        self.nodes.nominations += 1
         self.touched.rows.append(row)
         self._undo.record(self.clear_nomination, pod)
 
@@ -159,6 +160,7 @@ class Placements:
             return
         pod.nominated = NO_ROW
         there = self.nodes.nominated[row]
+        self.nodes.nominations += 1
         del there[pod.uid]
         if not there:
             del self.nodes.nominated[row]

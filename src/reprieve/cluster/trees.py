@@ -35,6 +35,8 @@ class GroupTrees:
         self._parent_of: dict[str, str] = {}
         """The same the other way round, by `ref`."""
         self._moved: list[tuple[GroupState, str]] = []
+        self.settled = 0
+        """How often a group was told where it stands."""
 
     def __bool__(self) -> bool:
         return bool(self.composites or self._children)
@@ -159,6 +161,7 @@ class GroupTrees:
         group.fault = fault
         group.root = chain[-1] if fault is None else None
         group.home = group.root.ref if group.root is not None else group.ref
+        self.settled += 1
 
     def _chain(self, group: Group) -> tuple[list[Group], Fault | None]:
         """The group and its ancestors as far as they exist, and what is wrong with it."""

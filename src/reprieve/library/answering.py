@@ -37,7 +37,7 @@ def answered(
 def what_helps(who: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:
     """What would help one pod or group of the input of `trials`, each suggestion tried. Raises InputError."""
     records = WaitingRecords()
-    answer = simulate(trials.manifests, replace(options, observer=records))
+    answer = simulate(trials.manifests, replace(options, observer=records, account=False))
     told = helped(answer, trials, records.hints, only=who).plan
     outcomes = told.pods if who[0] == "Pod" else told.pod_groups
     return next((one.help for one in outcomes if (one.namespace, one.name) == who[1:]), ())

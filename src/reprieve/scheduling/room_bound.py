@@ -170,6 +170,8 @@ class RoomBound:
         self._spread: dict[str, tuple[PodTopologySpread, _Entry]] = {}
         """The entities of which spread constraints count."""
         self._nominated: set[str] = set()
+        self._noted = (-1, -1)
+        """Of which nominations and trees that is, as they count their changes."""
 
     def sizes(self) -> dict[str, int]:
         """How much is kept, for the gauges."""
@@ -228,8 +230,11 @@ class RoomBound:
     def refresh(self) -> None:
         """Take in what has changed in the picture."""
         cluster = self._cluster
-        nominated = cluster.nodes.nominated
-        self._nominated = {cluster.entity_ref(pod) for there in nominated.values() for pod in there.values()}
+        noted = (cluster.nodes.nominations, cluster.trees.settled)
+        if noted != self._noted:
+            self._noted = noted
+            nominated = cluster.nodes.nominated
+            self._nominated = {cluster.entity_ref(pod) for there in nominated.values() for pod in there.values()}
         if not self._levels:
             return
         crowded = len(self._masks) > _MASKS + 2 * self.sizes()["waiting_shapes"]

@@ -100,6 +100,8 @@ class PlanOptions:
     """Seconds since the epoch when virtual time begins, not before anything there; without it a second after that."""
     observer: Observer | None = None
     """Notified of every decision."""
+    account: bool = True
+    """Make what the text tells beyond the document; without it the account has numbers alone."""
     share: bool = True
     """Share work between identical pods; off only to compare (the answer is the same)."""
 
@@ -142,7 +144,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     engine.watch_owners({type(each.object).KIND for each in everything if isinstance(each.object, GroupOwner)}, start)
     world = VirtualCluster(engine, start)
     world.first_preemption = lambda _: options.first_decision
-    ledger = _Ledger(world)
+    ledger = _Ledger(world, accounts=options.account)
     world.keep = ledger.note
     if options.observer is not None:
         options.observer.attach(engine)
@@ -159,7 +161,8 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             _play(scenario, world, asked)
     else:
         world.settle()
-    warnings = [*input_remarks(manifests, engine.sources), *options.warnings, *_troubles(engine)]
+    remarks = input_remarks(manifests, engine.sources) if options.account else []
+    warnings = [*remarks, *options.warnings, *_troubles(engine)]
     answer = _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
     return Answer(msgspec.structs.replace(answer.plan, suspended=suspended_workloads(manifests)), answer.account)
 
@@ -323,8 +326,9 @@ class _Ledger:
     Spared units are listed one by one up to a number in all; after that only the most important of each decision.
     """
 
-    def __init__(self, world: VirtualCluster) -> None:
+    def __init__(self, world: VirtualCluster, *, accounts: bool) -> None:
         self._world = world
+        self._accounts = accounts
         self._listed = 0
         self._evicted: set[str] = set()
         """UIDs of the victims so far."""
@@ -333,10 +337,12 @@ class _Ledger:
 
     def note(self, made: Preempted) -> None:
         """A decision was made."""
+        self.outcomes.append(_preemption(self._world, made))
+        if not self._accounts:
+            return
         spared = made.preemption.reprieved
         most = spared if self._listed < _LISTED_IN_ALL else _LISTED_OF_EACH
         self._listed += min(spared, most)
-        self.outcomes.append(_preemption(self._world, made))
         self.accounts.append(_account(self._world, made, most, self._evicted))
         self._evicted.update(pod.uid for verdict in made.preemption.victims for pod in verdict.unit.pods)
 

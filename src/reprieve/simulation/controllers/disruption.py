@@ -21,15 +21,19 @@ def allowed_now(
     """
     selectors = [compile_label_selector(budget.spec.selector) for budget in budgets]
     spaces = [budget.namespace or "default" for budget in budgets]
-    counted, left = [], []
-    for budget, selector, space in zip(budgets, selectors, spaces, strict=True):
+    counted: dict[int, objects.PodDisruptionBudget] = {}
+    """With a status: those that have counted a pod that was asked about."""
+    left: dict[int, int] = {}
+
+    def count(number: int) -> None:
+        budget, selector, space = budgets[number], selectors[number], spaces[number]
         if budget.status is None:
             matching = [pod for pod in pods if pod.namespace == space and selector.matches(pod.metadata.labels)]
             expected = [pod for pod in matching if pod.status.phase not in ("Succeeded", "Failed")]
             healthy = sum(map(is_healthy, expected))
             budget = _with_status(budget, len(expected), healthy)
-        counted.append(budget)
-        left.append(budget.status.disruptions_allowed if budget.status is not None else 0)
+        counted[number] = budget
+        left[number] = budget.status.disruptions_allowed if budget.status is not None else 0
 
     def over(pod: objects.Pod) -> tuple[str, ...]:
         if _is_unready(pod) and pod.status.phase == "Pending":
@@ -41,6 +45,8 @@ def allowed_now(
         ]
         against = []
         for number in matching:
+            if number not in counted:
+                count(number)
             if len(matching) == 1 and _is_unready(pod) and _lets_unready_go(counted[number]):
                 continue
             if left[number] <= 0 or len(matching) > 1:

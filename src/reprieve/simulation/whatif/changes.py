@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
@@ -118,9 +119,10 @@ class _Changer:
             suspended=manifests.suspended,
         )
         self._workloads = Workloads(self._manifests, rows)
-        self._order = 1 + max((loaded.order for loaded in manifests.all()), default=0)
-        self._latest = max((loaded.created for loaded in manifests.all()), default=0.0)
-        self._names = {(loaded.object.namespace, loaded.object.name) for loaded in manifests.pods}
+        everything = [loaded for found in manifests.objects.values() for loaded in found]
+        self._order = 1 + max((loaded.order for loaded in everything), default=0)
+        self._latest = max((loaded.created for loaded in everything), default=0.0)
+        self._given = manifests.pods
         self._before = _minimums(manifests)
         self._change = Change("", "")
         self._made: list[ChangeMade] = []
@@ -141,6 +143,11 @@ class _Changer:
         self._touched: tuple[str, ...] = ()
         self._needs: tuple[str, ...] = ()
 
+    @cached_property
+    def _names(self) -> set[tuple[str, str]]:
+        """Namespaces and names of pods that are taken, from the first time that it matters."""
+        return {(loaded.object.namespace, loaded.object.name) for loaded in self._given}
+
     def make(self, change: Change) -> None:
         """Make one change."""
         self._change, self._touched, self._needs = change, (), ()
@@ -150,7 +157,7 @@ class _Changer:
 
     def finished(self) -> Changed:
         """The changed input."""
-        after = _minimums(self._manifests)
+        after = _minimums(self._manifests) if self._before else {}
         broken = []
         for key, (minimum, before) in self._before.items():
             now = after.get(key)
@@ -628,7 +635,7 @@ def _is_static(pod: objects.Pod) -> bool:
 def _minimums(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
     """(namespace, name) of every gang: its minimum and how many of it have a node."""
     bound: dict[tuple[str, str], int] = {}
-    for loaded in manifests.pods:
+    for loaded in manifests.pods if manifests.pod_groups else ():
         pod = loaded.object
         name = pod_group_name(pod)
         if name is not None and pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):

@@ -89,7 +89,7 @@ def queue_of(
     Raises InputError as a plan does.
     """
     first = _FirstDecisions(options.observer)
-    document = helped(plan(manifests, replace(options, observer=first, first_decision=False))).plan
+    document = helped(plan(manifests, replace(options, observer=first, first_decision=False, account=False))).plan
     waiting: dict[Key, list[PodOutcome]] = {}
     for pod in document.pods:
         kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
