@@ -61,7 +61,7 @@ def test_a_killed_child_is_started_again_and_stopped_with_the_supervisor() -> No
     heard: list[str] = []
 
     async def main() -> int:
-        supervisor = Supervisor(child(WAITS), tell=heard.append, restarts=FAST)
+        supervisor = Supervisor(child(WAITS), report=heard.append, restarts=FAST)
         async with supervised(supervisor):
             await until(lambda: supervisor.pid is not None)
             first = supervisor.pid
@@ -102,7 +102,7 @@ def test_a_child_that_has_run_well_is_started_again_whatever_it_says() -> None:
 
     async def main() -> None:
         told: list[str] = []
-        supervisor = Supervisor(child("raise SystemExit(2)"), final=(2,), restarts=FAST, tell=told.append)
+        supervisor = Supervisor(child("raise SystemExit(2)"), final=(2,), restarts=FAST, report=told.append)
         supervisor.proven = True
         async with supervised(supervisor) as task:
             await until(lambda: supervisor.starts >= 3)

@@ -52,7 +52,8 @@ Files = Annotated[
     ),
 ]
 Lenient = Annotated[
-    bool, typer.Option("--lenient", help="Leave out what is refused of the manifests, and say so, instead of ending.")
+    bool,
+    typer.Option("--lenient", help="Leave out what is refused of the manifests and name it, instead of ending."),
 ]
 Kubelets = Annotated[bool, typer.Option(help="Simulate kubelets: bound pods start, run, end and stop.")]
 Controllers = Annotated[
@@ -135,7 +136,7 @@ def run_serving(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _collect_seldom() -> None:
-    """Look for cyclic garbage among old objects hardly ever: with 50,000 pods each look holds the server for 0.3 s.
+    """Collect cyclic garbage among old objects hardly ever: with 50,000 pods each takes the server 0.3 s.
 
     What is stored has no cycles; what requests leave behind is found among the young.
     """
@@ -153,7 +154,7 @@ async def _serve(options: "ServeOptions", read_only_kubeconfig: Path | None) -> 
     async with AsyncExitStack() as stack:
         with working("setting up"):
             running = await stack.enter_async_context(serving(options))
-        tell_loaded(running.control_plane.loaded)
+        report_loaded(running.control_plane.loaded)
         announce(running, read_only_kubeconfig)
         await stop.wait()
         note("stopping")
@@ -172,7 +173,7 @@ def interrupted() -> "asyncio.Event":
 
 
 def announce(running: "Serving", read_only_kubeconfig: Path | None) -> None:
-    """Say how to use kubectl, and write the second kubeconfig if one is wanted."""
+    """Show how to use kubectl, and write the second kubeconfig if one is wanted."""
     from reprieve.controlplane.security import write_kubeconfig
 
     if read_only_kubeconfig is not None:
@@ -221,8 +222,8 @@ def fleet(nodes: int) -> "KubeletOptions":
 _MOST_NAMED = 3
 
 
-def tell_loaded(loaded: "Loaded") -> None:
-    """Say what became of the manifests."""
+def report_loaded(loaded: "Loaded") -> None:
+    """Report what became of the manifests."""
     from reprieve.cli.reading import MOST_LINES
 
     for lines in (loaded.warnings, [f"{text}; left out" for text in loaded.left_out]):
@@ -255,7 +256,7 @@ def log_to_stderr(verbose: bool) -> None:
     import sys
 
     class Apart(logging.StreamHandler[TextIO]):
-        """Lines that stand by themselves, whatever is told of the progress."""
+        """Lines that stand by themselves, beside those of the progress."""
 
         def emit(self, record: logging.LogRecord) -> None:
             with outcome.apart():

@@ -71,7 +71,7 @@ StrictOption = Annotated[
         "--strict", help="Exit 2 for what is misspelt or cannot be read, and for workloads and kinds not planned."
     ),
 ]
-IgnoreUnknownOption = Annotated[bool, typer.Option("--ignore-unknown", help="Say nothing of unknown fields.")]
+IgnoreUnknownOption = Annotated[bool, typer.Option("--ignore-unknown", help="Do not warn of unknown fields.")]
 LenientOption = Annotated[
     bool,
     typer.Option("--lenient", help="Never more than a warning for workloads and kinds that are not planned."),
@@ -83,7 +83,7 @@ RecordsOption = Annotated[
     typer.Option(
         metavar="URL|FILE",
         help="Where the scheduler's decision records are: its endpoint, or the file it keeps them in (default: as the "
-        "kubeconfig says, else by way of the API server).",
+        "kubeconfig has them, else by way of the API server).",
     ),
 ]
 SuggestOption = Annotated[
@@ -127,7 +127,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The input of a plan, changed and expanded. `now`: when it begins, None where the input says when.
+    """The input of a plan, changed and expanded. `now`: when it begins, None where the input sets it.
 
     `makers`: what made its pods, and is no more among the manifests.
     """
@@ -174,7 +174,7 @@ def read_runs(run: Sequence[str] | None) -> list[str]:
 
 
 def gather(source: Source, now: float | None = None) -> Gathered:
-    """Read the cluster and expand its workloads. `now`: the time that is asked about, if somebody said one."""
+    """Read the cluster and expand its workloads. `now`: the time that is asked about, if it was given."""
     with working("reading the cluster"):
         return _gather(source, now)
 
@@ -222,7 +222,7 @@ def answering_for_all(source: Source, asked: "Sequence[tuple[str, bool]]") -> So
 
 
 def warn_of(gathered: Gathered) -> None:
-    """Say on stderr what of the input is left aside."""
+    """Warn on stderr of what is left aside of the input."""
     from reprieve.simulation.plan import input_remarks
 
     for remark in input_remarks(gathered.manifests):
@@ -230,7 +230,7 @@ def warn_of(gathered: Gathered) -> None:
 
 
 def show_with_changes(gathered: Gathered, sections: "Sequence[Section]") -> None:
-    """The answer in words, below what was changed before it was asked (whatif.md 4.2)."""
+    """The answer as text, below what was changed before it was asked (whatif.md 4.2)."""
     from reprieve.cli.render import changes_section
     from reprieve.cli.terminal import show_sections
 
@@ -270,7 +270,7 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
 
 
 def taking_source(*, found: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command of `context` and `source`, with all options that say what a source is, and what is changed in it.
+    """A command of `context` and `source`, with all options of a source, and what is changed in it.
 
     `found`: without -f and --kubeconfig it asks the cluster that kubectl would.
     """
@@ -327,7 +327,7 @@ _SOURCE: tuple[tuple[str, Any, Any], ...] = (
 
 
 _FIRST = 3
-"""So many of them say which cluster it is: they are listed before a command's own options."""
+"""So many of them choose the cluster: they are listed before a command's own options."""
 
 
 def _source(context: typer.Context, values: dict[str, Any], *, found: bool) -> Source:

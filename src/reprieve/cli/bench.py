@@ -42,7 +42,7 @@ def command(
         ),
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Say where the time goes; the figures themselves are slower then.")
+        bool, typer.Option("--profile", help="Show where the time goes; the figures themselves are slower then.")
     ] = False,
     names: Annotated[bool, typer.Option("--list", help="Name the scenarios and families and exit.")] = False,
 ) -> None:
@@ -89,8 +89,8 @@ def _show_figures(chosen: tuple[str, ...], output: Format, *, profile: bool) -> 
     if output is Format.JSON:
         _show_json(figures)
     else:
-        told = Section("Speed on this machine", _COLUMNS, tuple(Row(_cells(f)) for f in figures), _more(figures))
-        show_sections([told, *(_profile_section(figure) for figure in figures if figure.profile)])
+        speed = Section("Speed on this machine", _COLUMNS, tuple(Row(_cells(f)) for f in figures), _more(figures))
+        show_sections([speed, *(_profile_section(figure) for figure in figures if figure.profile)])
 
 
 def _more(figures: "list[Measured]") -> tuple[str, ...]:
@@ -105,8 +105,8 @@ def _more(figures: "list[Measured]") -> tuple[str, ...]:
             (figure.cpu_seconds, "{:.3f} s of processor time"),
             (figure.held_mb, "{:.1f} MiB kept of the pods"),
         )
-        told = ", ".join(text.format(value) for value, text in more if isinstance(value, float))
-        lines += [f"{figure.scenario}: {told}"] if told else []
+        details = ", ".join(text.format(value) for value, text in more if isinstance(value, float))
+        lines += [f"{figure.scenario}: {details}"] if details else []
     return tuple(lines)
 
 

@@ -23,7 +23,7 @@ def command(
         typer.Option("--shape", metavar="FILE", help="What is asked about: a pod, a gang or a workload. Repeatable."),
     ],
     topology: Annotated[
-        str, typer.Option(metavar="LABEL", help="Tell the largest gang for each value of this node label.")
+        str, typer.Option(metavar="LABEL", help="Show the largest gang for each value of this node label.")
     ] = "",
     pool: Annotated[
         str, typer.Option(metavar="LABEL", help="Nodes with one value of this label are a pool, not those of one size.")

@@ -16,9 +16,9 @@ ORDER = "reprieve.order"
 _NODES = "NODE|SELECTOR"
 
 
-def _flag(name: str, metavar: str, told: str) -> Any:
+def _flag(name: str, metavar: str, meaning: str) -> Any:
     return typer.Option(
-        name, metavar=metavar, help=f"{told} Repeatable.", rich_help_panel="Changes, in the order given"
+        name, metavar=metavar, help=f"{meaning} Repeatable.", rich_help_panel="Changes, in the order given"
     )
 
 
@@ -33,7 +33,7 @@ TaintOption = Annotated[
 LabelOption = Annotated[
     list[str] | None, _flag("--label", '"NODE|SELECTOR KEY=VALUE"', "Label nodes; KEY- takes one off.")
 ]
-AddNodesOption = Annotated[list[str] | None, _flag("--add-nodes", "N", "So many more nodes; --like says which.")]
+AddNodesOption = Annotated[list[str] | None, _flag("--add-nodes", "N", "So many more nodes, of the shape of --like.")]
 LikeOption = Annotated[list[str] | None, _flag("--like", "NODE", "What the nodes of --add-nodes are like.")]
 ScaleOption = Annotated[list[str] | None, _flag("--scale", "KIND/NAME=N", "Another count; of a podgroup its minCount.")]
 SetPriorityOption = Annotated[

@@ -37,19 +37,19 @@ def command() -> None:
     log_to_stderr(False)
     with TemporaryFile() as log, _ended_by_force(_WHOLE_SECONDS + _STOP_SECONDS):
         try:
-            told = run_serving(_play_in_time(log.fileno()))
+            differences = run_serving(_play_in_time(log.fileno()))
         except Exception:
             log.seek(0)
-            note("what the scheduler said:\n" + log.read().decode(errors="replace").rstrip())
+            note("the scheduler's log:\n" + log.read().decode(errors="replace").rstrip())
             raise
-    for difference in told:
+    for difference in differences:
         note(f"unexpected: {difference}")
-    raise typer.Exit(Exit.NOT_SO if told else Exit.DONE)
+    raise typer.Exit(Exit.NOT_SO if differences else Exit.DONE)
 
 
 @contextmanager
 def _ended_by_force(seconds: float) -> "Iterator[None]":
-    """End this process after so long, whatever it is at: an event loop that hangs hears no deadline of its own."""
+    """End this process after so long, whatever it is at: an event loop that hangs keeps no deadline of its own."""
     import os
     from threading import Timer
 
@@ -96,8 +96,8 @@ async def _play(log: int) -> list[str]:
 
     fleet = KubeletOptions(manifests=nodes(), start_seconds=0.1)
     arguments = ("--scheduler-name=default-scheduler", "--v=0")
-    options = LocalOptions(ServeOptions(controllers="*", kubelets=fleet), arguments=arguments, tell=note, output=log)
-    told: list[str] = []
+    options = LocalOptions(ServeOptions(controllers="*", kubelets=fleet), arguments=arguments, report=note, output=log)
+    differences: list[str] = []
     try:
         async with local_cluster(options) as cluster:
             connection = connect(str(cluster.kubeconfig))
@@ -109,7 +109,7 @@ async def _play(log: int) -> list[str]:
                     sections, different = await _perform(act, scene, client, cluster.scheduler_url)
                     show("\n")
                     show_sections([*sections, Section("What this shows", notes=act.lesson)])
-                    told += [f"{act.title}: {difference}" for difference in different]
+                    differences += [f"{act.title}: {difference}" for difference in different]
     except (ChildRefusedError, LateError, TimeoutError, ClientError) as error:
         raise CommandError(str(error) or "the scheduler does not become ready", Exit.NOT_SO) from None
     show("\n")
@@ -118,7 +118,7 @@ async def _play(log: int) -> list[str]:
         *(" ".join(["reprieve plan", *(f"-f {file}" for file in (CLUSTER, *act.after, act.file))]) for act in ACTS),
     )
     show_sections([Section("Try it yourself", notes=(*ways, f"in {DIRECTORY}"))])
-    return told
+    return differences
 
 
 async def _fill(scene: "DemoCluster") -> Section:
@@ -144,7 +144,7 @@ async def _fill(scene: "DemoCluster") -> Section:
 async def _perform(
     act: "Act", scene: "DemoCluster", client: "ApiClient", scheduler_url: str
 ) -> tuple[list[Section], list[str]]:
-    """Let the gang of an act arrive, wait for what must come, and tell what came; also what was not expected."""
+    """Let the gang of an act arrive, wait for what must come, and show what came; also what was not expected."""
     from reprieve.cli.render import decision_sections
     from reprieve.library.wording import count
     from reprieve.simulation.demo import differences, objects
@@ -230,11 +230,11 @@ async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None
 
 
 def _why(unit: "Unit") -> str:
-    return unit.why.told if unit.why is not None else ""
+    return unit.why.clause if unit.why is not None else ""
 
 
 async def _foreseen(act: "Act", client: "ApiClient") -> "PreemptionAccount | None":
-    """What `reprieve plan` says of the cluster as it is if the gang came: what happens then must be the same."""
+    """What `reprieve plan` predicts for the cluster as it is if the gang came: what happens then must be the same."""
     from reprieve.api.loading import load
     from reprieve.client.reading import add_new, known_classes, manifests_of, read_cluster
     from reprieve.simulation.demo import DIRECTORY

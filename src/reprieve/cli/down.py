@@ -18,7 +18,7 @@ def command(data_dir: apiserver.DataDir = None) -> None:
 
 
 def clear_state(directory: Path, *, everything: bool) -> bool:
-    """Remove it, and say in one line why it cannot be removed."""
+    """Remove it, or end with one line on why it cannot be removed."""
     from reprieve.controlplane.storage.clearing import clear
     from reprieve.controlplane.storage.log import StorageError
 

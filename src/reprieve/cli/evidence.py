@@ -1,8 +1,8 @@
 """What is known about a pod, pod group or tree of groups: the object, its events, and the scheduler's records.
 
-Records are looked for where they are named (`--records`), else where the kubeconfig's context says the scheduler
+Records are read from where they are named (`--records`), else from where the kubeconfig's context has the scheduler
 answers, else through the API server at the pod that holds the lease.  Where none can be read, the answer is worked out
-on what the API server shows now, which changes nothing and is said so.
+on what the API server shows now, which changes nothing and is marked so.
 
 Invariant: only reads.  The user's token goes to the API server, and to a scheduler on this machine or behind TLS.
 """
@@ -44,7 +44,7 @@ CHANGED: Final = "cluster as it would be"
 EXTENSION: Final = "reprieve.dev/scheduler"
 """Of the kubeconfig's context: {"url": ..., "certificate-authority-data": ...} or {"records": FILE}."""
 _OURS: Final = "app.kubernetes.io/name=reprieve"
-"""What the pods of deploy/ are called; the lease has whatever name and namespace their configuration says."""
+"""What the pods of deploy/ are called; the lease has the name and namespace of their configuration."""
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/reprieve-scheduler"
 _PORT: Final = 10259
 MOST_NODES: Final = 500
@@ -88,7 +88,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """An event, with how often it happened and when last (seconds since the epoch, 0 if it does not say)."""
+    """An event, with how often it happened and when last (seconds since the epoch, 0 if it has no time)."""
 
     at: float
     type: str
@@ -99,7 +99,7 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """An owner, `kind namespace/name`, that is told of by one of its gangs or pods: how many it has, how many wait."""
+    """An owner, `kind namespace/name`, that one of its gangs or pods stands for: how many it has, how many wait."""
 
     kind: str
     namespace: str
@@ -163,8 +163,8 @@ async def gather(connection: Connection, asked: Asked, records: str | None, *, s
         await _read_objects(client, served, evidence)
         evidence.events = await _events(client, evidence)
         names = _names(evidence)
-        told = await _find_records(client, connection, names, records, evidence)
-        if _waits(evidence) and (not told or _small(evidence.records)):
+        recorded = await _find_records(client, connection, names, records, evidence)
+        if _waits(evidence) and (not recorded or _small(evidence.records)):
             await _compute(client, evidence, suggest=suggest)
     return evidence
 
@@ -183,13 +183,13 @@ async def evictions(connection: Connection, since: float, records: str | None) -
 
 
 def _small(records: Sequence[DecisionRecord]) -> bool:
-    """Whether it is worth reading the whole cluster to say more than the records do: what might be."""
+    """Whether it is worth reading the whole cluster for more than the records have: what would help."""
     latest = records[0] if records else None
     return latest is not None and latest.result == "Unschedulable" and latest.nodes <= MOST_NODES
 
 
 def _names(evidence: Evidence) -> list[Asked]:
-    """Under what names to look for records: the object's, its group's, and that of the root of its tree."""
+    """The names whose records are read: the object's, its group's, and that of the root of its tree."""
     names = [evidence.asked]
     if evidence.pod is not None:
         group = pod_group_name(evidence.pod)
@@ -361,12 +361,12 @@ class _List(msgspec.Struct, frozen=True):
 
 
 async def _find_records(
-    client: ApiClient, connection: Connection, names: Sequence[Asked | Since], told: str | None, evidence: Evidence
+    client: ApiClient, connection: Connection, names: Sequence[Asked | Since], records: str | None, evidence: Evidence
 ) -> bool:
     """Whether the scheduler's records could be read (there may be none of this object)."""
-    if told is not None:
-        where = told
-        found = await _from(told, connection, names, ca=None)
+    if records is not None:
+        where = records
+        found = await _from(records, connection, names, ca=None)
     else:
         extension = connection.extensions.get(EXTENSION)
         where, found = "", None

@@ -50,17 +50,17 @@ def command(
             "--namespace",
             metavar="NS",
             help="Its namespace (default: the context's). With --all-waiting only those of it, with --redact too "
-            "whose names may be told.",
+            "whose names may be shown.",
         ),
     ] = None,
     records: RecordsOption = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Tell of other people's objects only the kind and the priority.")
+        bool, typer.Option("--redact", help="Show of other people's objects only the kind and the priority.")
     ] = False,
     suggest: SuggestOption = True,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
 ) -> None:
-    """Tell why a pod, a pod group or a tree of groups waits, why it was preempted, and what would help. Reads only.
+    """Explain why a pod, a pod group or a tree of groups waits, why it was preempted, and what would help. Reads only.
 
     Of manifests, of a cluster with changes, and where no decision record can be read, the answer is worked out.
     """
@@ -110,7 +110,7 @@ def command(
 
 
 def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, suggest: bool) -> "Evidence":
-    """What an input tells."""
+    """From an input."""
     from reprieve.api.errors import InputError
     from reprieve.cli.evidence import Asked
     from reprieve.cli.explain_files import evidence_of, resolved
@@ -132,7 +132,7 @@ def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, 
 def _of_cluster(
     source: Source, kind: str, name: str, namespace: str | None, records: str | None, *, suggest: bool
 ) -> "Evidence":
-    """What a live cluster tells, and its scheduler's records."""
+    """From a live cluster and its scheduler's records."""
     import asyncio
 
     from reprieve.cli.evidence import Asked
@@ -159,7 +159,7 @@ def _of_cluster(
 
 
 def _owner(source: Source, kind: str, name: str, namespace: str) -> "tuple[Asked, Owned]":
-    """What to tell of an owner of a live cluster; only for kinds that make pods is all of it read."""
+    """What to explain of an owner of a live cluster; only for kinds that make pods is all of it read."""
     from reprieve.cli.explain_files import resolved
     from reprieve.cli.snapshot import read_live
     from reprieve.client.reading import manifests_of
@@ -188,13 +188,13 @@ def _explain_all(source: Source, namespace: str | None, output: Format, *, redac
     from reprieve.cli.options import read_options
 
     gathered = gather(source)
-    only = None if redact else namespace  # whose names may be told, else whose story is told
+    only = None if redact else namespace  # whose names may be shown, else whose pods are explained
     try:
         with working("working it out"):
             answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
     except InputError as error:
         refuse(str(error))
-    told, others = answer, None
+    shown, others = answer, None
     record_of: RecordOf = records.of
     if redact:
         from dataclasses import replace
@@ -203,7 +203,7 @@ def _explain_all(source: Source, namespace: str | None, output: Format, *, redac
 
         own = namespace or (_namespace_of(source) if source.live else "default")
         found = redacted_waiting(answer.plan, records.of, gathered.manifests, own)
-        answer, told = replace(answer, plan=found.plan), replace(answer, plan=found.own)
+        answer, shown = replace(answer, plan=found.plan), replace(answer, plan=found.own)
         record_of, others = found.record_of, found.others
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
@@ -213,5 +213,5 @@ def _explain_all(source: Source, namespace: str | None, output: Format, *, redac
     from reprieve.cli.render import waiting_sections
     from reprieve.cli.sections import Section, Tone
 
-    sections = [*waiting_sections(told, record_of), *([others] if others is not None else [])]
+    sections = [*waiting_sections(shown, record_of), *([others] if others is not None else [])]
     show_with_changes(gathered, sections or [Section("Nobody waits.", tone=Tone.GOOD)])

@@ -1,6 +1,6 @@
 """`explain` of manifests, of owners, and of everybody who waits: worked out, as there are no records of it.
 
-An owner is told by the story of its gang, or of a pod of it that waits.
+An owner is explained by its gang, or by a pod of it that waits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T", bound=KubernetesObject)
 
 
 class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Somebody who waits: why, in a scheduler's words, and what would help."""
+    """Somebody who waits: why, as the scheduler reports it, and what would help."""
 
     kind: str
     namespace: str
@@ -61,7 +61,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def resolved(
     manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
 ) -> tuple[Asked, Owned]:
-    """What to tell of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the command."""
+    """What to explain of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the command."""
     workloads = Workloads(manifests, rows or TABLE)
     try:
         found = workloads.named(f"{namespace}/{kind}/{name}")
@@ -79,7 +79,7 @@ def resolved(
 
 
 def evidence_of(gathered: Gathered, asked: Asked, source: Source, *, suggest: bool = True) -> Evidence:
-    """Everything that an input tells of an object, and what would be decided about it."""
+    """Everything that an input has of an object, and what would be decided about it."""
     manifests = gathered.manifests
     evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
     found = manifests.all()

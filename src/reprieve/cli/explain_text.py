@@ -1,7 +1,7 @@
-"""What is known of a pod or pod group, told: its state, why, who went for whom, what would help.
+"""What is known of a pod or pod group as text: its state, why, who went for whom, what would help.
 
-Invariant: every sentence follows from the object, its events or a decision record; what would help is said only where
-the numbers say so.  Nothing here reads a clock or a cluster.
+Invariant: every sentence follows from the object, its events or a decision record; what would help is given only where
+the numbers show it.  Nothing here reads a clock or a cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reprieve.api.group_sources import pod_group_name
 from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned
 from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
-from reprieve.cli.units import UnitTold, unit_table
+from reprieve.cli.units import UnitSummary, unit_table
 from reprieve.cluster.pods import was_preempted
 from reprieve.library.helping import helps_of
 from reprieve.library.wording import count, seconds_text
@@ -119,14 +119,14 @@ def explanation_of(evidence: Evidence) -> list[Section]:
         sections += _why(own, {one.kind for one in tried(evidence)})
         sections += _levels(own)
         if own.in_vain is not None:
-            sections.append(_looked_at(own.in_vain, own.entity.priority))
+            sections.append(_potential_victims(own.in_vain, own.entity.priority))
         if own.waits is not None:
             sections.append(_waits(own.waits))
     preemptions = list(_preemptions_by(evidence))
     for record in preemptions[:1]:
         would = evidence.computed is not None and record is evidence.computed.record
         sections += _preemption(record, would=would)
-    released = [told for record in preemptions[1:] for told in _released(record.preemption)]
+    released = [line for record in preemptions[1:] for line in _released(record.preemption)]
     if released:
         sections.append(Section("Room that was held for it before", notes=tuple(released[:MOST_EVENTS])))
     for record in _preemptions_of(evidence):
@@ -214,14 +214,14 @@ def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
     if not evidence.exists:
         if next(iter(_preemptions_of(evidence)), None) is not None:
             return "Preempted", f"{asked} is gone: it was preempted.", Tone.BAD
-        return "Gone", f"{asked} is gone; this is what the scheduler's records say of it.", Tone.QUIET
+        return "Gone", f"{asked} is gone; this is from the scheduler's records.", Tone.QUIET
     if evidence.pod is not None and asked.kind == "Pod":
         return _pod_state(evidence, evidence.pod)
     return _group_state(evidence)
 
 
 def _owner_section(owner: Owned | None) -> list[Section]:
-    """How an owner of several pods stands, of which only one, or one gang, is told of."""
+    """How an owner of several pods stands, of which only one, or one gang, is explained."""
     if owner is None or owner.pods < 2:
         return []
     waiting = f"{owner.waiting} wait" if owner.waiting != 1 else "1 waits"
@@ -350,7 +350,7 @@ def _group_priority(group: objects.PodGroup | objects.CompositePodGroup, members
 
 
 def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
-    """Why nobody would do. `suggested`: sorts of changes that would help, which say what they need."""
+    """Why nobody would do. `suggested`: sorts of changes that would help, which name what they need."""
     notes = []
     if record.lack is not None and "Node" not in suggested:
         notes += [
@@ -415,9 +415,9 @@ def _waits(found: Waits) -> Section:
     return Section("It waits instead of evicting anybody", notes=tuple(notes), tone=Tone.WAITING)
 
 
-def _looked_at(found: InVain, priority: int) -> Section:
+def _potential_victims(found: InVain, priority: int) -> Section:
     shown = found.looked_at[:MOST_SPARED]
-    columns, rows = unit_table(map(_told, shown), together=False)
+    columns, rows = unit_table(map(_summary, shown), together=False)
     more = found.potential_victims - len(shown)
     notes = [f"... and {more} more"] if rows and more else []
     notes += in_vain_sentences(found, priority)
@@ -455,13 +455,13 @@ def _preemption(record: DecisionRecord, *, would: bool) -> list[Section]:
     notes += _held(made) if not would else []
     if record.order is not None:
         notes.append(order_sentence(record.order))
-    columns, rows = unit_table(map(_told, made.evicted))
+    columns, rows = unit_table(map(_summary, made.evicted))
     if len(rows) > MOST_UNITS:
         notes.insert(0, f"... and {len(rows) - MOST_UNITS} more (-o json lists them all)")
     shown = tuple(rows[:MOST_UNITS])
     sections = [Section(title, columns if rows else (), shown, tuple(notes), tone=Tone.BAD)]
     if made.reprieved_total:
-        columns, spared = unit_table(map(_told, made.reprieved[:MOST_SPARED]), together=False)
+        columns, spared = unit_table(map(_summary, made.reprieved[:MOST_SPARED]), together=False)
         more = made.reprieved_total - len(spared)
         sections.append(
             Section(
@@ -490,11 +490,11 @@ def _held(made: PreemptionRecord) -> list[str]:
 
 def _released(made: PreemptionRecord | None) -> list[str]:
     """Room of that preemption that was given back, a sentence for each time."""
-    told = []
+    lines = []
     for one in made.released if made is not None else ():
         more = f" and {one.nodes_total - len(one.nodes)} more" if one.nodes_total > len(one.nodes) else ""
-        told.append(f"The room held on {', '.join(one.nodes)}{more} was released {_when(one.time)}: {one.message}.")
-    return told
+        lines.append(f"The room held on {', '.join(one.nodes)}{more} was released {_when(one.time)}: {one.message}.")
+    return lines
 
 
 def _comparison(made: PreemptionRecord) -> list[str]:
@@ -512,21 +512,21 @@ def _comparison(made: PreemptionRecord) -> list[str]:
     return [f"{text} over {other.domain}: {comparison.decided_by}{values}."]
 
 
-def _told(unit: Unit) -> UnitTold:
+def _summary(unit: Unit) -> UnitSummary:
     kind = {"PodGroup": "group", "CompositePodGroup": "tree"}.get(unit.kind, "pod")
     below = [f"why: {_because(unit)}"] if unit.why is not None else []
     if unit.violates_pdb and unit.why is not None:
         below.append(BUDGET_OVERRULED)
     nodes = tuple(unit.nodes)
     ran = unit.running_seconds
-    return UnitTold(kind, unit.unit, unit.pods, nodes, unit.nodes_total, unit.priority, ran, tuple(below))
+    return UnitSummary(kind, unit.unit, unit.pods, nodes, unit.nodes_total, unit.priority, ran, tuple(below))
 
 
 def _because(unit: Unit) -> str:
     why = unit.why
     if why is None:
         return "everything still fits with it"
-    return why.told
+    return why.clause
 
 
 def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:

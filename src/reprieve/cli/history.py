@@ -30,7 +30,7 @@ def command(
     records: RecordsOption = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
 ) -> None:
-    """Tell who evicted whom, when, why and at what cost, newest first. Reads only.
+    """Show who evicted whom, when, why and at what cost, newest first. Reads only.
 
     A file of --records is read without a cluster.
     """
@@ -40,13 +40,13 @@ def command(
     found, default = _records(kubeconfig, context, records, start)
     from reprieve.observability.history import history_of
 
-    told = history_of(found, None if everywhere else namespace or default)
+    history = history_of(found, None if everywhere else namespace or default)
     if output is not Format.TEXT:
-        show(document(told, output))
+        show(document(history, output))
         return
     from reprieve.cli.terminal import show_sections
 
-    show_sections(history_sections(told, since))
+    show_sections(history_sections(history, since))
 
 
 def _read_since(text: str) -> float:
@@ -95,15 +95,15 @@ def _records(
     return found, connection.namespace
 
 
-def history_sections(told: "History", since: str) -> "list[Section]":
-    """The story as a table, newest first."""
+def history_sections(history: "History", since: str) -> "list[Section]":
+    """The history as a table, newest first."""
     from reprieve.cli.sections import Row, Section, Tone
     from reprieve.library.wording import count, seconds_text
 
-    if not told.items:
+    if not history.items:
         return [Section(f"Nobody was evicted since {since}.", tone=Tone.GOOD)]
     rows = []
-    for item in told.items:
+    for item in history.items:
         below = []
         for victim in item.victims:
             ran = f" after {seconds_text(victim.running_seconds)}" if victim.running_seconds is not None else ""
@@ -113,7 +113,7 @@ def history_sections(told: "History", since: str) -> "list[Section]":
         lost = f"{item.lost_gpu_hours:g} GPU-hours" if item.lost_gpu_hours else f"{item.lost_cpu_hours:g} CPU-hours"
         cells = (_to_the_second(item.time), f"{item.kind.lower()} {item.namespace}/{item.name}", str(item.priority))
         rows.append(Row((*cells, count(item.pods, "pod"), lost, item.state), below=tuple(below)))
-    pods = sum(item.pods for item in told.items)
+    pods = sum(item.pods for item in history.items)
     title = f"{count(len(rows), 'preemption')} since {since}: {count(pods, 'pod')} evicted"
     columns = ("when", "by", "priority", "evicted", "work lost", "state")
     return [Section(title, columns, tuple(rows), tone=Tone.PLAIN)]

@@ -97,8 +97,8 @@ def command(
     for rule in importer.rules:
         note(f"rule: {rule}")
     if rules is not None:
-        told = ", ".join(f"{name}={value}" for name, value in rules.classes.items())
-        note(f"rule: priority classes {told}")
+        classes = ", ".join(f"{name}={value}" for name, value in rules.classes.items())
+        note(f"rule: priority classes {classes}")
     try:
         with working("writing the job list"):
             _write_jobs(output, found.jobs, dated=importer.dated)

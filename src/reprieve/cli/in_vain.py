@@ -23,23 +23,23 @@ _OUT_OF_THE_QUESTION: Final = {
 
 
 def in_vain_sentences(found: InVain, priority: int) -> list[str]:
-    """Why no room was made for a group of that priority: who was looked at, and why it did not help."""
+    """Why no room was made for a group of that priority: the potential victims, and why they did not help."""
     if found.reason in _OUT_OF_THE_QUESTION:
         return [_OUT_OF_THE_QUESTION[found.reason]]
     if found.reason == NoRoom.NO_LOWER_PRIORITY.value:
         if found.lowest_priority is None:
             return ["Nothing runs that could make room."]
         return [f"Nothing that runs has a priority below {priority}: the lowest is {found.lowest_priority}."]
-    looked = f"{count(found.potential_victims, 'workload')} ({count(found.pods, 'pod')})"
-    gone = f"With all of lower priority gone, {looked},"
+    potential = f"{count(found.potential_victims, 'workload')} ({count(found.pods, 'pod')})"
+    gone = f"With all of lower priority gone, {potential},"
     if found.reason == NoRoom.NOTHING_GAINED.value:
-        said = [f"{gone} no more of its pods would find a place than do without."]
+        sentences = [f"{gone} no more of its pods would find a place than do without."]
     else:
-        said = [f"{gone} {found.placed} of its pods would find a place, and {found.needed} must."]
+        sentences = [f"{gone} {found.placed} of its pods would find a place, and {found.needed} must."]
     if found.pod and found.reasons:
         reasons = ", ".join(f"{reason.nodes} {reason.reason}" for reason in found.reasons[:MOST_REASONS])
-        said.append(f"{found.pod} would find none of {count(found.nodes, 'node')} even then: {reasons}.")
-    return said
+        sentences.append(f"{found.pod} would find none of {count(found.nodes, 'node')} even then: {reasons}.")
+    return sentences
 
 
 def order_sentence(order: Order) -> str:

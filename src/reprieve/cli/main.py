@@ -52,7 +52,7 @@ imports = typer.Typer(
 
 class Command(TyperCommand):
     """A command that knows in which order its options were given (`changing.ORDER`), and takes no empty name for a file
-    or directory (options whose metavar says that they are one).
+    or directory (options whose metavar is one).
 
     An empty name would be the current directory, which nobody means who writes `--data-dir "$UNSET"`.
     """

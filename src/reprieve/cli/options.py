@@ -51,7 +51,7 @@ def read_options(
 ) -> "PlanOptions":
     """How to plan. Extenders of the configuration are asked only with `call_extenders`.
 
-    `compatible`: `placement: Compatible` in every profile, whatever the configuration says.
+    `compatible`: `placement: Compatible` in every profile, whatever the configuration has.
     """
     from reprieve.simulation.plan import PlanOptions
 

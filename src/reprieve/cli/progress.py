@@ -1,7 +1,7 @@
-"""A line on a terminal's stderr that says what is being done, once that takes longer than a second.
+"""A line on a terminal's stderr that shows what is being done, once that takes longer than a second.
 
 Invariants: stdout is never written to; where stderr is no terminal nothing is written at all; when the work ends, or
-something else is to be said, the line is gone. The cursor waits in its first column, so that what another process
+something else is written, the line is gone. The cursor waits in its first column, so that what another process
 writes there begins a line too.
 """
 
@@ -18,13 +18,13 @@ from reprieve.cli import outcome
 AFTER: Final = 1.0
 """Seconds of work without a word."""
 PAUSE: Final = 1.0
-"""Seconds between two words."""
+"""Seconds between two updates."""
 _CLEAR: Final = "\r\x1b[K"
 
 
 @contextmanager
 def working(what: str, *, after: float = AFTER) -> Iterator[None]:
-    """Say `what`, and for how long, while the block runs; work within work is that of the outer one."""
+    """Show `what`, and for how long, while the block runs; work within work is that of the outer one."""
     if not _is_terminal() or outcome.apart is not nullcontext:
         yield
         return
@@ -68,7 +68,7 @@ class _Line(threading.Thread):
             yield
 
     def end(self) -> None:
-        """No more words."""
+        """No more updates."""
         self._done.set()
         self.join()
         with self.apart():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reprieve.simulation.whatif.queue_order import Queue
 
 PAUSE = 2.0
-"""Seconds between two looks with `-w`."""
+"""Seconds between two tables with `-w`."""
 MOST_OBJECTS = 2_500
 """In larger clusters it is not tried what would help: the queue itself is there in a second."""
 
@@ -37,7 +37,7 @@ def command(
     source: Source,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
     watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Look again every two seconds, until interrupted.")
+        bool, typer.Option("-w", "--watch", help="Show it again every two seconds, until interrupted.")
     ] = False,
     namespace: NamespaceOption = None,
     everywhere: Annotated[
@@ -55,15 +55,15 @@ def command(
         refuse("-w: standard input can be read only once: a file for -f")
     if namespace is not None and everywhere:
         refuse("-n and -A exclude each other")
-    look = functools.partial(_look, source, output, namespace, suggest=suggest)
-    look(first=True)
+    show_queue = functools.partial(_show_queue, source, output, namespace, suggest=suggest)
+    show_queue(first=True)
     while watch:
         time.sleep(PAUSE)
-        look(first=False)
+        show_queue(first=False)
 
 
-def _look(source: Source, output: Format, namespace: str | None, *, suggest: bool, first: bool) -> None:
-    """One look; what is wrong with the input is said at the first."""
+def _show_queue(source: Source, output: Format, namespace: str | None, *, suggest: bool, first: bool) -> None:
+    """Show the queue once; warnings of the input come with the first."""
     from dataclasses import replace
 
     from msgspec.structs import replace as with_fields
@@ -76,7 +76,7 @@ def _look(source: Source, output: Format, namespace: str | None, *, suggest: boo
     options = replace(read_options(), now=gathered.now)
     suggest = suggest and sum(map(len, gathered.manifests.objects.values())) <= MOST_OBJECTS
     try:
-        with working("looking at the queue"):
+        with working("sorting the queue"):
             queue = _with_suggestions(source, gathered, options) if suggest else queue_of(gathered.manifests, options)
     except InputError as error:
         refuse(str(error))

@@ -1,4 +1,4 @@
-"""Manifests from the command line: what in them nobody understands is said, and is an error where that was asked for.
+"""Manifests from the command line: unknown fields and kinds in them are warnings, or errors where that was asked for.
 
 A warning on stderr by default; with `--strict` exit code 2.  Where an answer is asked for as an exit code
 (`--fail-on-*`), an input that is not answered for as a whole is bad input too: else it would be a green answer to
@@ -27,7 +27,7 @@ class Heed:
     """What to make of what is not understood."""
 
     unknown_fields: bool = True
-    """Say something of them."""
+    """Warn of them."""
     strict: bool = False
     """Unknown fields, and annotations that cannot be read, are an error."""
     answer_for_all: str = ""
@@ -45,7 +45,7 @@ def read_files(
     classes: "Sequence[PriorityClass]" = (),
     stdin: bytes | None = None,
 ) -> "Manifests":
-    """Load manifests (`api.loading.load`) and say which fields nobody understands. Raises InputError.
+    """Load manifests (`api.loading.load`) and warn of unknown fields. Raises InputError.
 
     `stdin`: what was read from it before; it can be read only once.
     """
@@ -62,7 +62,7 @@ def read_files(
         )
     except InputError as error:
         if heed.unknown_fields:
-            _say(getattr(error, "__notes__", ()))
+            _warn(getattr(error, "__notes__", ()))
         raise
     _heed_fields(found.unknown_fields, found.unknown_fields_total, heed)
     if heed.strict:
@@ -91,7 +91,7 @@ def _heed_fields(found: "Sequence[UnknownField]", total: int, heed: Heed) -> Non
     alike: dict[object, list[UnknownField]] = {}
     for each in found:
         alike.setdefault(each.shape, []).append(each)
-    _say([_with_more(str(same[0]), len(same)) for same in alike.values()])
+    _warn([_with_more(str(same[0]), len(same)) for same in alike.values()])
     if heed.strict:
         refuse(f"--strict: {total} unknown field{'s' if total > 1 else ''}; the first is {found[0]}")
 
@@ -113,7 +113,7 @@ def expanded(
     idle: dict[str, list[str]] = {}
     for one in made.suspended:
         idle.setdefault(one.kind, []).append(str(one))
-    _say([_with_more(same[0], len(same)) for same in idle.values()])
+    _warn([_with_more(same[0], len(same)) for same in idle.values()])
     if not found:
         return made
     alike: dict[object, list[str]] = {}
@@ -121,13 +121,13 @@ def expanded(
         alike.setdefault((each.kind, each.certain), []).append(str(each))
     certain = [each for each in found if each.certain]
     if heed.answer_for_all:
-        _say([_with_more(same[0], len(same)) for same in alike.values()])
+        _warn([_with_more(same[0], len(same)) for same in alike.values()])
         many = f"{len(found)} objects are" if len(found) > 1 else "1 object is"
         refuse(f"{heed.answer_for_all}: {many} not answered for (--lenient: plan without); the first is {found[0]}")
     if certain and not heed.lenient:
         more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
         refuse(f"{certain[0]}{more}")
-    _say([_with_more(same[0], len(same)) for same in alike.values()])
+    _warn([_with_more(same[0], len(same)) for same in alike.values()])
     return made
 
 
@@ -163,7 +163,7 @@ def _with_more(line: str, number: int) -> str:
     return line if number == 1 else f"{line} (and {number - 1} more like it)"
 
 
-def _say(lines: Sequence[str]) -> None:
+def _warn(lines: Sequence[str]) -> None:
     for line in lines[:MOST_LINES]:
         note(f"warning: {line}")
     if len(lines) > MOST_LINES:

@@ -1,9 +1,9 @@
-"""Other people's objects told by kind and priority alone (`explain --redact`, whatif.md 11.3).
+"""Other people's objects shown by kind and priority alone (`explain --redact`, whatif.md 11.3).
 
 Terms: own is what is asked about, with the group and the tree it is part of and their pods; of everybody who waits,
 what is in the asker's namespace.  Nodes are nobody's in particular and keep their names.
 
-Invariant: names are taken out of the evidence before anything is told of it, so that no way of telling forgets one;
+Invariant: names are taken out of the evidence before anything is rendered, so that no output forgets one;
 what names somebody of whom neither kind nor priority is known becomes "another object".
 """
 
@@ -157,7 +157,7 @@ def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, 
         veil.learn(item.namespace or "default", item.name, item.KIND, item.spec.priority or 0)
     veil.namespaces.update(loaded.object.namespace or "default" for loaded in manifests.all())
 
-    def told(one: _OutcomeT) -> _OutcomeT:
+    def redacted(one: _OutcomeT) -> _OutcomeT:
         if one.namespace != namespace:
             nameless = with_fields(one, **_NAMELESS[type(one)])
             in_group = isinstance(one, PodOutcome) and one.pod_group is not None
@@ -168,9 +168,9 @@ def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, 
 
     plan = with_fields(
         document,
-        pods=tuple(map(told, document.pods)),
-        pod_groups=tuple(map(told, document.pod_groups)),
-        composite_pod_groups=tuple(map(told, document.composite_pod_groups)),
+        pods=tuple(map(redacted, document.pods)),
+        pod_groups=tuple(map(redacted, document.pod_groups)),
+        composite_pod_groups=tuple(map(redacted, document.composite_pod_groups)),
     )
 
     def redacted_of(kind: str, space: str, name: str) -> DecisionRecord | None:
@@ -198,7 +198,7 @@ _NAMELESS: Final[Mapping[type, Mapping[str, Any]]] = {
         **dict.fromkeys(("groups", "short"), ()),
     },
 }
-"""What of other people's outcomes is not told."""
+"""What of other people's outcomes is not shown."""
 
 
 def _others_section(document: Plan, namespace: str) -> Section | None:

@@ -1,4 +1,4 @@
-"""The answer of `plan` in words: what is placed where, who goes for whom and why him, who is spared, who waits.
+"""The answer of `plan` as text: what is placed where, who goes for whom and why him, who is spared, who waits.
 
 Invariant: nothing here depends on the wall clock; the same answer gives the same text.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from reprieve.cli.in_vain import in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
-from reprieve.cli.units import MOST_NAMES, MOST_NODES, UnitTold, nodes_text, unit_table
+from reprieve.cli.units import MOST_NAMES, MOST_NODES, UnitSummary, nodes_text, unit_table
 from reprieve.cluster.resources import insufficient
 from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import DecisionRecord
@@ -50,7 +50,7 @@ def _no_record(_kind: str, _namespace: str, _name: str) -> DecisionRecord | None
 
 
 def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Section]:
-    """The whole answer, most important first. With records, those who wait are told why in the words of `explain`."""
+    """The whole answer, most important first. With records, those who wait have the reasons that `explain` gives."""
     plan, account = answer.plan, answer.account
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     members = _members(plan.pods)
@@ -73,7 +73,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
 
 
 def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Section]:
-    """Those who wait, told why and what would help: trees of groups, then groups and pods; nothing if nobody does."""
+    """Those who wait, why, and what would help: trees of groups, then groups and pods; nothing if nobody does."""
     plan = answer.plan
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     found = (_trees(plan), _waiting(plan, groups, _members(plan.pods), record_of))
@@ -86,8 +86,8 @@ def decision_sections(made: PreemptionAccount) -> list[Section]:
     The same decision gives the same text, whenever it was made and whatever UIDs the pods have.
     """
     units = sorted(made.units, key=lambda unit: (-unit.priority, not unit.whole_group, unit.nodes, _natural(unit.unit)))
-    evicted = unit_table(_told(unit for unit in units if unit.evicted), ages=False)
-    spared = unit_table(_told(unit for unit in units if not unit.evicted), ages=False)
+    evicted = unit_table(_summaries(unit for unit in units if unit.evicted), ages=False)
+    spared = unit_table(_summaries(unit for unit in units if not unit.evicted), ages=False)
     sections = []
     for title, (columns, rows), tone in (
         (f"Evicted for {made.preemptor} (priority {made.priority})", evicted, Tone.BAD),
@@ -224,15 +224,15 @@ def _evicted(made: PreemptionAccount) -> Section:
         resource, needed, freed = made.needed
         amounts = (f"{freed} {resource} freed, {needed} needed.",)
     title = f"Evicted for {made.preemptor} (priority {made.priority}), {seconds_text(made.at)} in"
-    columns, rows = unit_table(_told(units))
+    columns, rows = unit_table(_summaries(units))
     shown, notes = _first(rows)
     return Section(
-        title, columns, shown, (*_domain(made), *amounts, *_worth(made, units), *made.told, *notes), tone=Tone.BAD
+        title, columns, shown, (*_domain(made), *amounts, *_worth(made, units), *made.cost_notes, *notes), tone=Tone.BAD
     )
 
 
 def _worth(made: PreemptionAccount, evicted: Sequence[UnitAccount]) -> tuple[str, ...]:
-    """What looking for the cheapest eviction was worth."""
+    """What the search for the cheapest eviction saved."""
     if made.by_score is None:
         return ()
     pods, priority = made.by_score
@@ -252,8 +252,8 @@ def _domain(made: PreemptionAccount) -> tuple[str, ...]:
     return (f"The group is placed in {made.domain}{others}.",)
 
 
-def _told(units: Iterable[UnitAccount]) -> Iterable[UnitTold]:
-    """Units with what is to be said of them: why they have to go, or what spares them first of all."""
+def _summaries(units: Iterable[UnitAccount]) -> Iterable[UnitSummary]:
+    """Units with a line on why they have to go, or what spares them first of all."""
     for unit in units:
         if not unit.evicted:
             below = ["first of all because a PodDisruptionBudget protects them"] if unit.violates_pdb else []
@@ -263,15 +263,15 @@ def _told(units: Iterable[UnitAccount]) -> Iterable[UnitTold]:
         kind = "group" if unit.whole_group else "pod"
         nodes = unit.nodes
         ran = unit.running_seconds
-        yield UnitTold(kind, unit.unit, len(unit.pods), nodes, len(nodes), unit.priority, ran, tuple(below))
+        yield UnitSummary(kind, unit.unit, len(unit.pods), nodes, len(nodes), unit.priority, ran, tuple(below))
 
 
 def _spared(made: PreemptionAccount) -> Section:
     spared = [unit for unit in made.units if not unit.evicted]
     if not spared:
         return Section(f"Spared: nobody, everything of lower priority that {made.preemptor} could push out has to go")
-    columns, told = unit_table(_told(spared[:MOST_SPARED]), together=False)
-    rows = tuple(Row(row.cells) for row in told)
+    columns, table = unit_table(_summaries(spared[:MOST_SPARED]), together=False)
+    rows = tuple(Row(row.cells) for row in table)
     total = len(spared) + made.more_spared
     notes = [f"... and {total - len(rows)} more"] if total > len(rows) else []
     budgeted = sum(unit.violates_pdb for unit in spared) + made.more_protected
@@ -377,12 +377,12 @@ def _trees(plan: Plan) -> Section | None:
         if found.outcome == "Scheduled":
             continue
         needed = found.min_group_count or 1
-        told = f"{found.succeeded} of {count(needed, 'group')} needed" if found.succeeded is not None else ""
+        progress = f"{found.succeeded} of {count(needed, 'group')} needed" if found.succeeded is not None else ""
         short = [f"short: {', '.join(found.short[:MOST_REASONS])}"] if found.short else []
         if len(found.short) > MOST_REASONS:
             short[0] += f" and {len(found.short) - MOST_REASONS} more"
         below = tuple(text for text in (found.message, *short) if text)
-        cells = (f"compositepodgroup {found.namespace}/{found.name}", told, found.outcome)
+        cells = (f"compositepodgroup {found.namespace}/{found.name}", progress, found.outcome)
         rows.append(Row(cells, below=below, tone=Tone.WAITING))
     if not rows:
         return None
@@ -423,7 +423,7 @@ def _waiting(
 _WAITS_FOR_OTHERS = "waiting for minCount pods from a gang to be scheduled"
 _UNSCHEDULABLE = "pod group is unschedulable"
 _ONLY_PLACEMENT = "0/1 placements are available, first placement status: "
-"""Says no more than that all nodes were looked at."""
+"""Means no more than that all nodes were tried."""
 
 
 def _group_messages(
@@ -431,7 +431,7 @@ def _group_messages(
 ) -> tuple[str, ...]:
     """Why a group waits: what its last attempt found, why no room was made, what would help.
 
-    Of its messages those stay that say more than that it failed.
+    Of its messages those stay that have more than that it failed.
     """
     messages = _messages(pods, group.message if group is not None else None)
     if record is None or record.members is None or group is None or group.outcome != "Unschedulable":
@@ -441,9 +441,9 @@ def _group_messages(
         scarcest = list(record.lack.closest.missing) if record.lack is not None and record.lack.closest else []
         order = {insufficient(resource): place for place, resource in enumerate(scarcest)}
         reasons = sorted(record.reasons, key=lambda one: order.get(one.reason, len(order)))
-        told = ", ".join(f"{one.nodes} {one.reason}" for one in reasons[:MOST_REASONS])
+        counts = ", ".join(f"{one.nodes} {one.reason}" for one in reasons[:MOST_REASONS])
         more = f" and {len(reasons) - MOST_REASONS} more reasons" if len(reasons) > MOST_REASONS else ""
-        attempt += f" None of {count(record.nodes, 'node')} would do for the others: {told}{more}."
+        attempt += f" None of {count(record.nodes, 'node')} would do for the others: {counts}{more}."
     why = in_vain_sentences(record.in_vain, record.entity.priority) if record.in_vain is not None else []
     if record.order is not None:
         why.append(order_sentence(record.order))
@@ -459,11 +459,11 @@ def _helps(helps: Iterable[Help]) -> tuple[str, ...]:
 
 
 def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> tuple[str, ...]:
-    """The group's message and its members' most frequent ones; what another one says already is left out."""
+    """The group's message and its members' most frequent ones; what is part of another one is left out."""
     frequent = Counter(pod.message for pod in pods if pod.message).most_common(most)
     messages = dict.fromkeys([*([group] if group else []), *(text for text, _ in frequent)])
-    told = tuple(m for m in messages if not any(m != other and m in other for other in messages))
-    return told or (NOT_TRIED,)
+    kept = tuple(m for m in messages if not any(m != other and m in other for other in messages))
+    return kept or (NOT_TRIED,)
 
 
 def _outcomes(pods: Sequence[PodOutcome]) -> str:

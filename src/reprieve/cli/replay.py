@@ -53,7 +53,7 @@ def command(
         int | None, typer.Option(help="For whatever is drawn: samples, failures, ties between nodes.")
     ] = None,
     checkpoint: Annotated[
-        str, typer.Option(metavar="DURATION", help="Work between checkpoints, of jobs that do not say.")
+        str, typer.Option(metavar="DURATION", help="Work between checkpoints, of jobs that set none.")
     ] = "",
     restart: Annotated[
         str, typer.Option(metavar="DURATION", help="What it takes a job to get going again after an eviction.")
@@ -76,7 +76,7 @@ def command(
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
 ) -> None:
-    """Run a list of jobs through the engine in virtual time, and say what each policy would have meant."""
+    """Run a list of jobs through the engine in virtual time, and compare what each policy would have meant."""
     from reprieve.cli.replaying import Task, answer_of
 
     if not 0.001 <= load <= 1000:

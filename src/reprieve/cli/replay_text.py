@@ -1,4 +1,4 @@
-"""What a replay says as text: one table, policies as columns, the best of each row marked (replay.md 4.8)."""
+"""The outcome of a replay as text: one table, policies as columns, the best of each row marked (replay.md 4.8)."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ MOST_TENANTS = 10
 
 
 def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
-    """The table of all jobs, and waiting by what tells jobs apart."""
+    """The table of all jobs, and waiting by kinds of jobs."""
     columns = ("", *(report.name for report in reports))
     rows = [Row((label, *cells)) for label, cells in table(reports)]
     several = len(reports) > 1

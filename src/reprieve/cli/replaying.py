@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reprieve.simulation.replay.world import Policy, WorldSettings
 
 _EVERY = 0.5
-"""Seconds between two words on progress."""
+"""Seconds between two reports of progress."""
 Progress = Callable[[int, int], None]
 
 
@@ -60,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the policies came to, in their order; who died, in words."""
+    """What the policies came to, in their order; messages on who died."""
 
     outcomes: "list[Outcome]"
     setting: Mapping[str, Any]
@@ -103,7 +103,7 @@ def _answer_of(task: Task, interrupt: "_Interrupt") -> Answer:
     given = _read(task)
     for remark in given.remarks:
         note(remark)
-    policies = [(name, _policy(task, config, say=True)) for name, config in task.policies]
+    policies = [(name, _policy(task, config, warn=True)) for name, config in task.policies]
     _check(given)
     answer = _run_here(given, *policies[0], interrupt) if len(policies) == 1 else _run_apart(task, given, interrupt)
     note(f"simulated in {time.monotonic() - began:.1f} s")
@@ -229,7 +229,7 @@ def _cluster(
             quotas = _quota_documents(task.cluster, task.max_bytes)
             pending = sum(1 for pod in manifests.pods if not pod.object.spec.node_name)
             if pending:
-                refuse(f"--cluster: {pending} pods that do not run; what is to be placed is the job list's to say")
+                refuse(f"--cluster: {pending} pods that do not run; what is to be placed is in the job list")
         else:
             nodes = fitting_nodes(picked.jobs)
             manifests = read([(f"<node {at}>", node) for at, node in enumerate(nodes)])
@@ -271,7 +271,7 @@ def _quota_documents(files: tuple[str, ...], max_bytes: int) -> list[Mapping[str
     return found
 
 
-def _policy(task: Task, config: str | None, *, say: bool = False) -> "Policy":
+def _policy(task: Task, config: str | None, *, warn: bool = False) -> "Policy":
     from reprieve.simulation.replay.world import Policy
 
     read_seconds("--plugin-timeout", task.plugin_timeout)
@@ -281,7 +281,7 @@ def _policy(task: Task, config: str | None, *, say: bool = False) -> "Policy":
         plugins=task.plugins,
         plugin_timeout=task.plugin_timeout,
     )
-    if say:
+    if warn:
         for warning in options.warnings:
             note(f"warning: {config or 'default'}: {warning}")
     timing = options.timing
@@ -379,7 +379,7 @@ def _run_here(given: _Given, name: str, policy: "Policy", interrupt: _Interrupt)
     stop = Stop()
     line = _Line(1, len(given.chosen.jobs))
     interrupt.then(stop.now)
-    outcome = _outcome(given, name, policy, stop, _paced(lambda done, now: line.tell(0, done, now)))
+    outcome = _outcome(given, name, policy, stop, _paced(lambda done, now: line.update(0, done, now)))
     line.clear()
     return Answer([outcome], _setting(given), interrupted=stop.wanted)
 
@@ -423,14 +423,14 @@ def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
             pipe: Any = ready
             try:
                 kind, content = pipe.recv()
-            except (EOFError, OSError):  # it ended, or was ended while it told
+            except (EOFError, OSError):  # it ended, or was ended while it reported
                 del running[ready]
                 process.join()
                 if number not in outcomes and number not in died:
                     died[number] = f"policy {process.name}: its process ended {_how(process.exitcode)}"
                 continue
             if kind == "progress":
-                line.tell(number, *content)
+                line.update(number, *content)
             elif kind == "outcome":
                 outcomes[number] = content
             else:
@@ -438,11 +438,11 @@ def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
     line.clear()
     if waiting:
         note(f"not begun: {', '.join(name for _, (name, _) in waiting)}")
-    told = [outcomes[number] for number in sorted(outcomes)]
-    words = tuple(died[number] for number in sorted(died))
-    if not told:
-        raise CommandError("; ".join(words) or "interrupted before anything was simulated", *_code(interrupt))
-    return Answer(told, _setting(given), interrupt.wanted, words)
+    done = [outcomes[number] for number in sorted(outcomes)]
+    deaths = tuple(died[number] for number in sorted(died))
+    if not done:
+        raise CommandError("; ".join(deaths) or "interrupted before anything was simulated", *_code(interrupt))
+    return Answer(done, _setting(given), interrupt.wanted, deaths)
 
 
 def _code(interrupt: _Interrupt) -> tuple[Exit, ...]:
@@ -482,25 +482,25 @@ def _apart(task: Task, name: str, config: str | None, pipe: "Connection") -> Non
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         try:
             given = _read(task)
-            tell = _paced(lambda done, now: pipe.send(("progress", (done, now))))
-            outcome = _outcome(given, name, _policy(task, config), stop, tell)
+            report = _paced(lambda done, now: pipe.send(("progress", (done, now))))
+            outcome = _outcome(given, name, _policy(task, config), stop, report)
             pipe.send(("outcome", outcome))
         except CommandError as error:
             pipe.send(("error", str(error)))
         except BrokenPipeError:
-            pass  # nobody is there any more to tell
+            pass  # nobody is there any more to report to
         finally:
             pipe.close()
 
 
-def _paced(tell: Progress) -> Progress:
+def _paced(report: Progress) -> Progress:
     last = time.monotonic()
 
     def progress(done: int, now: int) -> None:
         nonlocal last
         if time.monotonic() - last >= _EVERY:
             last = time.monotonic()
-            tell(done, now)
+            report(done, now)
 
     return progress
 
@@ -513,7 +513,7 @@ class _Line:
         self._jobs = jobs * policies
         self._shown = False
 
-    def tell(self, policy: int, done: int, now: int) -> None:
+    def update(self, policy: int, done: int, now: int) -> None:
         """How many jobs of a policy have ended."""
         self._done[policy] = done
         if sys.stderr.isatty():

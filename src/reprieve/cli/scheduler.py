@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -88,7 +88,7 @@ def command(
     verbosity: Annotated[
         int, typer.Option("-v", "--v", min=0, max=10, help="How much to log: 0 trouble, 2 every decision, 4 details.")
     ] = 2,
-    log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = LogFormat.TEXT,
+    log_format: Annotated[LogFormat, typer.Option(help="The format of log lines.")] = LogFormat.TEXT,
     compatible: CompatibleOption = False,
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
@@ -116,7 +116,7 @@ def command(
         if chosen is not None and chosen.profiles and scheduler_name is not None:
             refuse(f"--scheduler-name: the profiles of {config} have names already")
         if chosen is not None and chosen.profiles and also_known_as:
-            refuse(f"--also-known-as: say it as alsoKnownAs of a profile of {config}")
+            refuse(f"--also-known-as: set alsoKnownAs of a profile of {config}")
         wanted = named(chosen, scheduler_name or SCHEDULER_NAME, also_known_as or ())
         profiles, extenders = read_profiles(wanted, gates, config, plugin or (), plugin_timeout, compatible=compatible)
         election = election_of(

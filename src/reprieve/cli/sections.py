@@ -1,6 +1,6 @@
 """Text for people as plain data: sections of headings, table rows and notes.
 
-What to say (`reprieve.cli.render`) is apart from how it looks (`reprieve.cli.terminal`): a terminal gets colours and
+The content (`reprieve.cli.render`) is apart from its form (`reprieve.cli.terminal`): a terminal gets colours and
 tables that fold to its width, a pipe gets plain lines of any length.
 """
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reprieve.client.reading import Reading
 
 ATTEMPTS = 4
-"""Somebody waits for the answer: a server that is not there is said after a second or two."""
+"""Somebody waits for the answer: a server that is not there is reported after a second or two."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 

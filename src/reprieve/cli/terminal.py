@@ -105,8 +105,8 @@ def _row(cells: Sequence[str], widths: Sequence[int], style: str, console: "Cons
     wrapped = [Text(cell).wrap(console, max(width, 1)) for cell, width in zip(cells, widths, strict=True)]
     for number in range(max(map(len, wrapped), default=0)):
         parts = [lines[number].plain.rstrip() if number < len(lines) else "" for lines in wrapped]
-        told = (" " * _GAP).join(part.ljust(width) for part, width in zip(parts, widths, strict=True))
-        yield Text(" " * _INDENT + told.rstrip(), style=style)
+        line = (" " * _GAP).join(part.ljust(width) for part, width in zip(parts, widths, strict=True))
+        yield Text(" " * _INDENT + line.rstrip(), style=style)
 
 
 def _listed(section: Section) -> Iterator["RenderableType"]:

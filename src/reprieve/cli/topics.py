@@ -35,7 +35,7 @@ TOPICS = (
 def command(
     context: typer.Context,
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC|COMMAND", help="What to tell of.", show_default=False)
+        str | None, typer.Argument(metavar="TOPIC|COMMAND", help="What to explain.", show_default=False)
     ] = None,
 ) -> None:
     """Show a page of the documentation, or the options of a command; without a topic, which there are."""

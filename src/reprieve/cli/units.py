@@ -1,6 +1,6 @@
 """Units of preemption as rows of a table: who goes or is spared, where, of which priority, running for how long.
 
-Terms: units are alike if they are single pods on the same nodes, of one priority, with the same to be said of them;
+Terms: units are alike if they are single pods on the same nodes, of one priority, with the same lines below them;
 they share a row, which names the first of them.
 """
 
@@ -20,8 +20,8 @@ UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTold:
-    """What is told of a unit. `name`: `namespace/name`, or what stands for it; `kind`: pod, group or tree."""
+class UnitSummary:
+    """What a row shows of a unit. `name`: `namespace/name`, or what stands for it; `kind`: pod, group or tree."""
 
     kind: str
     name: str
@@ -34,7 +34,7 @@ class UnitTold:
 
 
 def unit_table(
-    units: Iterable[UnitTold], *, ages: bool = True, together: bool = True
+    units: Iterable[UnitSummary], *, ages: bool = True, together: bool = True
 ) -> tuple[tuple[str, ...], list[Row]]:
     """Columns and rows. Without `ages`, and where none is known, there is no column of them.
 
@@ -52,9 +52,9 @@ def nodes_text(nodes: Sequence[str], total: int = 0) -> str:
     return ", ".join(nodes[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _alike(units: Iterable[UnitTold]) -> Iterable[Sequence[UnitTold]]:
+def _alike(units: Iterable[UnitSummary]) -> Iterable[Sequence[UnitSummary]]:
     """Units in order, those that are alike with the first of them."""
-    found: dict[object, list[UnitTold]] = {}
+    found: dict[object, list[UnitSummary]] = {}
     for unit in units:
         alone = unit.kind != "pod" or unit.pods > 1
         key = (unit.kind, unit.name) if alone else (unit.nodes, unit.priority, unit.below)
@@ -62,14 +62,14 @@ def _alike(units: Iterable[UnitTold]) -> Iterable[Sequence[UnitTold]]:
     return found.values()
 
 
-def _row(alike: Sequence[UnitTold]) -> Row:
+def _row(alike: Sequence[UnitSummary]) -> Row:
     first = alike[0]
     pods = sum(unit.pods for unit in alike)
     cells = (_called(alike), count(pods, "pod"), nodes_text(first.nodes, first.nodes_total), str(first.priority))
     return Row((*cells, _ran(alike)), below=first.below)
 
 
-def _called(alike: Sequence[UnitTold]) -> str:
+def _called(alike: Sequence[UnitSummary]) -> str:
     first = alike[0]
     if "/" not in first.name:  # it may not be named
         return first.name
@@ -81,7 +81,7 @@ def _called(alike: Sequence[UnitTold]) -> str:
     return f"pods {names}{more}"
 
 
-def _ran(units: Sequence[UnitTold]) -> str:
+def _ran(units: Sequence[UnitSummary]) -> str:
     times = [unit.running_seconds for unit in units if unit.running_seconds is not None]
     if not times:
         return UNKNOWN

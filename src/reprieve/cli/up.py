@@ -91,7 +91,7 @@ def command(
         features=features_of(gates),
     )
     apiserver.log_to_stderr(verbose)
-    options = LocalOptions(serve=serve, metrics_port=metrics_port, arguments=tuple(arguments), tell=note)
+    options = LocalOptions(serve=serve, metrics_port=metrics_port, arguments=tuple(arguments), report=note)
     apiserver.run_serving(_run(options, read_only_kubeconfig))
 
 
@@ -126,7 +126,7 @@ def _found(counts: "Mapping[str, int]") -> str:
 
 
 async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> None:
-    """Run until interrupted; a scheduler that refuses to run ends everything, as it has said why."""
+    """Run until interrupted; a scheduler that refuses to run ends everything, as it has reported why."""
     import asyncio
     from contextlib import AsyncExitStack
 
@@ -140,7 +140,7 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
             found = _found(cluster.server.control_plane.found)
             if found:
                 note(f"goes on with what was there: {found}; --reset starts empty")
-            apiserver.tell_loaded(cluster.server.control_plane.loaded)
+            apiserver.report_loaded(cluster.server.control_plane.loaded)
             apiserver.announce(cluster.server, read_only_kubeconfig)
             note(f"the scheduler answers on {cluster.scheduler_url}")
             await cluster.failed

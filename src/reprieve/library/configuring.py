@@ -124,6 +124,6 @@ def plan_options(
         seed=seed,
         sources=chosen.sources,
         any_scheduler=config is None,
-        tell=extenders.bodies.seen if extenders is not None else None,
+        on_object=extenders.bodies.seen if extenders is not None else None,
         warnings=warnings,
     )

@@ -34,13 +34,13 @@ class LocalOptions:
     """What is asked for. `metrics_port` 0 takes a free one.
 
     `arguments` are further ones of `reprieve scheduler`; what it writes goes to the descriptor `output`, by default
-    our stderr. `tell` is called when it died.
+    our stderr. `report` is called when it died.
     """
 
     serve: ServeOptions
     metrics_port: int = 0
     arguments: tuple[str, ...] = ()
-    tell: Callable[[str], None] = lambda text: None
+    report: Callable[[str], None] = lambda text: None
     restarts: Restarts = field(default_factory=Restarts)
     output: int | None = None
 
@@ -74,7 +74,7 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
             supervisor = Supervisor(
                 scheduler_command(server, port, options.arguments),
                 final=(BAD_INPUT,),
-                tell=lambda text: options.tell(f"the scheduler {text}"),
+                report=lambda text: options.report(f"the scheduler {text}"),
                 restarts=options.restarts,
                 output=options.output,
             )

@@ -66,8 +66,8 @@ class Supervisor:
     """Keeps one tied child running while `run` runs.
 
     `final` are exit codes after which it is not started again, until it is known to have run well (`proven`): its input
-    was good then, and what is wrong now, a port that somebody else took meanwhile, may pass. `tell` hears, in a few
-    words, whenever it died. What the child writes goes to the descriptor `output`, by default our stderr.
+    was good then, and what is wrong now, a port that somebody else took meanwhile, may pass. `report` is called with
+    a short text whenever it died. What the child writes goes to the descriptor `output`, by default our stderr.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Supervisor:
         command: Sequence[str],
         *,
         final: Collection[int] = (),
-        tell: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda text: None,
         restarts: Restarts = Restarts(),
         output: int | None = None,
     ) -> None:
         self._output = output
         self._command = tuple(command)
         self._final = frozenset(final)
-        self._tell = tell
+        self._report = report
         self._restarts = restarts
         self._process: asyncio.subprocess.Process | None = None
         self.starts = 0
@@ -106,7 +106,7 @@ class Supervisor:
                 if code in self._final and not self.proven:
                     raise ChildRefusedError(code)
                 pause = self._restarts.after(pause, clock() - began)
-                self._tell(f"{_ended(code)}, starting it again in {pause:g} s")
+                self._report(f"{_ended(code)}, starting it again in {pause:g} s")
                 await asyncio.sleep(pause)
         finally:
             await self._stop()

@@ -55,7 +55,7 @@ from reprieve.observability.records import (
 from reprieve.observability.shortages import lack_of
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.cost import UPSTREAM
-from reprieve.preemption.cost_report import by_criterion, decisive, lost_by, names_of, plain, told, turns
+from reprieve.preemption.cost_report import by_criterion, cost_sentences, decisive, lost_by, names_of, plain, turns
 from reprieve.preemption.criteria import STANDARD, HighestPriority, PdbViolations, Pods, PrioritySum, StartTime
 from reprieve.preemption.outcome import CascadeStep, Criterion, Preemption, PreemptionInVain, PutOff, Verdict
 from reprieve.preemption.outcome import Cost as CostKey
@@ -278,7 +278,7 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
         avoided=Avoided(units=list(names_of(preemption.avoided.victims)), cascade=_turns(preemption.avoided.steps))
         if preemption.avoided is not None
         else None,
-        told=list(told(cluster, preemption)),
+        told=list(cost_sentences(cluster, preemption)),
         nominations=[
             Nomination(pod=pod.key, node=names[row]) for pod, row in preemption.nominations[:MOST_NOMINATIONS]
         ],

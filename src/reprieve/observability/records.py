@@ -122,7 +122,7 @@ class Why(Part):
     """Everything that would be missing there, the scarcest first: that has the largest share of what is asked for."""
 
     @property
-    def told(self) -> str:
+    def clause(self) -> str:
         """The sentence without its beginning and end."""
         if self.missing:
             short = shortages_text(self.missing)

@@ -97,7 +97,7 @@ def turns(steps: Sequence[CascadeStep]) -> tuple[Turn, ...]:
     )
 
 
-def told(cluster: ClusterState, preemption: Preemption) -> tuple[str, ...]:
+def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, ...]:
     """Sentences on what it costs: lost work, the comparison by criteria that are configured, evictions in turn."""
     sentences = []
     if counts_work(cluster, preemption, (pod for verdict in preemption.victims for pod in verdict.unit.pods)):

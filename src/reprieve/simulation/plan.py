@@ -27,7 +27,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
-from reprieve.preemption.cost_report import by_criterion, decisive, lost_by, names_of, told, turns
+from reprieve.preemption.cost_report import by_criterion, cost_sentences, decisive, lost_by, names_of, turns
 from reprieve.preemption.outcome import CascadeStep, Missing, Preemption, Verdict, scarcest_first
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
@@ -90,7 +90,7 @@ class PlanOptions:
     """By what pods say that they belong together."""
     any_scheduler: bool = False
     """Pods that no profile is named for are scheduled by the first one."""
-    tell: Callable[[objects.KubernetesObject], None] | None = None
+    on_object: Callable[[objects.KubernetesObject], None] | None = None
     """Called for every object of the input before anything is decided."""
     warnings: tuple[str, ...] = ()
     """To be given with the answer."""
@@ -135,11 +135,11 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     for loaded in everything:
         refuse_unsupported(loaded.object, loaded.origin, options.gates)
         refuse_unsized(loaded.object, loaded.origin, engine.sources)
-        if options.tell is not None:
-            options.tell(loaded.object)
+        if options.on_object is not None:
+            options.on_object(loaded.object)
     for item in (item for scenario in scenarios for step in scenario.steps for item in step.create):
-        if options.tell is not None:
-            options.tell(item)
+        if options.on_object is not None:
+            options.on_object(item)
     start = starts_at(everything) if options.now is None else not_before(options.now, everything)
     engine.watch_owners({type(each.object).KIND for each in everything if isinstance(each.object, GroupOwner)}, start)
     world = VirtualCluster(engine, start)
@@ -645,7 +645,7 @@ def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]
         candidates=preemption.candidates,
         needed=_first_amount(amounts),
         by_score=_worth(preemption),
-        told=told(world.engine.cluster, preemption),
+        cost_notes=cost_sentences(world.engine.cluster, preemption),
         more_spared=more,
         more_protected=protected,
     )

@@ -366,7 +366,7 @@ class PreemptionAccount:
     by_score: tuple[int, int] | None = None
     """Pods that would go if the group were placed where it scores best, and the highest priority among them; None
     where nothing else was looked at, or it comes to the same."""
-    told: tuple[str, ...] = ()
+    cost_notes: tuple[str, ...] = ()
     """Sentences on what it costs beside pods: lost work, evictions in turn."""
     more_spared: int = 0
     """How many spared units are not listed, and how many of those a PodDisruptionBudget protects."""

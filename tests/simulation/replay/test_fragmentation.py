@@ -139,7 +139,7 @@ def test_the_mean_is_over_time_not_over_looks() -> None:
     run = Replay(jobs, [(shared_node("n", 1), 0.0), (node("no-gpus", cpu=1), 0.0)], None, often)
     run.run(4 * hour * 1000)
     run.close(4 * hour * 1000)
-    assert len(run.fragmentation.looks) >= 10
+    assert len(run.fragmentation.samples) >= 10
     # Half of the mix cannot use the half that is left; before, everybody could use everything.
     assert report("x", run).workload_fragmentation == pytest.approx((1 * 0 + 3 * 0.5) / 4)
     assert report("x", run).fragmentation == 1.0

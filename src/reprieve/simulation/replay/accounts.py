@@ -130,7 +130,7 @@ class Account:
         return thrown
 
     def keep(self) -> None:
-        """The work is done, or looked at in the middle: what is pending was of use."""
+        """The work is done, or accounted for in the middle: what is pending was of use."""
         self.useful += self.pending
         self.pending = 0
         self.saved, self.since = self.done, 0
@@ -213,7 +213,7 @@ class Tracks:
         self._open: dict[str, int] = {}
 
     def placed(self, uid: str, job: int, worker: int, node: str, now: int, name: str = "") -> None:
-        """A pod came to a node; one of the cluster file says its name."""
+        """A pod came to a node; one of the cluster file with its name."""
         self._open[uid] = len(self.job)
         if job < 0:
             self.others[len(self.job)] = name
@@ -225,7 +225,7 @@ class Tracks:
         self.how.append("done")
 
     def preempted(self, now: int, preemptor: int, uids: list[str]) -> None:
-        """Pods are told to go for somebody."""
+        """Pods are evicted for somebody."""
         stays = tuple(self._open[uid] for uid in uids if uid in self._open)
         for stay in stays:
             self.how[stay] = "preempted"
@@ -248,7 +248,7 @@ class Tracks:
             self.end[stay] = now
 
     def close(self, now: int) -> None:
-        """The run is looked at: what is there is unfinished."""
+        """The run is accounted for: what is there is unfinished."""
         for stay in self._open.values():
             self.end[stay] = now
             if self.how[stay] == "done":

@@ -87,7 +87,7 @@ def node_document(name: str, amounts: Mapping[str, str], labels: Mapping[str, st
 
 
 def class_documents(jobs: Iterable[Job]) -> list[Document]:
-    """PriorityClass manifests for the classes whose value the jobs tell."""
+    """PriorityClass manifests for the classes whose value the jobs have."""
     values: dict[str, int] = {}
     for job in jobs:
         shape = job.shape

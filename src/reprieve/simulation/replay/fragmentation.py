@@ -4,7 +4,7 @@ What a task cannot use of a node: everything that is free, where the node cannot
 less room than the task asks of each.  The fragmentation of a cluster is the mean of that over the tasks of a mix,
 divided by all that is free.  There are two mixes: the workers that wait, and those of the whole list, waiting or not.
 
-Looked at now and then, not at every event: the times between looks double when there are too many.
+Sampled now and then, not at every event: the times between samples double when there are too many.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Sample:
     """Shares of the free GPUs that cannot be used; None: nobody waited, or nothing was free."""
 
     at: int
@@ -40,10 +40,10 @@ class Look:
 
 
 class Fragmentation:
-    """Looks at a cluster, and their means over time.
+    """Samples of a cluster, and their means over time.
 
-    `free_per_gpu` says how much each GPU has, int64[rows, GPUs]; None where GPUs are not shared, so that a node's
-    number of free ones says it all. `jobs` are the whole list.
+    `free_per_gpu`: how much each GPU has, int64[rows, GPUs]; None where GPUs are not shared, so that a node's
+    number of free ones is enough. `jobs` are the whole list.
     """
 
     def __init__(
@@ -57,26 +57,26 @@ class Fragmentation:
         self._terms = terms
         self._free_per_gpu = free_per_gpu
         self._workload = popular(jobs)
-        self.looks: list[Look] = []
+        self.samples: list[Sample] = []
         self._every = max(60_000, (jobs[-1].submit if jobs else 0) // MOST)
         self.next = 0
-        """Before that there is no need to look."""
+        """Before that there is no need for another sample."""
         self._last = 0
         self._sums = [[0.0, 0], [0.0, 0]]
         """Of waiting and of workload: share × milliseconds, and the milliseconds."""
 
-    def look(self, now: int, waiting: Iterable[tuple[Shape, int]]) -> None:
+    def sample(self, now: int, waiting: Iterable[tuple[Shape, int]]) -> None:
         """The picture as it has been until now; `waiting` is how many workers of each shape do."""
         mix = _by_kind((shape, workers) for shape, workers in waiting if shape.gpu and workers)[:MOST_KINDS]
-        found = Look(now, *self._shares((mix, self._workload)))
+        found = Sample(now, *self._shares((mix, self._workload)))
         for sums, share in zip(self._sums, (found.by_waiting, found.by_workload), strict=True):
             if share is not None:
                 sums[0] += share * (now - self._last)
                 sums[1] += now - self._last
         self._last = now
-        self.looks.append(found)
-        if len(self.looks) > MOST:
-            self.looks = self.looks[::2]
+        self.samples.append(found)
+        if len(self.samples) > MOST:
+            self.samples = self.samples[::2]
             self._every *= 2
         self.next = now + self._every
 
@@ -137,7 +137,7 @@ class _WholeGpus:
         self.total: Ints = whole * GPU
 
     def unusable(self, gpu: int, fits: Mask) -> int:
-        """Thousandths that a task of so many cannot use; `fits` says where the rest of it has room."""
+        """Thousandths that a task of so many cannot use; `fits`: where the rest of it has room."""
         takes = fits & (self._whole * GPU >= gpu) if gpu else np.zeros_like(fits)
         return int(self.total[~takes].sum())
 
@@ -151,7 +151,7 @@ class _SharedGpus:
         self._known: dict[int, tuple[Ints, Ints]] = {}
 
     def unusable(self, gpu: int, fits: Mask) -> int:
-        """Thousandths that a task of so many cannot use; `fits` says where the rest of it has room."""
+        """Thousandths that a task of so many cannot use; `fits`: where the rest of it has room."""
         if not gpu:
             return int(self.total.sum())
         each = min(gpu, GPU)
@@ -166,7 +166,7 @@ def popular(jobs: Iterable[Job]) -> Mix:
     """The most frequent kinds of workers, until they make up POPULAR of all, at most MOST_KINDS."""
     by_shape: Counter[int] = Counter()
     shapes: dict[int, Shape] = {}
-    for job in jobs:  # jobs of one shape share it: telling shapes apart by what they are takes far longer
+    for job in jobs:  # jobs of one shape share it: comparing shapes by what they are takes far longer
         by_shape[id(job.shape)] += 1
         shapes[id(job.shape)] = job.shape
     kinds = _by_kind((shape, shape.workers * by_shape[key]) for key, shape in shapes.items())

@@ -240,7 +240,7 @@ _NEEDED: Final = ("job", "submit")
 
 
 class Submits:
-    """Reads times of submit; `dated`, or the first one, says which form all have."""
+    """Reads times of submit; `dated`, or the first one, sets the form of all."""
 
     def __init__(self, dated: bool | None = None) -> None:
         self.dated = dated

@@ -10,7 +10,7 @@ BEST = "*"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A row. `better`: -1 less is, 1 more is, 0 neither. `compared`: the difference from the first is told."""
+    """A row. `better`: -1 less is, 1 more is, 0 neither. `compared`: the difference from the first is shown."""
 
     label: str
     value: Callable[[PolicyReport], float | None]
@@ -81,7 +81,7 @@ ALWAYS = {"jobs", "done", "waiting, mean", "GPUs allocated", "goodput", "lost GP
 
 
 def table(reports: Sequence[PolicyReport]) -> list[tuple[str, list[str]]]:
-    """(label, a cell per policy) of the rows that say something."""
+    """(label, a cell per policy) of the rows that have a value."""
     found = []
     for measure in MEASURES:
         values = [measure.value(report) for report in reports]

@@ -24,7 +24,7 @@ class Terms:
     """How much of it a GPU is."""
     model_label: str = _MODEL_LABELS[0]
     checkpoint: int | None = None
-    """Of jobs that say nothing themselves."""
+    """Of jobs that set none themselves."""
     restart: int = 0
 
     def checkpoint_of(self, shape: Shape) -> int | None:

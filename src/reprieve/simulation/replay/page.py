@@ -26,7 +26,7 @@ _HOW = {
     "preempted": ("#d1495b", "#e07784"),
     "lost": ("#c2a21b", "#d8bd4d"),
 }
-"""Two shades each, so that jobs beside each other are told apart."""
+"""Two shades each, so that jobs beside each other differ."""
 _WIDE, _NARROW, _HIGH = 8.6, 3.9, 2.9
 """Inches."""
 _ROW = 0.15
@@ -77,16 +77,16 @@ td span{display:block}}
 
 def _head(reports: Sequence[PolicyReport], setting: Mapping[str, Any]) -> str:
     ended = max(report.ended for report in reports)
-    said = f"{setting.get('jobs', 0):,} jobs on {setting.get('nodes', 0):,} nodes, {time_text(ended)} of virtual time."
+    intro = f"{setting.get('jobs', 0):,} jobs on {setting.get('nodes', 0):,} nodes, {time_text(ended)} of virtual time."
     cut = [report.name for report in reports if report.interrupted]
     if cut:
-        said += f" Interrupted: {', '.join(cut)}; this is what was simulated so far."
+        intro += f" Interrupted: {', '.join(cut)}; this is what was simulated so far."
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<link rel="icon" href="data:,">'
         f"<title>Replay: {_text(', '.join(report.name for report in reports))}</title><style>{_STYLE}</style></head>"
-        f"<body><main><h1>Replay</h1><p>{_text(said)}</p>"
+        f"<body><main><h1>Replay</h1><p>{_text(intro)}</p>"
     )
 
 
@@ -226,9 +226,9 @@ def _queue(reports: Sequence[PolicyReport]) -> Draw:
 def _fragmentation(reports: Sequence[PolicyReport]) -> Draw:
     def draw(axes: Any, narrow: bool) -> None:
         for at, report in enumerate(reports):
-            looks = report.series.workload_fragmentation
-            days = [when / 86400 for when, _ in looks]
-            shares = [float("nan") if share is None else 100 * share for _, share in looks]
+            samples = report.series.workload_fragmentation
+            days = [when / 86400 for when, _ in samples]
+            shares = [float("nan") if share is None else 100 * share for _, share in samples]
             colour, label = COLOURS[at % len(COLOURS)], _in_legend(report.name)
             axes.plot(days, shares, color=colour, linewidth=1.1, label=label)
         _finish(axes, narrow, len(reports) > 1, "% of free GPUs")

@@ -50,7 +50,7 @@ def simulate(
     stop: Stop | None = None,
     progress: Callable[[int, int], None] = lambda done, now: None,
 ) -> Outcome:
-    """Run it. `progress` is told how many jobs have ended, and the time in milliseconds. Raises ReplayError."""
+    """Run it. `progress` is called with how many jobs have ended, and the time in milliseconds. Raises ReplayError."""
     replay = Replay(chosen.jobs, cluster, policy, settings, start=start, quotas=quotas)
     replay.on_end = lambda: progress(len(replay.accounts) - replay.unfinished, replay.now)
     stop = stop or Stop()

@@ -41,7 +41,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Jobs with times since the replay begins, and when it ends, if that was said (milliseconds)."""
+    """Jobs with times since the replay begins, and when it ends, if that was given (milliseconds)."""
 
     jobs: Sequence[Job]
     until: int | None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from reprieve.simulation.replay.accounts import DONE, Account, Series
-from reprieve.simulation.replay.fragmentation import Look
+from reprieve.simulation.replay.fragmentation import Sample
 from reprieve.simulation.replay.world import Replay
 
 GPU_HOUR = 3_600_000_000
@@ -80,7 +80,7 @@ class Curves(msgspec.Struct, frozen=True, rename="camel"):
     waiting: tuple[float, ...]
     lost: tuple[float, ...]
     fragmentation: tuple[tuple[float, float], ...]
-    """(seconds, share of the free GPUs that who waits cannot use) of each look at which that was to be said."""
+    """(seconds, share of the free GPUs that who waits cannot use) of each sample that has one."""
     workload_fragmentation: tuple[tuple[float, float | None], ...]
     """The same of the tasks of the whole list, waiting or not; None: nothing was free."""
 
@@ -186,7 +186,7 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
         ),
         by_tenant=_groups(arrived, now, lambda account: account.job.shape.tenant, lambda name: (0, name)),
         by_gpus=_groups(arrived, now, size_of, lambda name: (order.index(name), name)),
-        series=_curves(replay.series, replay.fragmentation.looks),
+        series=_curves(replay.series, replay.fragmentation.samples),
     )
 
 
@@ -298,7 +298,7 @@ def _hours(amount: int) -> float:
     return round(amount / GPU_HOUR, 6)
 
 
-def _curves(series: Series, looks: Sequence[Look]) -> Curves:
+def _curves(series: Series, samples: Sequence[Sample]) -> Curves:
     allocated, capacity, waiting, lost = series.sums
     points = max(map(len, series.sums), default=0)
     spans = [min(series.width, series.at - point * series.width) for point in range(points)]
@@ -315,7 +315,7 @@ def _curves(series: Series, looks: Sequence[Look]) -> Curves:
         waiting=means(waiting, 1),
         lost=tuple(round(amount / GPU_HOUR, 6) for amount in lost),
         fragmentation=tuple(
-            (look.at / 1000, round(look.by_waiting, 6)) for look in looks if look.by_waiting is not None
+            (sample.at / 1000, round(sample.by_waiting, 6)) for sample in samples if sample.by_waiting is not None
         ),
-        workload_fragmentation=tuple((look.at / 1000, _rounded(look.by_workload)) for look in looks),
+        workload_fragmentation=tuple((sample.at / 1000, _rounded(sample.by_workload)) for sample in samples),
     )

@@ -1,7 +1,7 @@
 """Jobs arrive, run, are preempted and end, in a `VirtualCluster` (replay.md 3).
 
 The virtual cluster decides and lets victims go; this is what is around it: controllers that make the pods of a job and
-make them anew, work that takes its time, and nodes that fail.  It is told what becomes of pods (`Watcher`) and does
+make them anew, work that takes its time, and nodes that fail.  It observes what becomes of pods (`Watcher`) and does
 the rest by asking for things to happen (`VirtualCluster.at`).
 
 Invariants: between events every account is a true picture of the cluster; a job has at most one end foreseen; what has
@@ -200,7 +200,7 @@ class Replay:
         return bool(self._back) or self.engine.next_wakeup(flush=False) is not None
 
     def close(self, now: int) -> None:
-        """The run is looked at: accounts are brought up to that time, and unsaved work counts as useful."""
+        """The run is accounted for: accounts are brought up to that time, and unsaved work counts as useful."""
         self._account(now)
         for account in self.accounts:
             if account.state != DONE:
@@ -221,7 +221,7 @@ class Replay:
             self.capacity_time += self.capacity * span
             self.series.advance(now, (self.holding, self.capacity, self._waiting_jobs()))
             if now >= self.fragmentation.next:
-                self.fragmentation.look(now, zip(self._shapes, self._workers_waiting, strict=True))
+                self.fragmentation.sample(now, zip(self._shapes, self._workers_waiting, strict=True))
 
     def _waiting_jobs(self) -> int:
         return self._next - (len(self.accounts) - self.unfinished) - self.running
@@ -275,7 +275,7 @@ class Replay:
     def _created(self, account: Account) -> float:
         return self._seconds(account.job.submit) + account.beside * _TICK
 
-    # -- what the virtual cluster tells (Watcher) --------------------------------------------------------------------
+    # -- notifications of the virtual cluster (Watcher) ----------------------------------------------------------------
 
     def placed(self, pod: PodRecord) -> None:
         """A worker is on its node: the job may have enough of them now."""
@@ -394,7 +394,7 @@ class Replay:
         account.group = ""
 
     def _taken(self, uids: Iterable[str], now: int, *, by_eviction: bool) -> None:
-        """Pods are told to go, or went with their node: their jobs stop or not, and make pods anew."""
+        """Pods are evicted, or went with their node: their jobs stop or not, and make pods anew."""
         by_job: dict[int, list[str]] = {}
         for uid in uids:
             account = self._of.get(uid)
@@ -501,7 +501,7 @@ class Replay:
 
 
 def _asked(plugin: KnowsRoomOfGpus) -> Callable[[ClusterState], Ints]:
-    """What a plugin says of GPUs, taken with care: it is not ours."""
+    """What a plugin's score has of GPUs, taken with care: it is not ours."""
 
     def free_per_gpu(cluster: ClusterState) -> Ints:
         name = type(plugin).__name__

@@ -100,7 +100,7 @@ def capacity(
         _check_label(manifests, option, label)
     groups = [loaded.object for loaded in shape.pod_groups]
     cluster = _settled(manifests, shape)
-    options = with_fields(options, first_decision=False, observer=None, tell=None, account=False)
+    options = with_fields(options, first_decision=False, observer=None, on_object=None, account=False)
     asked: Counter[str] = Counter()
     for pod in pods:
         asked.update(pod_requests(pod))

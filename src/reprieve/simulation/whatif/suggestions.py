@@ -87,7 +87,7 @@ class Trials:
         self.left -= cost
         now = self.options.now  # what a change adds may be newer
         now = max(now, starts_at(manifests.all())) if now is not None else None
-        options = with_fields(self.options, first_decision=False, observer=None, tell=None, now=now, account=False)
+        options = with_fields(self.options, first_decision=False, observer=None, on_object=None, now=now, account=False)
         try:
             return _runs(plan(manifests, options).plan, who)
         except InputError:
