@@ -226,3 +226,28 @@ def test_the_deadline_of_a_job_in_the_files_is_waited_for(run: Run, tmp_path: Pa
         if waits:
             (waited,) = answer["putOff"]
             assert (waited["until"], waited["pods"]) == (pytest.approx(306.0, abs=2), ["default/train-abc"])
+
+
+@pytest.mark.parametrize("deadline", [600, None])
+def test_the_deadline_of_a_job_that_a_step_creates_is_waited_for(
+    run: Run, tmp_path: Path, deadline: int | None
+) -> None:
+    """cost.md 6.4: of a step of a scenario as of the files; without one nobody says when it ends."""
+    container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "64"}}}
+    spec: dict[str, Any] = {"template": {"spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
+    spec |= {"activeDeadlineSeconds": deadline} if deadline is not None else {}
+    steps = [{"create": [job], "wait": {"seconds": 60}}, {"create": [pod("urgent", 64, 0, priority=100)]}]
+    scenario = {"apiVersion": "reprieve.dev/v1alpha1", "kind": "Scenario", "spec": {"steps": steps}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": {"waitForCompletions": "30m"}}]}],
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    (tmp_path / "in.yaml").write_text(yaml.safe_dump_all([node("n1"), scenario]))
+    found = run("plan", "-f", tmp_path / "in.yaml", "--config", tmp_path / "config.yaml", "-o", "json")
+    assert (found.code, found.err) == (0, "")
+    answer = json.loads(found.out)
+    assert bool(answer["preemptions"]) is (deadline is None)
+    assert [one["pods"] for one in answer["putOff"]] == ([["default/train-00000"]] if deadline else [])

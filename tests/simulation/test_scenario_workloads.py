@@ -12,6 +12,9 @@ from reprieve.api.errors import InputError
 from reprieve.api.loading import load
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
+from reprieve.simulation.scenario import read_scenarios
+from reprieve.simulation.workloads.rows import read_rows
+from reprieve.simulation.workloads.table import TABLE
 
 Json = dict[str, Any]
 NODE: Json = {
@@ -40,7 +43,18 @@ def job(name: str, count: int, cpu: str = "1", *, gang: bool = False, **spec: An
     }
 
 
-def planned(*steps: Json, also: tuple[Json, ...] = ()) -> Plan:
+ROWS = """
+apiVersion: reprieve.dev/v1alpha1
+kind: WorkloadKinds
+workloadKinds:
+- group: example.com
+  kind: Sweep
+  suspended: spec.paused
+  sets: [{each: spec, replicas: count, name: "{name}-{index}"}]
+"""
+
+
+def planned(*steps: Json, also: tuple[Json, ...] = (), options: PlanOptions | None = None) -> Plan:
     scenario = {
         "apiVersion": "reprieve.dev/v1alpha1",
         "kind": "Scenario",
@@ -48,7 +62,7 @@ def planned(*steps: Json, also: tuple[Json, ...] = ()) -> Plan:
         "spec": {"steps": list(steps)},
     }
     text = yaml.safe_dump_all([NODE, *also, scenario])
-    return plan(load(["-"], stdin=io.BytesIO(text.encode())), PlanOptions()).plan
+    return plan(load(["-"], stdin=io.BytesIO(text.encode())), options).plan
 
 
 def outcomes(found: Plan) -> dict[str, str]:
@@ -89,6 +103,67 @@ def test_what_is_there_of_a_workload_is_not_made_again() -> None:
     }
     found = planned({"create": [job("first", 2)]}, also=(there,))
     assert [name for name, outcome in outcomes(found).items() if outcome == "Scheduled"] == ["first-00000"]
+
+
+def test_kinds_of_ones_own_come_with_their_pods_and_say_so_where_they_are_suspended() -> None:
+    """whatif.md 1.5, 1.11, 3: by the rows of the options."""
+    rows = TABLE.with_more(read_rows("rows.yaml", ROWS))
+    template = job("x", 1)["spec"]["template"]
+    sweep = {"apiVersion": "example.com/v1", "kind": "Sweep", "metadata": {"name": "s"}}
+    steps: list[Json] = [
+        {"create": [{**sweep, "spec": {"count": 2, "template": template}}], "wait": "settled"},
+        {"create": [{**sweep, "metadata": {"name": "idle"}, "spec": {"paused": True, "template": template}}]},
+    ]
+    found = planned(*steps, options=PlanOptions(rows=rows))
+    assert outcomes(found) == {"s-0": "Scheduled", "s-1": "Scheduled"}
+    assert [(one.kind, one.name) for one in found.suspended] == [("Sweep", "idle")]
+    with pytest.raises(InputError, match="Sweep"):
+        planned(*steps)
+
+
+def test_steps_follow_on_what_steps_before_them_did() -> None:
+    """whatif.md 1.11: a node of a step gets its daemon, a deleted ordinal is made again, names go on."""
+    daemon = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d"},
+        "spec": {"template": job("x", 1, "100m")["spec"]["template"]},
+    }
+    ordinals = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {"replicas": 1, "template": job("x", 1, "100m")["spec"]["template"]},
+    }
+    found = planned(
+        {"create": [{**NODE, "metadata": {"name": "n2"}}, ordinals, job("j", 1, "100m")]},
+        {"delete": [{"kind": "Pod", "name": "db-0"}]},
+        {"create": [daemon, ordinals, job("j-0", 0), job("j", 2, "100m")]},
+    )
+    assert outcomes(found) == dict.fromkeys(("d-00000", "d-00001", "db-0", "j-00000", "j-00001"), "Scheduled")
+
+
+def test_many_steps_cost_what_they_bring() -> None:
+    """whatif.md 1.11: no step reads the whole cluster; 2,000 pods are looked at once, not 300 times."""
+    there = tuple(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{i}"}, "spec": {"containers": [{"name": "c"}]}}
+        for i in range(2_000)
+    )
+    steps = [{"create": [job(f"j{i}", 1)]} for i in range(300)]
+    scenario = {"apiVersion": "reprieve.dev/v1alpha1", "kind": "Scenario", "spec": {"steps": steps}}
+    given = load(["-"], stdin=io.BytesIO(yaml.safe_dump_all([NODE, *there, scenario]).encode()))
+    reads = 0
+
+    class Counted(dict[Any, Any]):
+        def values(self) -> Any:
+            nonlocal reads
+            reads += 1
+            return super().values()
+
+    given.objects = Counted(given.objects)
+    (found,) = read_scenarios(given)
+    assert len(found.steps) == 300
+    assert reads < 5
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def compare_plans(
     from reprieve.simulation.plan import plan
     from reprieve.simulation.whatif.changes import with_changes
     from reprieve.simulation.whatif.comparing import compared
+    from reprieve.simulation.workloads.table import TABLE
 
     if len(configurations) + len(additions) > MOST_VARIANTS:
         refuse(f"at most {MOST_VARIANTS} plans can be compared")
@@ -66,7 +67,7 @@ def compare_plans(
         known[tuple(asked.files)] = gathered
         try:
             with working("planning"):
-                answer = plan(gathered.manifests, replace(chosen, now=gathered.now))
+                answer = plan(gathered.manifests, replace(chosen, now=gathered.now, rows=source.rows or TABLE))
         except InputError as error:
             refuse(str(error))
         for warning in answer.account.warnings:

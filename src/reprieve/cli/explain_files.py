@@ -127,12 +127,12 @@ def all_waiting(
     `namespace`: only of who is in it; all of the input is planned anyway.
     """
     records = WaitingRecords()
-    options = replace(options, observer=records, now=gathered.now)
+    rows = source.rows or TABLE
+    options = replace(options, observer=records, now=gathered.now, rows=rows)
     answer = plan(gathered.manifests, options)
     if namespace is not None:
         answer = Answer(of_namespace(answer.plan, namespace), answer.account)
     if suggest:
-        rows = source.rows or TABLE
         trials = Trials(gathered.manifests, options, gathered.changed.manifests, rows, source.run)
         answer = helped(answer, trials, records.hints)
     return answer, records

@@ -71,9 +71,10 @@ def _show_queue(source: Source, output: Format, namespace: str | None, *, sugges
     from reprieve.api.errors import InputError
     from reprieve.cli.options import read_options
     from reprieve.simulation.whatif.queue_order import queue_of
+    from reprieve.simulation.workloads.table import TABLE
 
     gathered = gather(source)
-    options = replace(read_options(), now=gathered.now)
+    options = replace(read_options(), now=gathered.now, rows=source.rows or TABLE)
     suggest = suggest and sum(map(len, gathered.manifests.objects.values())) <= MOST_OBJECTS
     try:
         with working("sorting the queue"):

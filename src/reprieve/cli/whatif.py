@@ -97,8 +97,8 @@ def ask(
         return Answered(record=turn.record)
     if len(_one_tree(items, kind, namespace, name)) > 1:  # what is changed has to be changed in all of the tree
         return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
-    options = PlanOptions(now=max(now, starts_at(manifests.all())))
     expanding = expanding or Expanding()
+    options = PlanOptions(now=max(now, starts_at(manifests.all())), rows=expanding.rows)
     trials = Trials(manifests, options, expanding.base, expanding.rows, expanding.run)
     try:
         helps = what_helps((kind, namespace, name), options, trials)

@@ -28,6 +28,7 @@ def answered(
 
     `records` are those of the plan: `options.observer` keeps them.  Raises InputError.
     """
+    options = replace(options, rows=rows)
     answer = with_changes(simulate(manifests, options), changed)
     if records is None:
         return answer

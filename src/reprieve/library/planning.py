@@ -86,7 +86,9 @@ def plan(
     assert witness.engine is not None
     made = answer.plan.preemptions if options.first_decision else ()
     leaving = {f"{victim.namespace}/{victim.name}" for each in made for victim in each.victims}
-    after = afterwards(cluster.manifests, witness.engine, started + answer.plan.stats.virtual_seconds, leaving)
+    after = afterwards(
+        cluster.manifests, witness.engine, started + answer.plan.stats.virtual_seconds, leaving, rows=cluster._kept.rows
+    )
     return PlanResult(answer.plan, answer.account, cluster, Cluster(after, rows=cluster._kept.rows, lenient=True))
 
 

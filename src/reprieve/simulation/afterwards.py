@@ -22,19 +22,24 @@ from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.meta import KubernetesObject
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.scenario import read_scenarios
+from reprieve.simulation.scenario import Scenario, read_scenarios
+from reprieve.simulation.workloads.rows import Rows
+from reprieve.simulation.workloads.table import TABLE
 
 Key = tuple[str, str, str]
 """(kind, namespace, name)."""
 
 
-def afterwards(manifests: Manifests, engine: Engine, at: float, leaving: Set[str] = frozenset()) -> Manifests:
+def afterwards(
+    manifests: Manifests, engine: Engine, at: float, leaving: Set[str] = frozenset(), *, rows: Rows = TABLE
+) -> Manifests:
     """The expanded input of a plan as `engine` has it now, `at` seconds since the epoch. The input is not changed.
 
     `leaving`: `namespace/name` of victims of a decision that has not been acted on yet.
     """
     cluster = engine.cluster
-    everything = _played(manifests, at)
+    scenarios = read_scenarios(manifests, rows)
+    everything = _played(manifests, scenarios, at)
     records = {pod.key: pod for pod in sorted(cluster.pods.values(), key=lambda pod: not pod.terminating)}
     written = _written(engine)
     found: list[Loaded[KubernetesObject]] = []
@@ -55,7 +60,8 @@ def afterwards(manifests: Manifests, engine: Engine, at: float, leaving: Set[str
     for turn, item in enumerate(written.values()):
         found.append(Loaded(item, Origin("<plan>"), order + turn, at))
     unknown = list(manifests.unknown)
-    made = Manifests(unknown=unknown, unknown_fields=manifests.unknown_fields, jobs=manifests.jobs)
+    jobs = [*manifests.jobs, *(job for scenario in scenarios for step in scenario.steps for job in step.jobs)]
+    made = Manifests(unknown=unknown, unknown_fields=manifests.unknown_fields, jobs=jobs)
     for loaded in found:
         item = loaded.object
         if someone_went and isinstance(item, objects.PodDisruptionBudget):
@@ -77,11 +83,11 @@ def _written(engine: Engine) -> dict[Key, KubernetesObject]:
     return {_key(item): item for each in (claims, volumes.volumes.values(), volumes.claims.values()) for item in each}
 
 
-def _played(manifests: Manifests, at: float) -> list[Loaded[KubernetesObject]]:
+def _played(manifests: Manifests, scenarios: Sequence[Scenario], at: float) -> list[Loaded[KubernetesObject]]:
     """All objects, with what scenarios create and without what they delete."""
     everything = manifests.all()
     order = 1 + max((loaded.order for loaded in everything), default=0)
-    for scenario in read_scenarios(manifests):
+    for scenario in scenarios:
         for step in scenario.steps:
             everything += [Loaded(item, scenario.origin, order + turn, at) for turn, item in enumerate(step.create)]
             order += len(step.create)

@@ -19,7 +19,7 @@ from reprieve.api.errors import InputError, Origin
 from reprieve.api.foreign_groups import FOREIGN_VERSIONS
 from reprieve.api.group_owners import GroupOwner
 from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.loading import Loaded, Manifests, Suspended
 from reprieve.api.work_annotations import annotation_problems
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import FIRST_RESOURCE, readable, shortages_text
@@ -60,6 +60,8 @@ from reprieve.simulation.report_trees import composite_outcomes
 from reprieve.simulation.scenario import Scenario, read_scenarios
 from reprieve.simulation.virtual import Preempted, VirtualCluster
 from reprieve.simulation.workloads.expanding import expand, is_unknown_kind
+from reprieve.simulation.workloads.rows import Rows
+from reprieve.simulation.workloads.table import TABLE
 
 _OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
 
@@ -96,6 +98,8 @@ class PlanOptions:
     """To be given with the answer."""
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
+    rows: Rows = TABLE
+    """Where the kinds that make pods have their templates, those that steps of a scenario create too."""
     now: float | None = None
     """Seconds since the epoch when virtual time begins, not before anything there; without it a second after that."""
     observer: Observer | None = None
@@ -114,12 +118,12 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     """
     options = options or PlanOptions()
     began = time.perf_counter()
-    expansion = expand(manifests, now=options.now)
+    expansion = expand(manifests, rows=options.rows, now=options.now)
     for problem in expansion.problems:
         if problem.certain:
             raise InputError(problem.origin, problem.reason, subject=problem.subject)
     manifests = expansion.manifests
-    scenarios = read_scenarios(manifests)
+    scenarios = read_scenarios(manifests, options.rows)
     engine = Engine(
         EngineOptions(
             {profile.name: profile for profile in options.profiles},
@@ -164,12 +168,13 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     remarks = input_remarks(manifests, engine.sources) if options.account else []
     warnings = [*remarks, *options.warnings, *_troubles(engine)]
     answer = _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
-    return Answer(msgspec.structs.replace(answer.plan, suspended=suspended_workloads(manifests)), answer.account)
+    idle = [*manifests.suspended, *(each for one in scenarios for step in one.steps for each in step.suspended)]
+    return Answer(msgspec.structs.replace(answer.plan, suspended=suspended_workloads(idle)), answer.account)
 
 
-def suspended_workloads(manifests: Manifests) -> tuple[SuspendedWorkload, ...]:
+def suspended_workloads(idle: Iterable[Suspended]) -> tuple[SuspendedWorkload, ...]:
     """What calls for no pods as long as it is suspended, sorted (whatif.md 1.5)."""
-    found = sorted({(*each[1:], each.message) for each in manifests.suspended})
+    found = sorted({(*each[1:], each.message) for each in idle})
     return tuple(
         SuspendedWorkload(api_version=version, kind=kind, namespace=namespace, name=name, message=message)
         for version, kind, namespace, name, _, message in found
@@ -186,11 +191,13 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
     """Run the steps of one scenario; a last step that waits for nothing is followed by settling."""
     world.drain()
     for step in scenario.steps:
+        for job in step.jobs:
+            world.engine.set_job(job, world.now)
         for turn, item in enumerate(step.create):
             refuse_unsupported(item, scenario.origin, world.engine.gates)
             refuse_unsized(item, scenario.origin, world.engine.sources)
             if isinstance(item, objects.Pod) and world.runs(_key(item)):
-                path = f"{step.path}.create[{turn}].metadata.name"
+                path = f"{step.places[turn]}.metadata.name"
                 raise InputError(scenario.origin, f"Pod {_key(item)} already exists at that time", path=path)
             record = world.add(item, world.now + turn * 1e-6)
             if record is not None and record.row < 0:

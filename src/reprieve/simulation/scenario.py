@@ -10,22 +10,29 @@
         wait: settled            # or victims-gone, or {seconds: N}
 
 Manifests beside it are there at the start.  A last step that waits for nothing is followed by settling.  What makes
-pods is created as the pods that its controller would make of it in the cluster as it is at the start (whatif.md 1).
+pods is created as the pods that its controller would make of it then: beside what is there at the start and what the
+steps before created and deleted (whatif.md 1.11).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from reprieve.api import objects
-from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import decode_object, name_of
 from reprieve.api.errors import FieldError, InputError, Origin
-from reprieve.api.loading import Loaded, Manifests, PodMaker
+from reprieve.api.group_owners import Job
+from reprieve.api.loading import Loaded, Manifests, PodMaker, Suspended
 from reprieve.api.references import check_groups
 from reprieve.api.unknown_fields import nearest
 from reprieve.api.workloads import makes_pods
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expanding import Maker, jobs_among
+from reprieve.simulation.workloads.rows import Rows
+from reprieve.simulation.workloads.surroundings import Surroundings
+from reprieve.simulation.workloads.table import TABLE
 
 _STEP_FIELDS = ("create", "together", "delete", "wait")
 
@@ -40,6 +47,11 @@ class Step:
     delete: tuple[tuple[str, str, str], ...]
     """(kind, namespace, name)."""
     wait: str | float | None
+    places: tuple[str, ...] = ()
+    """Of each that is created: where in the document it comes from."""
+    jobs: tuple[Job, ...] = ()
+    """Those of them that have a deadline: when they end counts (cost.md 6.4)."""
+    suspended: tuple[Suspended, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,87 +62,117 @@ class Scenario:
     steps: tuple[Step, ...]
 
 
-def read_scenarios(manifests: Manifests) -> list[Scenario]:
-    """The Scenario documents of the input. Raises InputError naming document and field for anything unknown."""
-    return [_read(document, origin, manifests) for document, origin in manifests.scenarios]
+def read_scenarios(manifests: Manifests, rows: Rows = TABLE) -> list[Scenario]:
+    """The Scenario documents of an expanded input. Raises InputError naming document and field for anything unknown."""
+    if not manifests.scenarios:
+        return []
+    there = Surroundings(manifests, manifests.pod_makers, manifests.unknown)
+    return [_Reader(there, rows, origin).scenario(document) for document, origin in manifests.scenarios]
 
 
-def _read(document: Mapping[str, Any], origin: Origin, manifests: Manifests) -> Scenario:
-    spec = _mapping(document.get("spec"), "spec", origin)
-    _only(spec, ("steps",), "spec", origin)
-    steps = spec.get("steps")
-    if not isinstance(steps, list):
-        raise _error(origin, "spec.steps", "must be a list of steps")
-    known = Manifests({**manifests.objects, objects.PriorityClass: list(manifests.of(objects.PriorityClass))})
-    return Scenario(origin, tuple(_step(s, f"spec.steps[{i}]", origin, known) for i, s in enumerate(steps)))
+class _Reader:
+    """Reads one document; what its steps create and delete changes the surroundings of the steps after them."""
 
+    def __init__(self, there: Surroundings, rows: Rows, origin: Origin) -> None:
+        self._there = there
+        self._rows = rows
+        self._origin = origin
 
-def _step(step: object, path: str, origin: Origin, known: Manifests) -> Step:
-    """`known`: what is there at the start, and the classes of the steps before."""
-    step = _mapping(step, path, origin)
-    _only(step, _STEP_FIELDS, path, origin)
-    together = step.get("together", False)
-    if not isinstance(together, bool):
-        raise _error(origin, f"{path}.together", "must be true or false")
-    return Step(
-        path=path,
-        create=tuple(
-            found
-            for i, item in enumerate(_items(step, "create", path, origin))
-            for found in _created(_mapping(item, f"{path}.create[{i}]", origin), f"{path}.create[{i}]", origin, known)
-        ),
-        together=together,
-        delete=tuple(
+    def scenario(self, document: Mapping[str, Any]) -> Scenario:
+        """The document."""
+        origin = self._origin
+        spec = _mapping(document.get("spec"), "spec", origin)
+        _only(spec, ("steps",), "spec", origin)
+        steps = spec.get("steps")
+        if not isinstance(steps, list):
+            raise _error(origin, "spec.steps", "must be a list of steps")
+        return Scenario(origin, tuple(self._step(each, f"spec.steps[{i}]") for i, each in enumerate(steps)))
+
+    def _step(self, step: object, path: str) -> Step:
+        origin = self._origin
+        step = _mapping(step, path, origin)
+        _only(step, _STEP_FIELDS, path, origin)
+        together = step.get("together", False)
+        if not isinstance(together, bool):
+            raise _error(origin, f"{path}.together", "must be true or false")
+        created: list[tuple[objects.KubernetesObject, str]] = []
+        jobs: list[Job] = []
+        suspended: list[Suspended] = []
+        for number, item in enumerate(_items(step, "create", path, origin)):
+            at = f"{path}.create[{number}]"
+            manifest = _mapping(item, at, origin)
+            if self._makes_pods(manifest):
+                maker = self._expanded(manifest, at)
+                with _at(at, origin):
+                    new = [_unborn(loaded.object) for loaded in maker.additions()]
+                jobs += jobs_among(maker.makers)
+                suspended += maker.suspended
+            else:
+                new = [self._decoded(manifest, at)]
+            self._there.arrived(new)
+            created += [(one, at) for one in sorted(new, key=lambda one: isinstance(one, objects.Pod))]
+        deleted = tuple(
             _deletion(item, f"{path}.delete[{i}]", origin)
             for i, item in enumerate(_items(step, "delete", path, origin))
-        ),
-        wait=_wait(step.get("wait"), f"{path}.wait", origin),
-    )
+        )
+        for each in deleted:
+            self._there.gone(*each)
+        return Step(
+            path=path,
+            create=tuple(one for one, _ in created),
+            together=together,
+            delete=deleted,
+            wait=_wait(step.get("wait"), f"{path}.wait", origin),
+            places=tuple(at for _, at in created),
+            jobs=tuple(jobs),
+            suspended=tuple(suspended),
+        )
+
+    def _makes_pods(self, manifest: Mapping[str, Any]) -> bool:
+        version, kind = manifest.get("apiVersion"), manifest.get("kind")
+        if not isinstance(version, str) or not isinstance(kind, str):
+            return False
+        return makes_pods(version, kind) or self._rows.of(version, kind) is not None
+
+    def _expanded(self, manifest: Mapping[str, Any], path: str) -> Maker:
+        """What makes pods, expanded as its controller would now."""
+        given = PodMaker(manifest, self._origin)
+        self._there.owners.add(given)
+        maker = Maker(self._there, [given], self._rows)
+        with _at(path, self._origin):
+            maker.make()
+        for problem in maker.problems:
+            clock = "it runs by the clock, which a scenario does not follow: create the Job of its jobTemplate"
+            reason = problem.reason if problem.certain else clock
+            raise InputError(self._origin, reason, path=path, subject=problem.subject)
+        return maker
+
+    def _decoded(self, manifest: Mapping[str, Any], path: str) -> objects.KubernetesObject:
+        """One object, checked and with its priority, as an API server would take it."""
+        origin = self._origin
+        with _at(path, origin):
+            found = decode_object(manifest, origin)
+            if isinstance(found, objects.PodGroup):
+                check_groups([Loaded(found, origin, 0, 0.0)], [])
+            try:
+                return self._there.admission.resolve(found)
+            except FieldError as error:
+                raise InputError(origin, error.message, path=error.path, subject=name_of(found)) from None
 
 
-def _created(
-    manifest: Mapping[str, Any], path: str, origin: Origin, known: Manifests
-) -> Sequence[objects.KubernetesObject]:
-    """What a step creates: decoded, checked and with its priority, as an API server would take it."""
-    version, kind = manifest.get("apiVersion"), manifest.get("kind")
-    if isinstance(version, str) and isinstance(kind, str) and makes_pods(version, kind):
-        return _made(manifest, path, origin, known)
-    return [_decoded(manifest, path, origin, known)]
-
-
-def _made(
-    manifest: Mapping[str, Any], path: str, origin: Origin, known: Manifests
-) -> Sequence[objects.KubernetesObject]:
-    """What the controller of an object makes of it, groups before their pods."""
-    there = {id(one.object) for one in known.all()}
-    cluster = {each: list(found) for each, found in known.objects.items()}
+@contextmanager
+def _at(path: str, origin: Origin) -> Iterator[None]:
+    """Errors in here are at this place of the scenario."""
     try:
-        made = expand(Manifests(cluster, pod_makers=[PodMaker(manifest, origin)]))
+        yield
     except InputError as error:
         where = ".".join(filter(None, (path, error.path)))
         raise InputError(origin, error.message, path=where, subject=error.subject) from None
-    if made.problems:
-        raise InputError(origin, made.problems[0].reason, path=path, subject=made.problems[0].subject)
-    new = [one.object for one in made.manifests.all() if id(one.object) not in there]
-    return sorted(new, key=lambda one: isinstance(one, objects.Pod))
 
 
-def _decoded(manifest: Mapping[str, Any], path: str, origin: Origin, known: Manifests) -> objects.KubernetesObject:
-    """One object."""
-    classes = known.objects[objects.PriorityClass]
-    try:
-        found = decode_object(manifest, origin)
-        if isinstance(found, objects.PriorityClass):
-            classes.append(Loaded(found, origin, 0, 0.0))
-        if isinstance(found, objects.PodGroup):
-            check_groups([Loaded(found, origin, 0, 0.0)], [])
-        return PriorityAdmission([one.object for one in known.of(objects.PriorityClass)]).resolve(found)
-    except InputError as error:
-        where = ".".join(filter(None, (path, error.path)))
-        raise InputError(origin, error.message, path=where, subject=error.subject) from None
-    except FieldError as error:
-        where = ".".join(filter(None, (path, error.path)))
-        raise InputError(origin, error.message, path=where, subject=name_of(found)) from None
+def _unborn(item: objects.KubernetesObject) -> objects.KubernetesObject:
+    """As it is before it comes into being: it is made when its step comes."""
+    return replace(item, metadata=replace(item.metadata, creation_timestamp=None))
 
 
 _DELETABLE: Final = ("Pod", "Node", "PodGroup", "CompositePodGroup", "PodDisruptionBudget")

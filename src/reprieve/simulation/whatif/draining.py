@@ -94,7 +94,7 @@ def drain_plan(
     for loaded in there.all():
         refuse_unsupported(loaded.object, loaded.origin, options.gates)
         refuse_unsized(loaded.object, loaded.origin, options.sources)
-    options = replace(options, first_decision=False)
+    options = replace(options, first_decision=False, rows=rows)
     steps: list[DrainedNode] = []
     alone = _by_harm(there, left, options) if len(left) > MOST_TRIED else []
     while left:
@@ -103,7 +103,7 @@ def drain_plan(
         left.remove(best.step.name)
         steps.append(best.step)
         if left:
-            there = _after(there, best)
+            there = _after(there, best, rows)
     return DrainPlan(nodes=tuple(steps))
 
 
@@ -199,11 +199,11 @@ class _Witness:
         """What was decided is in the answer."""
 
 
-def _after(there: Manifests, drained: _Drained) -> Manifests:
+def _after(there: Manifests, drained: _Drained, rows: Rows) -> Manifests:
     """The input as a drain leaves it: who found a place runs there, and counts again for its budgets."""
     made = drained.manifests
     if drained.engine is not None:
-        made = afterwards(made, drained.engine, drained.at)
+        made = afterwards(made, drained.engine, drained.at, rows=rows)
     before, after = _healthy(there), _healthy(made)
     gone = [pod for key, pod in before.items() if key not in after]
     come = [pod for key, pod in after.items() if key not in before]

@@ -173,6 +173,14 @@ class Names:
         self._next: dict[tuple[str, str], int] = {}
         self._made = 0
 
+    def take(self, namespace: str, name: str) -> None:
+        """A pod of this name is there."""
+        self._taken.add((namespace or "default", name))
+
+    def free(self, namespace: str, name: str) -> None:
+        """It is there no more."""
+        self._taken.discard((namespace or "default", name))
+
     def is_taken(self, namespace: str, name: str) -> bool:
         """Whether a pod has this name."""
         return (namespace, name) in self._taken

@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import replace
 
 from reprieve.api import objects
-from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import finish, from_data, kind_of
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.group_owners import Job
@@ -27,13 +26,12 @@ from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.references import check_groups, check_nodes
 from reprieve.api.unknown_fields import UnknownField, path_text
 from reprieve.api.workloads import WITHOUT_PODS, group_of, templates_in
-from reprieve.simulation.workloads.batches import Batch, Names, Workload, reference_to, typed, workload_of
+from reprieve.simulation.workloads.batches import Batch, Workload, reference_to, typed, workload_of
 from reprieve.simulation.workloads.by_row import by_row
 from reprieve.simulation.workloads.controllers import RULES
 from reprieve.simulation.workloads.gangs import Gangs
 from reprieve.simulation.workloads.owners import (
     Owner,
-    Owners,
     is_active,
     key_of,
     mapping,
@@ -42,6 +40,7 @@ from reprieve.simulation.workloads.owners import (
     text,
 )
 from reprieve.simulation.workloads.rows import Rows, WorkloadKind, value_at
+from reprieve.simulation.workloads.surroundings import Surroundings
 from reprieve.simulation.workloads.table import TABLE
 
 _DEEPEST: Final = 6
@@ -84,57 +83,72 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
     """
     if not manifests.pod_makers and not manifests.unknown and not run:
         return Expansion(manifests)
-    maker = Maker(manifests, rows, run, now)
+    of_rows, unknown = rows.makers_among(manifests.unknown)
+    makers = [*manifests.pod_makers, *of_rows]
+    if now is None:
+        now = max((loaded.created for loaded in manifests.all()), default=0.0)
+    there = Surroundings(manifests, makers, unknown)
+    maker = Maker(there, makers, rows, run, now)
     maker.make()
-    return Expansion(
-        maker.finished(), maker.problems, maker.batches, maker.unknown_fields, maker.makers, maker.suspended
+    left_out = [each for each in unknown if not maker.judge(each)]
+    maker.check_runs()
+    made = Manifests(
+        objects={kind: list(found) for kind, found in manifests.objects.items()},
+        scenarios=manifests.scenarios,
+        unknown=[each for each in unknown if each not in left_out],
+        unknown_fields=manifests.unknown_fields,
+        unknown_fields_total=manifests.unknown_fields_total,
+        jobs=manifests.jobs + jobs_among(maker.makers),
+        suspended=manifests.suspended + maker.suspended,
     )
+    for loaded in maker.additions():
+        made.objects.setdefault(type(loaded.object), []).append(loaded)
+    return Expansion(made, maker.problems, maker.batches, maker.unknown_fields, maker.makers, maker.suspended)
 
 
 class Maker:
-    """Makes what workloads call for: see the module docstring."""
+    """Makes what workloads call for in their surroundings: see the module docstring."""
 
-    def __init__(self, manifests: Manifests, rows: Rows, run: Sequence[str], now: float | None) -> None:
-        self._manifests = manifests
+    def __init__(
+        self, there: Surroundings, makers: Sequence[PodMaker], rows: Rows, run: Sequence[str] = (), now: float = 0.0
+    ) -> None:
+        self._there = there
+        self._given = makers
         self._rows = rows
         self._run = {one if "/" in one else f"default/{one}" for one in run}
         self._ran: set[str] = set()
-        self._left_out: list[UnknownObject] = []
-        of_rows, self._unknown = rows.makers_among(manifests.unknown)
-        self._makers = [*manifests.pod_makers, *of_rows]
-        self.makers = list(self._makers)
-        known = Manifests(manifests.objects, unknown=self._unknown, pod_makers=self._makers)
-        self.owners = Owners(known)
-        self.nodes: list[objects.Node] = [loaded.object for loaded in manifests.nodes]
-        self.now = now if now is not None else max((loaded.created for loaded in manifests.all()), default=0.0)
+        self.makers = list(makers)
+        self.owners = there.owners
+        self.now = now
         self.problems: list[Unexpanded] = []
         self.suspended: list[Suspended] = []
         self.batches: list[Batch] = []
         self.unknown_fields: list[UnknownField] = []
-        self._names = Names(manifests.pods)
         self._seen: set[Owner] = set()
         self.gangs = Gangs(self.count, lambda one: [pod for pod in self.there(one, below=True) if is_active(pod)])
         self._extra: list[tuple[KubernetesObject, Workload]] = []
-        self._claims = {
-            (loaded.object.namespace, loaded.object.name) for loaded in manifests.of(objects.PersistentVolumeClaim)
-        }
+
+    @property
+    def nodes(self) -> Iterable[objects.Node]:
+        """All nodes."""
+        return self._there.nodes
 
     def make(self) -> None:
         """Expand everything."""
         defined: dict[Owner, Origin] = {}
-        for each in self._makers:
+        for each in self._given:
             first = defined.setdefault(key_of(each.manifest), each.origin)
             if first is not each.origin:
                 message = f'Duplicate value: "{key_of(each.manifest)[3]}": already defined in {first}'
                 subject = subject_of_maker(each.manifest)
                 raise InputError(each.origin, message, path="metadata.name", subject=subject)
-        for each in sorted(self._makers, key=lambda one: self._depth(key_of(one.manifest))):
+        for each in sorted(self._given, key=lambda one: self._depth(key_of(one.manifest))):
             key = key_of(each.manifest)
             if key not in self._seen:
                 self._expand(workload_of(each))
-        for unknown in self._unknown:
-            if not self._judge(unknown):
-                self._left_out.append(unknown)
+
+    def check_runs(self) -> None:
+        """Raise InputError where a run was asked for of a CronJob that is not there."""
         missing = sorted(self._run - self._ran)
         if missing:
             raise InputError(Origin("--run"), f"no CronJob {missing[0]} is in the input")
@@ -146,7 +160,7 @@ class Maker:
             above, depth = self.owners.owner(above), depth + 1
         return depth
 
-    def _judge(self, found: UnknownObject) -> bool:
+    def judge(self, found: UnknownObject) -> bool:
         """Of a kind that nobody knows: it may hold pods. False: it surely does, as there is a template in it."""
         key = key_of(found.manifest)
         if not is_unknown_kind(found) or found.kind in _TEMPLATES_ONLY.get(group_of(found.api_version), ()):
@@ -218,12 +232,12 @@ class Maker:
 
     def is_taken(self, workload: Workload, name: str) -> bool:
         """Whether a pod of this name is there."""
-        return self._names.is_taken(workload.namespace, name)
+        return self._there.names.is_taken(workload.namespace, name)
 
     def owned(self, workload: Workload) -> list[Mapping[str, Any]]:
         """Objects of the input that make pods and that it owns."""
-        found = (self.owners.manifest(key) for key in self.owners.owned(workload.key))
-        return [manifest for manifest in found if manifest is not None]
+        found = (self.owners.maker(key) for key in self.owners.owned(workload.key))
+        return [maker.manifest for maker in found if maker is not None]
 
     def pods(
         self,
@@ -244,7 +258,7 @@ class Maker:
             meta["ownerReferences"] = [msgspec.to_builtins(reference_to(workload.manifest))]
             self.makers.append(PodMaker({**owner, "metadata": meta}, workload.origin, workload.created))
         batch = Batch(
-            workload, template, path, reference, labels or {}, annotations or {}, tolerations, group, self._names
+            workload, template, path, reference, labels or {}, annotations or {}, tolerations, group, self._there.names
         )
         self.batches.append(batch)
         return batch
@@ -255,13 +269,12 @@ class Maker:
         """An object that the workload makes, expanded in turn; one of that name in the input counts instead."""
         made = {**made, "metadata": {**made["metadata"], "namespace": workload.namespace}}
         key = key_of(made)
-        there = self.owners.manifest(key)
+        there = self.owners.maker(key)
         group = group or workload.group
         if workload.depth >= _DEEPEST:
             raise workload.error("", f"makes objects more than {_DEEPEST} levels deep")
         if there is not None:
-            each = next(maker for maker in self._makers if maker.manifest is there)
-            self._expand(workload_of(each, group=group, depth=workload.depth + 1))
+            self._expand(workload_of(there, group=group, depth=workload.depth + 1))
             return
         meta = {**made["metadata"], "ownerReferences": [msgspec.to_builtins(reference_to(workload.manifest))]}
         made = {**made, "metadata": meta}
@@ -290,9 +303,9 @@ class Maker:
 
     def claim(self, workload: Workload, template: Mapping[str, Any], name: str, path: str) -> None:
         """A claim of a pod, unless it exists."""
-        if (workload.namespace, name) in self._claims:
+        if (workload.namespace, name) in self._there.claims:
             return
-        self._claims.add((workload.namespace, name))
+        self._there.claims.add((workload.namespace, name))
         meta = mapping(template.get("metadata"))
         made = {
             "apiVersion": "v1",
@@ -307,7 +320,7 @@ class Maker:
 
     def runtime(self, kind: str, name: str, namespace: str) -> Mapping[str, Any] | None:
         """A training runtime of the input."""
-        for found in self._unknown:
+        for found in self._there.unknown:
             meta = mapping(found.manifest.get("metadata"))
             if (
                 found.kind == kind
@@ -337,48 +350,32 @@ class Maker:
 
     # -- typed -------------------------------------------------------------------------------------
 
-    def finished(self) -> Manifests:
-        """The input with everything that was made."""
-        was = self._manifests
-        made = Manifests(
-            objects={kind: list(found) for kind, found in was.objects.items()},
-            scenarios=was.scenarios,
-            unknown=[each for each in self._unknown if each not in self._left_out],
-            unknown_fields=was.unknown_fields,
-            unknown_fields_total=was.unknown_fields_total,
-            jobs=was.jobs + _jobs(was.pod_makers),
-            suspended=was.suspended + self.suspended,
-        )
-        classes = [loaded.object for loaded in was.of(objects.PriorityClass)]
-        admission = PriorityAdmission(classes)
-        order = 1 + max((loaded.order for loaded in was.all()), default=0)
-        existing = {(loaded.object.namespace, loaded.object.name) for loaded in was.pod_groups}
-        self.gangs.settle(self.batches, existing)
-        additions: list[Loaded[Any]] = []
+    def additions(self) -> list[Loaded[Any]]:
+        """Everything that was made, in order, and no part of the surroundings yet."""
+        there = self._there
+        admission = there.admission
+        self.gangs.settle(self.batches, there.groups)
+        found: list[Loaded[Any]] = []
 
         def add(item: KubernetesObject, workload: Workload, created: float) -> None:
-            nonlocal order
             stamp = datetime.fromtimestamp(created, UTC)
             item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
-            additions.append(Loaded(item, workload.origin, order, created))
-            order += 1
+            found.append(Loaded(item, workload.origin, there.order, created))
+            there.order += 1
 
-        known = {(type(loaded.object), loaded.object.key) for loaded in was.all()}
         for item, workload in self._extra:
             item = finish(item, workload.origin)
-            if (type(item), item.key) not in known:
+            if not there.has(item):
                 add(item, workload, workload.created)
-        for group, workload in self.gangs.groups(admission, existing):
+        for group, workload in self.gangs.groups(admission, there.groups):
             add(group, workload, workload.created)
         for batch in self.batches:
             for turn, pod in enumerate(typed(batch, admission)):
                 add(pod, batch.workload, batch.workload.created + turn * 1e-6)
-        for loaded in additions:
-            made.objects.setdefault(type(loaded.object), []).append(loaded)
-        pods = [loaded for loaded in additions if isinstance(loaded.object, objects.Pod)]
-        check_nodes(pods, {loaded.object.name for loaded in was.nodes})
-        check_groups([loaded for loaded in additions if isinstance(loaded.object, objects.PodGroup)], pods)
-        return made
+        pods = [loaded for loaded in found if isinstance(loaded.object, objects.Pod)]
+        check_nodes(pods, there.node_names)
+        check_groups([loaded for loaded in found if isinstance(loaded.object, objects.PodGroup)], pods)
+        return found
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -399,7 +396,7 @@ def is_unknown_kind(found: UnknownObject) -> bool:
     return found.known is False and found.kind not in WITHOUT_PODS.get(group_of(found.api_version), ())
 
 
-def _jobs(makers: Iterable[PodMaker]) -> list[Job]:
+def jobs_among(makers: Iterable[PodMaker]) -> list[Job]:
     """The Jobs that have a deadline."""
     found = []
     for maker in makers:

@@ -6,10 +6,10 @@ input is told by its name to be of a Deployment that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from reprieve.api.loading import Manifests
+from reprieve.api.loading import Manifests, PodMaker, UnknownObject
 from reprieve.api.meta import OwnerReference
 from reprieve.api.objects import Pod
 from reprieve.api.workloads import group_of
@@ -24,30 +24,58 @@ Owner = tuple[str, str, str, str]
 class Owners:
     """Pods of the input by everybody above them, and the owned objects that make pods themselves."""
 
-    def __init__(self, manifests: Manifests) -> None:
+    def __init__(self, makers: Iterable[PodMaker], unknown: Iterable[UnknownObject] = (), pods: Iterable[Pod] = ()):
         self._above: dict[Owner, tuple[Owner, str]] = {}
         """Owned object -> its owner, and the UID the reference has."""
         self._uids: dict[Owner, str] = {}
-        self._manifests: dict[Owner, Mapping[str, Any]] = {}
-        for maker in manifests.pod_makers:
-            self._manifests.setdefault(key_of(maker.manifest), maker.manifest)
+        self._makers: dict[Owner, PodMaker] = {}
         self._below: dict[Owner, list[Owner]] = {}
-        for manifest in (*self._manifests.values(), *(each.manifest for each in manifests.unknown)):
-            self._learn(manifest)
         self._direct: dict[Owner, list[Pod]] = {}
         self._all: dict[Owner, list[Pod]] = {}
         self._deployments_sets: dict[Owner, Owner] = {}
         """Deployment -> a ReplicaSet of it that is not in the input, by the name in a pod's reference."""
-        for loaded in manifests.pods:
-            above = self._of_pod(loaded.object)
-            if above is not None:
-                self._direct.setdefault(above[0], []).append(loaded.object)
-            for owner in self._chain(above):
-                self._all.setdefault(owner, []).append(loaded.object)
+        self._gone: set[tuple[str, str]] = set()
+        for maker in makers:
+            self._makers.setdefault(key_of(maker.manifest), maker)
+        for manifest in (*(each.manifest for each in self._makers.values()), *(each.manifest for each in unknown)):
+            self._learn(manifest)
+        for pod in pods:
+            self.add_pod(pod)
 
-    def manifest(self, key: Owner) -> Mapping[str, Any] | None:
+    @classmethod
+    def of(cls, manifests: Manifests) -> Owners:
+        """Those of an input."""
+        return cls(manifests.pod_makers, manifests.unknown, (loaded.object for loaded in manifests.pods))
+
+    def add_pod(self, pod: Pod) -> None:
+        """A pod, below everybody who is known by now."""
+        self._gone.discard((pod.namespace or "default", pod.name))
+        above = self._of_pod(pod)
+        if above is not None:
+            self._direct.setdefault(above[0], []).append(pod)
+        for owner in self._chain(above):
+            self._all.setdefault(owner, []).append(pod)
+
+    def remove_pod(self, namespace: str, name: str) -> None:
+        """A pod that is there no more."""
+        self._gone.add((namespace or "default", name))
+
+    def add(self, maker: PodMaker) -> None:
+        """An object that makes pods, with those that are there of it already."""
+        key = key_of(maker.manifest)
+        known = key in self._makers
+        self._makers[key] = maker
+        if known:
+            return
+        self._learn(maker.manifest)
+        below = (pod for each in self.owned(key) for pod in self._all.get(each, ()))
+        found = [*self.direct(key, self._uids[key]), *below]
+        for owner in self._chain((key, "")):
+            self._all.setdefault(owner, []).extend(found)
+
+    def maker(self, key: Owner) -> PodMaker | None:
         """The object that makes pods, if it is in the input."""
-        return self._manifests.get(key)
+        return self._makers.get(key)
 
     def owner(self, key: Owner) -> Owner | None:
         """The nearest object above that is in the input."""
@@ -59,16 +87,19 @@ class Owners:
 
     def pods(self, key: Owner) -> list[Pod]:
         """All pods of an object of the input, directly or through others."""
-        return self._all.get(key, [])
+        return self._there(self._all.get(key, []))
 
     def direct(self, key: Owner, uid: str = "") -> list[Pod]:
         """Pods whose controlling reference names the object, which need not be in the input."""
-        found = self._direct.get(key, [])
+        found = self._there(self._direct.get(key, []))
         return [pod for pod in found if not (uid and (named := reference_of(pod)) and named.uid and named.uid != uid)]
 
     def set_of(self, deployment: Owner) -> Owner | None:
         """A ReplicaSet that is not in the input, as far as pods name one."""
         return self._deployments_sets.get(deployment)
+
+    def _there(self, pods: list[Pod]) -> list[Pod]:
+        return [pod for pod in pods if (pod.namespace or "default", pod.name) not in self._gone] if self._gone else pods
 
     def _learn(self, manifest: Mapping[str, Any]) -> None:
         meta = mapping(manifest.get("metadata"))
@@ -90,8 +121,7 @@ class Owners:
         label = pod.metadata.labels.get(HASH)
         if owner not in self._uids and reference.kind == "ReplicaSet" and label:
             deployment = (owner[0], "Deployment", owner[2], reference.name.removesuffix(f"-{label}"))
-            if deployment in self._uids:
-                self._deployments_sets[deployment] = owner
+            self._deployments_sets[deployment] = owner
             return deployment, ""
         return owner, reference.uid
 

@@ -153,7 +153,7 @@ class Workloads:
                 for loaded in self._manifests.pods
                 if loaded.object.namespace == found.namespace and pod_group_name(loaded.object) == found.name
             ]
-        owners = Owners(self._manifests)
+        owners = Owners.of(self._manifests)
         above = [found.owner, *self._makes(found)]
         names = {(pod.namespace, pod.name) for one in above for pod in (*owners.pods(one), *owners.direct(one))}
         return [
@@ -272,7 +272,7 @@ class Workloads:
         if found.kind == "PodGroup":
             alone = {(found.namespace, found.name)}
         groups = [one for one in self._manifests.pod_groups if (one.object.namespace, one.object.name) in alone]
-        owners = Owners(self._manifests)
+        owners = Owners.of(self._manifests)
         gone: set[Owner] = set()
         todo = [found.owner]
         while todo:
