@@ -20,6 +20,7 @@ import numpy.typing as npt
 from reprieve.api import objects
 from reprieve.api.node_features import decisive
 from reprieve.api.requests import resource_list
+from reprieve.cluster.nominated_amounts import NominatedAmounts
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import CPU, LIMIT, MEMORY, SCORING_CPU, SCORING_MEMORY, SERVED, ResourceTable
 from reprieve.cluster.signature import HostPort
@@ -48,6 +49,8 @@ class NodeColumns:
         """By row, only where there are any: pods nominated to the node, by UID."""
         self.nominations = 0
         """How often one was made or taken back."""
+        self.nominated_amounts = NominatedAmounts()
+        """The same pods as columns."""
         self.images: dict[str, dict[int, int]] = {}
         """Image name -> row -> bytes, as the nodes' status lists them."""
         self._images_on: dict[int, tuple[objects.ContainerImage, ...]] = {}

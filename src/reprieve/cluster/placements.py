@@ -20,6 +20,7 @@ from threading import get_ident
 from typing import Final, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from reprieve.cluster.changes import ChangeReader, TouchLog
 from reprieve.cluster.devices import DeviceBook
@@ -85,6 +86,8 @@ class Placements:
             self.volumes.placed(pod, row, tentative=self.in_trial and not self._overlaid)
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, 1)
+        if pod.nominated >= 0:
+            nodes.nominated_amounts.moved(pod)
         self.touched.rows.append(row)
         self._undo.record(self._take, pod)
 
@@ -108,6 +111,8 @@ class Placements:
             self.volumes.displaced(pod, row)
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, -1)
+        if pod.nominated >= 0:
+            nodes.nominated_amounts.moved(pod)
         self.touched.rows.append(row)
         self._undo.record(self._put, pod, row)
 
@@ -125,6 +130,8 @@ class Placements:
         for pod, row in zip(pods, rows, strict=True):
             pod.row = NO_ROW
             del there[row][pod.uid]
+            if pod.nominated >= 0:
+                self.nodes.nominated_amounts.moved(pod)
         self._undo.record(self._put_all, pods, rows)
 
     def place_all(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
@@ -139,6 +146,8 @@ class Placements:
         for pod, row in zip(pods, rows, strict=True):
             pod.row = row
             there[row][pod.uid] = pod
+            if pod.nominated >= 0:
+                self.nodes.nominated_amounts.moved(pod)
         self._shift(pods, rows, 1)
         self._undo.record(self._take_all, pods)
 
@@ -150,6 +159,7 @@ class Placements:
         pod.nominated = row
         self.nodes.nominated.setdefault(row, {})[pod.uid] = pod
         self.nodes.nominations += 1
+        self.nodes.nominated_amounts.add(pod)
         self.touched.rows.append(row)
         self._undo.record(self.clear_nomination, pod)
 
@@ -162,6 +172,7 @@ class Placements:
         there = self.nodes.nominated[row]
         self.nodes.nominations += 1
         del there[pod.uid]
+        self.nodes.nominated_amounts.drop(pod)
         if not there:
             del self.nodes.nominated[row]
         self.touched.rows.append(row)
@@ -226,19 +237,12 @@ class Placements:
             del self.touched.rows[position:]
 
     @contextmanager
-    def assume_amounts(self, placed: Sequence[tuple[int, Sequence[PodRecord]]]) -> Iterator[None]:
-        """Pretend that these pods use what they ask for on the rows (each once), and nothing else.
+    def assume_amounts(self, rows: npt.NDArray[np.int64], amounts: npt.NDArray[np.int64]) -> Iterator[None]:
+        """Pretend that so much more is used on the rows (each once), `int64[columns, rows]`, and nothing else.
 
         `assume_silently` for who reads nothing of a row but what is used there, which is much quicker.
         """
         self._refuse_strangers()
-        rows = np.array([row for row, _ in placed], dtype=np.int64)
-        amounts = np.array(
-            [
-                pods[0].signature.delta if len(pods) == 1 else np.sum([pod.signature.delta for pod in pods], axis=0)
-                for _, pods in placed
-            ]
-        ).T
         self.nodes.used[:, rows] += amounts
         try:
             yield

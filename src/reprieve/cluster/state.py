@@ -221,6 +221,8 @@ class ClusterState(Placements):
             self.pod_affinity.join(pod)
             if row >= 0:
                 self._put(pod, row)
+            if pod.nominated >= 0:
+                self.nodes.nominated_amounts.add(pod)
         for touched in (row, pod.nominated):
             if touched >= 0:
                 self._touch(touched)
@@ -525,6 +527,7 @@ class ClusterState(Placements):
             assert np.array_equal(total, nodes.used[:, row]), f"used of {nodes.names[row]} is off"
             for pod in nodes.nominated.get(row, {}).values():
                 assert pod.nominated == row, f"{pod} is listed as nominated to row {row}"
+        nodes.nominated_amounts.check(pod for there in nodes.nominated.values() for pod in there.values())
         for group in self.groups.values():
             scheduled = sum(1 for pod in group.members.values() if pod.row >= 0 and not pod.terminating)
             assert scheduled == group.scheduled, f"{group} has {scheduled} scheduled members"

@@ -7,6 +7,7 @@ CLUSTER-scope plugins in play nothing is kept.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scop
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import FITS, UNRESOLVABLE, Code, call_plugin
 
+_NO_ROWS = np.zeros(0, dtype=np.int64)
 _KEPT = 128
 _FEW = 8
 """For so many rows it is not asked who has a say at all."""
@@ -45,6 +47,40 @@ def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tup
             if pods:
                 found.append((row, pods))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Rows where nominated pods count, int64[rows] ascending, and what those ask for: int64[columns, rows]."""
+
+    priority: int
+    rows: npt.NDArray[np.int64]
+    amounts: npt.NDArray[np.int64]
+
+    def only(self, which: Mask | slice) -> "Crowd":
+        """Some of the rows."""
+        return Crowd(self.priority, self.rows[which], self.amounts[:, which])
+
+
+def crowd_of(cluster: ClusterState, priority: int, rows: Rows) -> Crowd:
+    """`nominated_pods` in figures."""
+    nodes = cluster.nodes
+    if not nodes.nominated:
+        return Crowd(priority, _NO_ROWS, np.zeros((len(nodes.used), 0), dtype=np.int64))
+    if not isinstance(rows, slice) and len(rows) <= _FEW:
+        there = nominated_pods(cluster, priority, np.sort(rows))
+        amounts = np.zeros((len(there), len(nodes.used)), dtype=np.int64)
+        for sums, (_, pods) in zip(amounts, there, strict=True):
+            for pod in pods:
+                sums += pod.signature.delta
+        return Crowd(priority, np.array([row for row, _ in there], dtype=np.int64), amounts.T)
+    crowd = Crowd(priority, *nodes.nominated_amounts.held(priority, len(nodes.used)))
+    if isinstance(rows, slice) or not len(crowd.rows):
+        return crowd
+    wanted = np.zeros(len(nodes), dtype=np.bool_)
+    wanted[rows] = True
+    which = wanted[crowd.rows]
+    return crowd if which.all() else crowd.only(which)
 
 
 class RowReasons:
@@ -153,8 +189,8 @@ class Diagnoser:
             return
         rows = self._narrowed(state, rows, found)
         filters = [p for p in self._profile.filters if not p.outside and (rules or p.scope is not Scope.CLUSTER)]
-        crowded = nominated_pods(self._cluster, state.pod.priority, rows)
-        if crowded:
+        crowded = crowd_of(self._cluster, state.pod.priority, rows)
+        if len(crowded.rows):
             self._look_crowded(filters, state, crowded, found, apart=apart)
             rows = rows[found.codes[rows] == FITS]
         self._ask_all(filters, state, rows, found)
@@ -163,23 +199,22 @@ class Diagnoser:
         self,
         filters: Sequence[FilterPlugin],
         state: CycleState,
-        crowded: Sequence[tuple[int, list[PodRecord]]],
+        crowded: Crowd,
         found: RowReasons,
         *,
         apart: bool,
     ) -> None:
         """Rows with nominated pods, as if those were running there; filters that look at one row see all at once."""
-        left = np.array([row for row, _ in crowded], dtype=np.int64)
+        left = crowded.rows
         elsewhere = (at for at, plugin in enumerate(filters) if plugin.scope is Scope.CLUSTER)
         first = next(elsewhere, len(filters)) if apart else len(filters)
         asked = filters[:first]
-        if len(crowded) > _FEW:
+        if len(left) > _FEW:
             asked = [plugin for plugin in asked if _has_a_say(plugin, state)]
         with crowding(self._cluster, crowded, asked):
             left = self._ask_all(filters[:first], state, left, found)
-        pods = dict(crowded)
         for row in left if first < len(filters) else ():
-            with crowding(self._cluster, [(int(row), pods[int(row)])], filters[first:]):
+            with crowding(self._cluster, crowded.only(crowded.rows == row), filters[first:]):
                 self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), found)
 
     def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
@@ -275,10 +310,9 @@ def _has_a_say(plugin: FilterPlugin, state: CycleState) -> bool:
     return call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP
 
 
-def crowding(
-    cluster: ClusterState, crowded: Sequence[tuple[int, list[PodRecord]]], asked: Sequence[FilterPlugin]
-) -> AbstractContextManager[None]:
+def crowding(cluster: ClusterState, crowded: Crowd, asked: Sequence[FilterPlugin]) -> AbstractContextManager[None]:
     """Nominated pods as running on their rows, for these filters to look at exactly those rows and nothing else."""
     if all(plugin.by_amounts or plugin.scope is Scope.STATIC for plugin in asked):
-        return cluster.assume_amounts(crowded)
-    return cluster.assume_silently([(pod, row) for row, pods in crowded for pod in pods])
+        return cluster.assume_amounts(crowded.rows, crowded.amounts)
+    there = nominated_pods(cluster, crowded.priority, crowded.rows)
+    return cluster.assume_silently([(pod, row) for row, pods in there for pod in pods])

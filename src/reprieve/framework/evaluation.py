@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import Diagnoser, crowding, nominated_pods
+from reprieve.framework.diagnoser import Diagnoser, crowd_of, crowding, nominated_pods
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
 from reprieve.framework.profile import Profile, Weighted
@@ -419,11 +419,10 @@ class Evaluator:
         view.keys[rows] = np.where(mask, keys, _INFEASIBLE)
         if not view.filters or not nodes.nominated:
             return
-        crowded = [
-            (row, pods) for row, pods in nominated_pods(self._cluster, view.priority, rows) if view.keys[row] >= 0
-        ]
-        if crowded:
-            there = np.array([row for row, _ in crowded], dtype=np.int64)
+        crowded = crowd_of(self._cluster, view.priority, rows)
+        crowded = crowded.only(view.keys[crowded.rows] >= 0)
+        there = crowded.rows
+        if len(there):
             with crowding(self._cluster, crowded, view.filters):
                 mask = np.ones(len(there), dtype=np.bool_)
                 for plugin in view.filters:

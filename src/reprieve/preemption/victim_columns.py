@@ -22,7 +22,7 @@ import numpy.typing as npt
 from reprieve.cluster.groups import disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import nominated_pods
+from reprieve.framework.diagnoser import crowd_of
 from reprieve.framework.plugin import Mask
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.judged_units import HIGHEST, PODS, WEIGHT, Costs, JudgedUnits
@@ -200,10 +200,9 @@ class VictimColumns:
         for (column, amount), free in zip(requests, left, strict=True):
             np.subtract(nodes.allocatable[column][rows], nodes.used[column][rows], out=free)
             free -= amount
-        asked = [column for column, _ in requests]
-        for row, others in nominated_pods(self._cluster, pod.priority, rows):
-            for other in others:
-                left[:, place[row]] -= other.signature.delta[asked]
+        crowded = crowd_of(self._cluster, pod.priority, rows)
+        if len(crowded.rows):
+            left[:, place[crowded.rows]] -= crowded.amounts[[column for column, _ in requests]]
         return left
 
     def _charge(self, priority: int) -> None:
@@ -239,16 +238,14 @@ class VictimColumns:
 
     def _narrow_by_nominated(self, priority: int, place: Counts, low: Counts, high: Counts) -> None:
         """Nominated pods count for preemptors up to their own priority."""
-        nominated = self._cluster.nodes.nominated
-        if not nominated:
-            return
-        for index, others in zip(place[list(nominated)].tolist(), nominated.values(), strict=True):
-            if index >= 0:
-                for other in others.values():
-                    if other.priority < priority:
-                        low[index] = max(low[index], other.priority + 1)
-                    else:
-                        high[index] = min(high[index], other.priority)
+        rows, priorities = self._cluster.nodes.nominated_amounts.priorities()
+        at = place[rows]
+        for bound, those, value, which in (
+            (low, (at >= 0) & (priorities < priority), priorities + 1, np.maximum),
+            (high, (at >= 0) & (priorities >= priority), priorities, np.minimum),
+        ):
+            if those.any():
+                which.at(bound, at[those], value[those])
 
     # -- reading the cluster -----------------------------------------------------------------------
 

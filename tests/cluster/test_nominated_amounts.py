@@ -1,0 +1,71 @@
+"""What nominated pods ask for, as columns: always what the pods themselves say."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from reprieve.framework.diagnoser import crowd_of, nominated_pods
+from tests.building import World, node, pod
+
+NODES, PODS = 6, 40
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_say_what_pod_by_pod_does(seed: int) -> None:
+    """scheduling.md 2: nominated pods of equal or higher priority that are not placed count, in trials as outside."""
+    chance = Random(seed)
+    world = World(
+        *(node(f"n{i}") for i in range(NODES)),
+        *(pod(f"p{i}", cpu=f"{i + 1}m", gpu=i % 2, priority=chance.randrange(3)) for i in range(PODS)),
+    )
+    state = world.engine.cluster
+    pods = [world.record(f"p{i}") for i in range(PODS)]
+
+    def change() -> None:
+        for _ in range(chance.randrange(1, 2 * PODS)):
+            one, row = chance.choice(pods), chance.randrange(NODES)
+            what = chance.randrange(6)
+            if what < 3:
+                state.nominate(one, row)
+            elif what == 3:
+                state.clear_nomination(one)
+            elif one.row < 0:
+                (state.place if what == 4 else lambda p, r: state.place_all([p], [r]))(one, row)
+            else:
+                (state.displace if what == 4 else lambda p: state.displace_all([p]))(one)
+
+    def compare() -> None:
+        state.check()
+        for priority in range(4):
+            for rows in (slice(0, NODES), np.arange(NODES), np.array([4, 1]), np.array([], dtype=np.int64)):
+                crowd = crowd_of(state, priority, rows)
+                wanted = {
+                    row: np.sum([each.signature.delta for each in there], axis=0).tolist()
+                    for row, there in nominated_pods(state, priority, rows)
+                }
+                assert dict(zip(crowd.rows.tolist(), crowd.amounts.T.tolist(), strict=True)) == wanted
+
+    for _ in range(6):
+        change()
+        compare()
+        before = state.digest()
+        with state.trial():
+            change()
+            compare()
+        assert state.digest() == before
+        compare()
+
+
+def test_a_nominated_pod_that_asks_for_something_else_and_a_resource_that_comes_later() -> None:
+    """Requests of a pending pod may change, and columns are made as resources are first asked for."""
+    world = World(node("n", more={"example.com/new": "4"}), pod("p", cpu="100m", nominated="n"))
+    state, record = world.engine.cluster, world.record("p")
+    world.add(pod("q", cpu="700m", more={"example.com/new": 2}))
+    signature = world.record("q").signature
+    state.change_pod(record, signature=signature, labels={}, start=None)
+    state.check()
+    crowd = crowd_of(state, 0, slice(0, 1))
+    assert crowd.amounts[:, 0].tolist() == signature.delta.tolist()
