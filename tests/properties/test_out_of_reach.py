@@ -459,3 +459,36 @@ def test_who_is_counted_and_stays_leaves_members_that_spread_less() -> None:
     assert bound.sizes()["waiting_spreads"] == 1
     bound.forget(world.entity("crew").key)
     assert bound.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}
+
+
+def test_a_node_that_moved_to_another_zone_counts_there_when_a_pod_on_it_ends() -> None:
+    """scheduling.md 1.7: what is kept by zone moves along with the node."""
+    spread = objects.TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="zone",
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=objects.LabelSelector(match_labels={"app": "x"}),
+    )
+    world = World(
+        node("a1", cpu=1, labels={"zone": "a"}),
+        node("b1", cpu=2, labels={"zone": "b"}),
+        node("b2", cpu=2, labels={"zone": "b"}),
+        pod("first", cpu=1, node="a1", priority=9),
+        pod("second", cpu=1, node="b2", priority=9),
+    )
+    for item in gang("g", 4, cpu=1, labels={"app": "x"}):
+        if isinstance(item, objects.Pod):
+            item = replace(item, spec=replace(item.spec, topology_spread_constraints=(spread,)))
+        world.add(item)
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    entity = world.entity("g-0")
+
+    def shut() -> bool:
+        bound.refresh()
+        return bool(bound.out_of_reach(entity))
+
+    assert shut(), "no place in a"
+    world.add(node("b2", cpu=2, labels={"zone": "a"}))
+    assert shut(), "one place in a and two in b"
+    world.engine.pod_gone(world.record("second").uid, world.now)
+    assert not shut()

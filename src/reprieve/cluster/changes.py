@@ -1,7 +1,7 @@
 """What has changed in the picture of the cluster since somebody looked last.
 
 Whoever keeps answers about nodes has a `ChangeReader` beside them: `take` names the rows to look at again, or says that
-everything has to be.
+everything has to be.  Of groups a `GangReader` says which ones have more pods that run, or fewer.
 
 Invariant: a row whose pods, nominations or allocatable amounts have changed is in the log; whatever else changes on a
 node makes `NodeColumns.static_version` grow.
@@ -25,6 +25,46 @@ class TouchLog:
         if len(self.rows) > limit:
             self.rows = []
             self.epoch += 1
+
+
+class GangLog:
+    """Of which groups more pods run than before, or fewer: their keys, in order, with repeats."""
+
+    __slots__ = ("epoch", "keys")
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.epoch = 0
+        """Grows when the log starts over."""
+
+    def cut(self, limit: int) -> None:
+        """Start over once the log is longer than the limit; readers must take every group for another."""
+        if len(self.keys) > limit:
+            self.keys = []
+            self.epoch += 1
+
+
+class GangReader:
+    """One reader's place in a `GangLog`, at its end when made."""
+
+    __slots__ = ("_epoch", "_log", "_position")
+
+    def __init__(self, log: GangLog) -> None:
+        self._log = log
+        self._epoch, self._position = log.epoch, len(log.keys)
+
+    def take(self) -> set[str] | None:
+        """The groups since the last call; None: it may be any."""
+        log = self._log
+        found = set(log.keys[self._position :]) if log.epoch == self._epoch else None
+        self._epoch, self._position = log.epoch, len(log.keys)
+        return found
+
+    def copy(self) -> "GangReader":
+        """A reader in the same place."""
+        made = GangReader(self._log)
+        made._epoch, made._position = self._epoch, self._position
+        return made
 
 
 class ChangeReader:

@@ -22,7 +22,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.changes import ChangeReader, TouchLog
+from reprieve.cluster.changes import ChangeReader, GangLog, GangReader, TouchLog
 from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.nodes import NodeColumns
@@ -50,6 +50,7 @@ class Placements:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels of namespaces that are known."""
         self.touched = TouchLog()
+        self.resized_gangs = GangLog()
         self.volumes = VolumeObjects()
         self._undo = UndoLog()
         self.devices = DeviceBook(self.nodes, self.groups, self._undo)
@@ -61,6 +62,10 @@ class Placements:
     def changes(self, *, of_nodes: bool = True) -> ChangeReader:
         """A reader of what changes on the rows, at its beginning; without `of_nodes` by the pods there alone."""
         return ChangeReader(self.touched, self.nodes if of_nodes else None)
+
+    def gang_changes(self) -> GangReader:
+        """A reader of the groups of which more pods run from now on, or fewer."""
+        return GangReader(self.resized_gangs)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """A namespace's labels, with the one for its name that the API server gives to each; known or not."""
@@ -82,6 +87,7 @@ class Placements:
             self._count_ports(pod, row, 1)
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled += 1
+            self.resized_gangs.keys.append(pod.group)
         if pod.volumes is not None:
             self.volumes.placed(pod, row, tentative=self.in_trial and not self._overlaid)
         if self.pod_affinity.active:
@@ -107,6 +113,7 @@ class Placements:
             self._count_ports(pod, row, -1)
         if pod.group is not None and not pod.terminating:
             self.groups[pod.group].scheduled -= 1
+            self.resized_gangs.keys.append(pod.group)
         if pod.volumes is not None:
             self.volumes.displaced(pod, row)
         if self.pod_affinity.active:
@@ -216,6 +223,7 @@ class Placements:
     def trim(self) -> None:
         """Keep the touch log short; called when nothing is going on, so that it never grows with time."""
         self.touched.cut(8 * len(self.nodes) + 4096)
+        self.resized_gangs.cut(8 * len(self.groups) + 4096)
         self.devices.trim()
 
     @contextmanager
@@ -271,6 +279,7 @@ class Placements:
                 self._count_ports(pod, row, by)
             if pod.group is not None and not pod.terminating:
                 self.groups[pod.group].scheduled += by
+                self.resized_gangs.keys.append(pod.group)
             if pod.volumes is not None:
                 if by > 0:
                     self.volumes.placed(pod, row, tentative=self.in_trial)

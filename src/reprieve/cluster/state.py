@@ -183,6 +183,7 @@ class ClusterState(Placements):
                 group.existing -= 1
                 self.trees.pods_changed(group)
                 group.scheduled -= pod.row >= 0
+                self.resized_gangs.keys.append(pod.group)
             pod_affinity, row = self.pod_affinity, pod.row
             if pod_affinity.active and row >= 0:
                 pod_affinity.moved(pod, row, -1)
@@ -268,6 +269,7 @@ class ClusterState(Placements):
             del before.members[pod.uid]
             before.existing -= counts
             before.scheduled -= counts and pod.row >= 0
+            self.resized_gangs.keys.append(pod.group)
             pod.group = None
             self.trees.pods_changed(before)
             self._forget_group_if_unused(before)
@@ -277,6 +279,7 @@ class ClusterState(Placements):
             after.members[pod.uid] = pod
             after.existing += counts
             after.scheduled += counts and pod.row >= 0
+            self.resized_gangs.keys.append(key)
             self.trees.pods_changed(after)
         if pod.uid in self.departures:
             self._listed_with(kin, kin_of(pod), pod)

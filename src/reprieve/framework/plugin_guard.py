@@ -153,6 +153,7 @@ _SHOWN = (
     "timeless",
     "by_terms",
     "by_itself",
+    "by_gang",
 )
 """What others read of a plugin besides calling it."""
 

@@ -80,7 +80,8 @@ class PreemptionCost(Plugin):
     `timeless`: False where the same units cost otherwise as time passes; `by_terms`: what users say of their work
     counts; `by_itself`: nothing counts but the units, their pods, the budgets, and what nodes are, so that what
     evictions on a node cost is the same until something on it changes. It has to be `timeless` then.  Where it is so at
-    times only, `beyond_the_node` says when.
+    times only, `beyond_the_node` says when.  `by_gang`: how many pods of their groups run counts, too, on whatever
+    nodes; what evictions on a node cost is forgotten when that changes for a group with a pod there.
     """
 
     text: ClassVar[str] = ""
@@ -88,6 +89,7 @@ class PreemptionCost(Plugin):
     timeless: ClassVar[bool] = False
     by_terms: ClassVar[bool] = True
     by_itself: ClassVar[bool] = False
+    by_gang: ClassVar[bool] = False
 
     def of_units(self, units: EvictionUnits) -> Costs:
         """`float64[units]`: what evicting each alone costs."""

@@ -73,6 +73,11 @@ class Criteria:
         """What users say of their work counts."""
         return any(cost.by_terms for cost in self.costs)
 
+    @cached_property
+    def by_gang(self) -> bool:
+        """How many pods of the groups run counts, on whatever nodes."""
+        return any(cost.by_gang for cost in self.costs)
+
     def costing(
         self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]
     ) -> "Costing | None":

@@ -128,10 +128,7 @@ class GangsBroken(_ByFacts):
     name = "gangsBroken"
     text: ClassVar[str] = "fewest gangs below their minCount"
     measure: ClassVar[str] = "gangs"
-
-    def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """How many of each gang run, on whatever nodes."""
-        return tuple((key, group.scheduled, group.min_count) for key, group in cluster.groups.items())
+    by_gang: ClassVar[bool] = True
 
     def of_units(self, units: EvictionUnits) -> Costs:
         """See `PreemptionCost.of_units`."""

@@ -305,7 +305,6 @@ class PodPreemption:
     def _recall(self, state: CycleState) -> RowAnswers:
         """What is known for pods like this one and still holds."""
         cluster = self._cluster
-        rows = len(cluster.nodes)
         beyond = self._criteria.beyond_the_node(cluster) if self._share else None
         if beyond is not None and beyond != self._beyond:
             self._beyond = beyond
@@ -314,24 +313,40 @@ class PodPreemption:
         shares = beyond is not None and not cluster.rules_of_work and not self._evaluator.ruled(state)
         key = self._evaluator.identity(state.pod) if shares else None
         if key is None:
-            answers = RowAnswers(cluster.changes(), rows, self._criteria)
+            answers = self._no_answers()
         else:
             like = (key[0], *key[2:])
             known = self._memory.pop(key, None)
             if known is None:
                 latest = self._memory.get(self._latest.get(like, ()))
                 if latest is not None:
-                    latest.catch_up(rows, *versions)
+                    self._catch_up(latest, *versions)
                     known = latest.for_priority(state.pod.priority)
-            answers = known or RowAnswers(cluster.changes(), rows, self._criteria)
+            answers = known or self._no_answers()
             self._memory[key] = answers
             self._latest.pop(like, None)
             self._latest[like] = key
             for kept in (self._memory, self._latest):
                 if len(kept) > _SIGNATURES:
                     del kept[next(iter(kept))]
-        answers.catch_up(rows, *versions)
+        self._catch_up(answers, *versions)
         return answers
+
+    def _no_answers(self) -> RowAnswers:
+        cluster = self._cluster
+        gangs = cluster.gang_changes() if self._criteria.by_gang else None
+        return RowAnswers(cluster.changes(), len(cluster.nodes), self._criteria, gangs)
+
+    def _catch_up(self, answers: RowAnswers, *versions: int) -> None:
+        """Forget what is no longer sure; `versions`: see `RowAnswers.catch_up`."""
+        cluster = self._cluster
+        answers.catch_up(len(cluster.nodes), *versions)
+        if answers.gangs is None:
+            return
+        resized = answers.gangs.take()
+        groups = cluster.groups if resized is None else resized & cluster.groups.keys()
+        rows = {pod.row for key in groups for pod in cluster.groups[key].members.values() if pod.row >= 0}
+        answers.forget(sorted(rows))
 
     def _same_for(self, state: CycleState, row: int, *, numbers: bool) -> tuple[int, int]:
         """The priorities (from, to) of a preemptor for which the row's answer is the same.

@@ -4,12 +4,13 @@ Answers stay while their rows stay as they are: `catch_up` forgets those of rows
 the cost is kept, so that what is kept grows with the rows and not with who would have to go.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.changes import ChangeReader
+from reprieve.cluster.changes import ChangeReader, GangReader
 from reprieve.framework.plugin import Mask
 from reprieve.preemption.cheaper_for_pod import Cheapest
 from reprieve.preemption.cost import BY_NAME, UPSTREAM, Criteria
@@ -58,13 +59,18 @@ class RowAnswers:
         "_misfits",
         "_open",
         "_why",
+        "gangs",
         "good",
         "known",
         "searched",
     )
 
-    def __init__(self, changes: ChangeReader, rows: int, criteria: Criteria = UPSTREAM) -> None:
+    def __init__(
+        self, changes: ChangeReader, rows: int, criteria: Criteria = UPSTREAM, gangs: GangReader | None = None
+    ) -> None:
         self._changes = changes
+        self.gangs = gangs
+        """What to ask which groups have grown or shrunk, where that counts."""
         self._criteria = criteria
         self._forget_all(rows)
 
@@ -91,14 +97,18 @@ class RowAnswers:
         if touched is None:
             self._forget_all(rows)
         elif touched:
-            self.known[touched] = False
-            if self.searched:
-                for row in touched:
-                    self.searched.pop(row, None)
+            self.forget(touched)
+
+    def forget(self, rows: Sequence[int]) -> None:
+        """What is known of these rows does not hold any more."""
+        self.known[rows] = False
+        for row in rows if self.searched else ():
+            self.searched.pop(row, None)
 
     def for_priority(self, priority: int) -> "RowAnswers":
         """A copy that knows what is the same for another priority."""
-        copy = RowAnswers(self._changes.copy(), 0, self._criteria)
+        gangs = self.gangs.copy() if self.gangs is not None else None
+        copy = RowAnswers(self._changes.copy(), 0, self._criteria, gangs)
         copy.known = self.known & (self._low <= priority) & (priority <= self._high)
         for name in ("good", "_cost", "_low", "_high", "_why", "_misfits", "_least", "_open"):
             setattr(copy, name, getattr(self, name).copy())

@@ -20,7 +20,7 @@ victims may be chosen by a plugin that is not ours, or requests are not compared
 Property tests hold the outcome equal to that of a scheduler that always tries again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -165,9 +165,15 @@ class RoomBound:
         self._allowed: Mask = np.zeros((1, 0), dtype=np.bool_)
         """`bool[masks, rows]`: live nodes that node constraints allow."""
         self._columns = 0
-        self._changes = cluster.changes()
+        self._changes = cluster.changes(of_nodes=False)
+        self._version = (0, 0)
+        """The nodes' that all this is of."""
+        self._allocatable: Amounts = np.zeros((0, 0), dtype=np.int64)
+        """`int64[columns, rows]`, as of that version."""
+        self._rearranged: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Rows in another domain than before, within a `refresh`."""
         self._spreads = SpreadBounds(cluster)
-        self._spread: dict[str, tuple[PodTopologySpread, _Entry]] = {}
+        self._spread: dict[str, _Entry] = {}
         """The entities of which spread constraints count."""
         self._nominated: set[str] = set()
         self._noted = (-1, -1)
@@ -243,10 +249,16 @@ class RoomBound:
             return
         touched = self._changes.take()
         before = self._allowed
+        nodes_changed = touched is None or self._version != cluster.nodes.version
         if touched is None:
             self._allow_again()
+            self._allocatable = self._stated().copy()
+            self._spreads.lay_out()
             rows = np.arange(len(cluster.nodes), dtype=np.int64)
             before = _widened(before, len(rows))
+        elif nodes_changed:
+            before = _widened(before, len(cluster.nodes))
+            rows = self._after_nodes_changed(touched, before)
         elif touched:
             rows = np.unique(np.array(touched, dtype=np.int64))
             shifted = [index for index in self._exclusions if self._count_staying(index, rows)]
@@ -258,9 +270,10 @@ class RoomBound:
                 rows = np.union1d(rows, np.flatnonzero(opened_or_shut))
         else:
             return
-        moved = (self._allowed[:, rows] != before[:, rows]).any(axis=0)
+        self._version = cluster.nodes.version
+        moved = (self._allowed[:, rows] != before[:, rows]).any(axis=0) | np.isin(rows, self._rearranged)
         spread_slots: dict[float, list[tuple[Spread, int]]] = {}
-        for _, entry in self._spread.values() if touched is not None else ():
+        for entry in self._spread.values() if touched is not None else ():
             slot = entry.together[1]
             spread_slots.setdefault(entry.level.priority, []).extend((spread, slot) for spread in entry.spreads)
         for level in self._levels.values():
@@ -273,16 +286,19 @@ class RoomBound:
                 new = np.where(self._allowed[level.masks, row], level.places(room[:, at]), 0)
                 old = np.where(before[level.masks, row], level.places(level.room[:, row]), 0)
                 level.totals += new - old
-                more = (new - old).tolist()
-                self._spreads.moved(
-                    row, [(spread, more[slot]) for spread, slot in spread_slots.get(level.priority, ())]
-                )
+                waiting = spread_slots.get(level.priority)
+                if waiting:
+                    was, now = old.tolist(), new.tolist()
+                    self._spreads.moved(row, [(spread, was[slot], now[slot]) for spread, slot in waiting])
             level.room[:, rows[changed]] = room[:, changed]
-        if touched is None:
-            for plugin, entry in self._spread.values():
-                self._place(plugin, entry)
-        else:
+        if touched is not None:
             self._spreads.recount(rows.tolist())
+        for entry in self._spread.values():
+            if touched is None or not all(spread.placed for spread in entry.spreads):
+                self._place(entry)
+        if nodes_changed:
+            self._spreads.laid_out()
+            self._rearranged = self._rearranged[:0]
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -321,6 +337,8 @@ class RoomBound:
             self._allow_again()
             self._changes.take()
             self._columns = len(self._cluster.resources)
+            self._version = self._cluster.nodes.version
+            self._allocatable = self._stated().copy()
         level = self._level(priority)
         kinds: dict[_Shape, int] = {}
         for pod in pods:
@@ -337,15 +355,39 @@ class RoomBound:
         if rules.spreads is not None:
             entry.spreads = tuple(self._spreads.of(rules.spreads, pods, level.priority))
             if entry.spreads:
-                self._spread[entity.key] = rules.spreads, entry
-                self._place(rules.spreads, entry)
+                self._spread[entity.key] = entry
+                self._place(entry)
         return entry
 
-    def _place(self, plugin: PodTopologySpread, entry: _Entry) -> None:
+    def _place(self, entry: _Entry) -> None:
         """Reckon anew what an entity's spread constraints leave."""
         places = self._places(entry.level, entry.together[0])
         for spread in entry.spreads:
-            self._spreads.place(plugin, spread, places)
+            self._spreads.place(spread, places)
+
+    def _after_nodes_changed(self, touched: Sequence[int], before: Mask) -> npt.NDArray[np.int64]:
+        """Look at the masks and the domains of nodes again; the rows to look at: those `touched`, and what is new.
+
+        `before`: the masks as they were, as wide as there are rows now.
+        """
+        cluster, known = self._cluster, self._version[1]
+        rows = np.union1d(np.array(touched, dtype=np.int64), np.arange(known, len(cluster.nodes), dtype=np.int64))
+        for index, counts in self._exclusions.items():
+            self._exclusions[index] = _widened(counts, len(cluster.nodes))
+            self._count_staying(index, rows)
+        self._allowed = np.array([self._allowed_rows(index) for index in range(len(self._masks))], dtype=np.bool_)
+        self._rearranged = self._spreads.lay_out()
+        # Where device classes serve a resource from now on, or no longer, the amounts are others, too.
+        allocatable = self._stated()
+        other = np.flatnonzero((allocatable != _widened(self._allocatable, len(cluster.nodes))).any(axis=0))
+        self._allocatable = allocatable.copy()
+        opened_or_shut = np.flatnonzero((self._allowed != before).any(axis=0))
+        return np.unique(np.concatenate([rows, self._rearranged, other, opened_or_shut]))
+
+    def _stated(self) -> Amounts:
+        """`int64[columns, rows]`: what nodes can give."""
+        nodes = self._cluster.nodes
+        return nodes.allocatable[FIRST_RESOURCE : len(self._cluster.resources), : len(nodes)]
 
     def _level(self, priority: float) -> _Level:
         found = self._levels.get(priority)

@@ -6,7 +6,9 @@ for; no member is placed where more than that and the skew would stand.  So in e
 than its room and that leave, less those counted there who stay.
 
 Asked of entities all of whose members have one and the same constraint, and are counted by it.  The places are those of
-`reprieve.scheduling.room_bound`, kept by domain; who is counted is looked up on the rows that changed.
+`reprieve.scheduling.room_bound`, kept by domain; who is counted is looked up on the rows that changed.  Which domain a
+node is in is the same for most entities that wait (a `Layout`): it is worked out once for all of them when a node
+changes, and only nodes that are in another domain then are looked at for each.
 
 Invariant: never less than what an attempt in the present view could place.
 """
@@ -30,6 +32,38 @@ _MOST_DOMAINS: Final = 256
 """Constraints over more domains are left out of account."""
 _UNCOUNTED: Final = 0
 """Stands for all nodes on which members are not counted."""
+_NONE: Final = (0, 0, _UNCOUNTED)
+
+
+@dataclass(slots=True, eq=False)
+class Layout:
+    """The domain of each row, `int64[rows]`, for all spreads that have the same nodes and key; 0: not counted there.
+
+    `there`: the domains that are compared, empty where nothing is claimed.  `before`: `domain_of` before the last
+    change of nodes.  `users`: how many spreads have it.
+    """
+
+    plugin: PodTopologySpread
+    pod: PodRecord
+    constraint: Constraint
+    domain_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    before: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    there: list[int] = field(default_factory=list)
+    domains: int = 0
+    """One more than the highest there may be."""
+    users: int = 0
+
+    def work_out(self, cluster: ClusterState) -> npt.NDArray[np.int64]:
+        """Look at the nodes again; the rows that are in another domain than before."""
+        domains, highest = cluster.pod_affinity.domains(self.constraint.key)
+        eligible = self.plugin.eligible(cluster, self.pod, self.constraint)
+        self.before = np.zeros(len(domains), dtype=np.int64)
+        self.before[: len(self.domain_of)] = self.domain_of
+        self.domain_of = np.where(eligible, domains, _UNCOUNTED)
+        self.there = np.unique(domains[eligible]).tolist() if highest <= _MOST_DOMAINS else []
+        self.domains = highest + 1
+        moved: npt.NDArray[np.int64] = np.flatnonzero(self.before != self.domain_of)
+        return moved
 
 
 @dataclass(slots=True, eq=False)
@@ -37,36 +71,38 @@ class Spread:
     """One constraint of an entity's members.
 
     By domain, the first for nodes that are not counted: `places` for members, `held` pods that are counted there, and
-    how many of them `stay` whatever the entity evicts.  `there`: the domains that are compared.
+    how many of them `stay` whatever the entity evicts.
     """
 
     number: int
+    layout: Layout
     constraint: Constraint
     pod: PodRecord
     priority: float
     """From which on pods stay."""
-    domain_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    there: list[int] = field(default_factory=list)
+    placed: bool = False
+    """What follows is known."""
     places: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     stay: list[int] = field(default_factory=list)
-    counted: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By row, where there are any: how many pods are counted, and how many of them stay."""
+    counted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """By row, where there are any: how many pods are counted, how many of them stay, and in which domain."""
     most: int | None = None
     """`members`, while it holds."""
 
     def members(self) -> int | None:
         """So many members find a place at most; None: nothing is claimed."""
-        if not self.there:
+        there = self.layout.there
+        if not there:
             return None
         if self.most is None:
-            constraint, places, held = self.constraint, self.places, self.held
+            constraint, places, held, stay = self.constraint, self.places, self.held, self.stay
             least = 0
-            if len(self.there) >= constraint.min_domains:
-                least = min(held[domain] + places[domain] for domain in self.there)
+            if len(there) >= constraint.min_domains:
+                least = min([held[domain] + places[domain] for domain in there])
             highest = constraint.max_skew + least
             self.most = places[_UNCOUNTED] + sum(
-                min(places[domain], max(0, highest - self.stay[domain])) for domain in self.there
+                [min(places[domain], max(0, highest - stay[domain])) for domain in there]
             )
         return self.most
 
@@ -77,6 +113,8 @@ class SpreadBounds:
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._spreads: dict[int, Spread] = {}
+        self._layouts: dict[tuple[object, ...], Layout] = {}
+        """By node constraints, the keys of all constraints, and what the constraint says of nodes."""
         self._made = 0
         self._by_label: ByLabel | None = None
         """Whom each spread may count, by its number; None: to be made again."""
@@ -102,34 +140,83 @@ class SpreadBounds:
             ):
                 continue
             self._made += 1
-            spread = self._spreads[self._made] = Spread(self._made, constraint, first, priority)
+            layout = self._layout(plugin, first, constraint, constraints)
+            spread = self._spreads[self._made] = Spread(self._made, layout, constraint, first, priority)
             self._by_label = None
             found.append(spread)
         return found
 
-    def place(self, plugin: PodTopologySpread, spread: Spread, places: npt.NDArray[np.int64]) -> None:
+    def _layout(
+        self, plugin: PodTopologySpread, pod: PodRecord, constraint: Constraint, all_of_it: Sequence[Constraint]
+    ) -> Layout:
+        """The one of a constraint of the pod, with one user more; see `PodTopologySpread.eligible`."""
+        key = self._layout_key(pod, constraint, all_of_it)
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._layouts[key] = Layout(plugin, pod, constraint)
+            layout.work_out(self._cluster)
+            layout.before = layout.domain_of
+        layout.users += 1
+        return layout
+
+    @staticmethod
+    def _layout_key(pod: PodRecord, constraint: Constraint, all_of_it: Sequence[Constraint]) -> tuple[object, ...]:
+        keys = frozenset(one.key for one in all_of_it)
+        policies = constraint.honors_affinity, constraint.honors_taints
+        return pod.signature.constraints.nodes.id, keys, constraint.key, *policies
+
+    def place(self, spread: Spread, places: npt.NDArray[np.int64]) -> None:
         """Reckon anew: `int64[rows]`, for how many members there is room on each."""
-        constraint = spread.constraint
-        index = self._cluster.pod_affinity
-        domains, highest = index.domains(constraint.key)
+        layout = spread.layout
         self._leave_rows(spread)
         spread.most = None
-        eligible = plugin.eligible(self._cluster, spread.pod, constraint)
-        spread.domain_of = np.where(eligible, domains, _UNCOUNTED)
-        spread.there = np.unique(domains[eligible]).tolist() if highest <= _MOST_DOMAINS else []
-        if not spread.there:
+        spread.placed = bool(layout.there)
+        if not spread.placed:
             return
-        spread.places = np.bincount(spread.domain_of, weights=places, minlength=highest + 1).astype(np.int64).tolist()
-        spread.held, spread.stay = [0] * (highest + 1), [0] * (highest + 1)
-        for row in np.flatnonzero(index.counts((constraint.matcher,))).tolist():
+        width = layout.domains
+        spread.places = np.bincount(layout.domain_of, weights=places, minlength=width).astype(np.int64).tolist()
+        spread.held, spread.stay = [0] * width, [0] * width
+        for row in np.flatnonzero(self._cluster.pod_affinity.counts((spread.constraint.matcher,))).tolist():
             self._count(spread, row)
 
-    def moved(self, row: int, slots: Iterable[tuple[Spread, int]]) -> None:
-        """There is room for so many more, or fewer, members of each on a row."""
-        for spread, more in slots:
-            if more and spread.there:
-                spread.places[spread.domain_of[row]] += more
+    def lay_out(self) -> npt.NDArray[np.int64]:
+        """Nodes have changed: the rows that are in another domain of some spread than before.
+
+        Spreads that could not be reckoned with before and can be now are no longer `placed`.
+        """
+        moved = [np.zeros(0, dtype=np.int64)]
+        changed = set()
+        for layout in self._layouts.values():
+            there = layout.there
+            rows = layout.work_out(self._cluster)
+            if len(rows):
+                moved.append(rows)
+            if len(rows) or there != layout.there:
+                changed.add(id(layout))
+        for spread in self._spreads.values() if changed else ():
+            if id(spread.layout) in changed:
                 spread.most = None
+                spread.placed = spread.placed and bool(spread.layout.there)
+                more = [0] * (spread.layout.domains - len(spread.places))
+                for by_domain in (spread.places, spread.held, spread.stay) if more else ():
+                    by_domain.extend(more)
+        return np.unique(np.concatenate(moved))
+
+    def laid_out(self) -> None:
+        """All that `lay_out` named was told to `moved`."""
+        for layout in self._layouts.values():
+            layout.before = layout.domain_of
+
+    def moved(self, row: int, slots: Iterable[tuple[Spread, int, int]]) -> None:
+        """There was room for so many members of each on a row, and is for so many now."""
+        for spread, before, now in slots:
+            if spread.placed:
+                layout = spread.layout
+                was, domain = layout.before[row], layout.domain_of[row]
+                if before != now or was != domain:
+                    spread.places[was] -= before
+                    spread.places[domain] += now
+                    spread.most = None
 
     def recount(self, rows: Iterable[int]) -> None:
         """Pods came to these rows, left them, or are others now."""
@@ -153,32 +240,39 @@ class SpreadBounds:
             if self._spreads.pop(spread.number, None) is not None:
                 self._by_label = None
                 self._leave_rows(spread)
+                spread.layout.users -= 1
+                if not spread.layout.users:
+                    self._layouts = {key: layout for key, layout in self._layouts.items() if layout.users}
 
     def clear(self) -> None:
         """Nobody waits."""
         self._spreads.clear()
+        self._layouts.clear()
         self._on_row.clear()
         self._by_label = None
 
     def _count(self, spread: Spread, row: int) -> None:
-        if not spread.there:
+        if not spread.placed:
             return
         held = stay = 0
-        domain = int(spread.domain_of[row])
+        domain = int(spread.layout.domain_of[row])
         if domain != _UNCOUNTED:
             accepts = spread.constraint.matcher.accepts
             for pod in self._cluster.nodes.pods[row].values():
                 if accepts(pod.namespace, {}, pod.labels, terminating=pod.terminating):
                     held += 1
                     stay += effective_priority(self._cluster, pod) >= spread.priority
-        before = spread.counted.get(row, (0, 0))
-        if before == (held, stay):
+        before = spread.counted.get(row, _NONE)
+        now = (held, stay, domain) if held else _NONE
+        if before == now:
             return
-        spread.held[domain] += held - before[0]
-        spread.stay[domain] += stay - before[1]
+        spread.held[before[2]] -= before[0]
+        spread.stay[before[2]] -= before[1]
+        spread.held[domain] += held
+        spread.stay[domain] += stay
         spread.most = None
         if held:
-            spread.counted[row] = held, stay
+            spread.counted[row] = now
             self._on_row.setdefault(row, set()).add(spread.number)
         else:
             del spread.counted[row]

@@ -15,20 +15,21 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from cProfile import Profile
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.bench.scenarios import (
-    WAITING_GANG,
     Cluster,
     Scenario,
     churn_work,
     running_elsewhere,
     steady_work,
+    while_waiting,
 )
 
 _WAITING_SECONDS = 60
@@ -84,7 +85,7 @@ class Measured(msgspec.Struct, frozen=True, rename="camel"):
     kept_entries: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     """Of `churn` alone: how much the engine keeps at the end, as the gauge scheduler_kept_entries shows it."""
     cpu_per_second: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `waiting` alone: processor time that a second of virtual time costs, in seconds."""
+    """Of `waiting` and `waiting-spread` alone: processor time that a second of virtual time costs, in seconds."""
     taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
     """Of `big` alone: real time until nodes and running pods were known, which `seconds` does not count."""
     cpu_seconds: float | msgspec.UnsetType = msgspec.UNSET
@@ -109,7 +110,7 @@ def run(scenario: Scenario, profiler: Profile | None = None) -> Measured:
     """
     if scenario.family in ("steady", "churn"):
         return run_steady(scenario, profiler)
-    if scenario.family == "waiting":
+    if scenario.family in ("waiting", "waiting-spread"):
         return run_waiting(scenario, profiler)
     if scenario.family == "take-in":
         return run_take_in(scenario, profiler)
@@ -225,10 +226,11 @@ def run_steady(scenario: Scenario, profiler: Profile | None = None) -> Measured:
 
 
 def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured:
-    """Gangs wait that cannot be placed, and every second of virtual time a pod ends somewhere, which helps nobody.
+    """Gangs wait that cannot be placed, and every second of virtual time something happens, which helps nobody.
 
-    Then four nodes become free, and one gang is to be placed in the cycle that follows.  `seconds` is the real time of
-    all that; what went before, one attempt for each gang, is not counted.  Raises NotBoundError.
+    A pod ends somewhere; where they wait for a spread a node changes, too.  Then room for one gang becomes free, and it
+    is to be placed in the cycle that follows.  `seconds` is the real time of all that; what went before, one attempt
+    for each gang, is not counted.  Raises NotBoundError.
     """
     cluster = scenario.build()
     engine = synced(cluster)
@@ -242,9 +244,12 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
         pass
     gc.collect()
     gc.freeze()
-    per_node = len(cluster.running) // max(1, len(cluster.nodes))
-    lone = [pod.metadata.uid for pod in cluster.running[: -WAITING_GANG * per_node : per_node]]
-    ending = lone[: min(_WAITING_SECONDS, len(lone))]
+    beside = while_waiting(scenario, cluster)
+    ending = [pod.metadata.uid for pod in beside.ending[:_WAITING_SECONDS]]
+    relabelled = [
+        replace(node, metadata=replace(node.metadata, labels={**(node.metadata.labels or {}), "kernel": "new"}))
+        for node in beside.changing[-len(ending) :]
+    ]
     clock, spent = time.perf_counter, time.process_time
     attempts: list[float] = []
     bound = 0
@@ -260,19 +265,22 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
 
     _watch(profiler)
     began, cpu = clock(), spent()
-    for uid in ending:
+    for uid, node in zip_longest(ending, relabelled):
         now += 1.0
         _end(engine, uid, now)
         cycles()
+        if node is not None:
+            engine.set_node(node, now)
+            cycles()
     cpu = spent() - cpu
     now += 1.0
-    for pod in cluster.running[-WAITING_GANG * per_node :]:
+    for pod in beside.helping:
         _end(engine, pod.metadata.uid, now)
     before = clock()
     helped = engine.step(now)
     attempts.append(clock() - before)
     seconds = clock() - began
-    if bound or helped is None or len(helped.bindings) != WAITING_GANG:
+    if bound or helped is None or len(helped.bindings) != beside.size:
         raise NotBoundError(scenario.name, bound, scenario.pods)
     measured = _measured(scenario, attempts, seconds, None, profiler)
     return msgspec.structs.replace(measured, cpu_per_second=round(cpu / max(1, len(ending)), 6))

@@ -36,6 +36,8 @@ _IN_LEAF = 10
 RACK, _IN_RACK = "topology.example/rack", 5
 WAITING_GANG = 4
 """Members of a gang of `waiting`."""
+SPREADING_GANG, _FILLING = 12, 4
+"""Members of a gang of `waiting-spread`; pods that fill a node there."""
 _SIZES: tuple[objects.ResourceList, ...] = (
     {"cpu": "100m", "memory": "256Mi"},
     {"cpu": "500m", "memory": "1Gi"},
@@ -330,6 +332,65 @@ def _waiting(nodes: int, pods: int) -> Cluster:
     return Cluster(machines, tuple(work), tuple(groups), running=tuple(running))
 
 
+def _waiting_spread(nodes: int, pods: int) -> Cluster:
+    """Ten zones, the first full of pods that nobody may evict, and gangs of twelve that spread over them.
+
+    Each gang spreads by itself and asks for amounts of its own; in every other zone there is room for many.
+    """
+    machines = tuple(_node(i, cpu="16", memory="64Gi", labels={ZONE: f"zone-{i % _ZONES}"}) for i in range(nodes))
+    running: list[objects.Pod] = []
+    for i, machine in enumerate(machines):
+        full = i % _ZONES == 0
+        names = [f"busy-{i:05d}-{slot}" for slot in range(_FILLING if full else 1)]
+        running += _pods(names, HIGH, {"cpu": "4", "memory": "1Gi"}, nodes=[machine.name] * len(names))
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for i in range(pods // SPREADING_GANG):
+        name = f"gang-{i:05d}"
+        groups.append(_gang(name, LOW, SPREADING_GANG))
+        own = {"app": name}
+        spread = objects.TopologySpreadConstraint(
+            max_skew=1,
+            topology_key=ZONE,
+            when_unsatisfiable="DoNotSchedule",
+            label_selector=objects.LabelSelector(match_labels=own),
+        )
+        work += (
+            replace(
+                pod,
+                metadata=replace(pod.metadata, labels=own),
+                spec=replace(pod.spec, topology_spread_constraints=(spread,)),
+            )
+            for pod in _pods(_members(name, SPREADING_GANG), LOW, {"cpu": f"{2000 + i}m", "memory": "1Gi"}, group=name)
+        )
+    return Cluster(machines, tuple(work), tuple(groups), running=tuple(running))
+
+
+@dataclass(frozen=True, slots=True)
+class WhileWaiting:
+    """What happens beside gangs of `size` that wait: of `ending` a pod each second, which helps nobody.
+
+    `changing`: nodes of which one each second gets another label, too. `helping`: pods that end last, so that one gang
+    can start.
+    """
+
+    size: int
+    ending: Sequence[objects.Pod]
+    helping: Sequence[objects.Pod]
+    changing: Sequence[objects.Node] = ()
+
+
+def while_waiting(scenario: Scenario, cluster: Cluster) -> WhileWaiting:
+    """See the class; of the families `waiting` and `waiting-spread`."""
+    if scenario.family == "waiting-spread":
+        apart = [pod for i, pod in enumerate(cluster.running) if i % (_FILLING + _ZONES - 1) >= _FILLING]
+        elsewhere = [node for i, node in enumerate(cluster.nodes) if i % _ZONES]
+        return WhileWaiting(SPREADING_GANG, apart, cluster.running[:1], elsewhere)
+    per_node = len(cluster.running) // max(1, len(cluster.nodes))
+    last = -WAITING_GANG * per_node
+    return WhileWaiting(WAITING_GANG, cluster.running[:last:per_node], cluster.running[last:])
+
+
 def _racks(nodes: int, pods: int) -> Cluster:
     """Racks of five full nodes, and a gang that has to have one of them: everybody who runs there may be evicted.
 
@@ -580,6 +641,7 @@ _FAMILIES = {
     "steady": Family(_steady, 2.4768),
     "unlike": Family(_unlike, 2.0),
     "waiting": Family(_waiting, 8.0),
+    "waiting-spread": Family(_waiting_spread, 24.0),
     "racks": Family(_racks, 0.004),
     "services": Family(_services, 1.0),
     "budgets": Family(_budgets, 0.2),
@@ -612,6 +674,7 @@ SCENARIOS = {
         Scenario("steady-5000", "steady", 5_000, 300 * 200 + 30 * 64),
         Scenario("unlike-5000", "unlike", 5_000, 10_000),
         Scenario("waiting-2000", "waiting", 1_000, 8_000),
+        Scenario("waiting-spread-2000", "waiting-spread", 1_000, 24_000),
         Scenario("racks-1000", "racks", 5_000, 20),
         Scenario("services-5000", "services", 1_000, 1_000),
         Scenario("budgets-1000", "budgets", 1_000, 200),
