@@ -69,3 +69,63 @@ def test_copies_of_a_single_pod_are_the_single_pods_that_are_tried() -> None:
         found = asked(there, manifests(pod("new", cpu=1, priority=5)))
     assert (found.now, found.largest_gang, found.with_preemption, found.victims) == (3, 3, 4, 1)
     assert planned.call_count == 2
+
+
+def test_parts_of_a_copy_that_is_not_placed_whole_evict_nobody_of_those_told() -> None:
+    """whatif.md 8.1: the second copy finds room for one of its pods, by preemption, and for the other there is none."""
+    there = [node("n1", cpu=4, labels={"side": "left"}), node("n2", cpu=1, labels={"side": "right"})]
+    low = [pod(f"low-{i}", cpu=1, priority=0, node="n1") for i in range(3)]
+    copy = [pod(side, cpu=1, priority=5, selector={"side": side}) for side in ("left", "right")]
+    found = asked(manifests(*there, *low), manifests(*copy))
+    assert (found.now, found.with_preemption, found.victims) == (1, 1, 0)
+
+
+def test_room_of_who_cannot_be_evicted_is_no_room() -> None:
+    there = [node(f"n{i}", cpu=4) for i in range(4)]
+    running = [pod(f"p{i}", cpu=4, priority=5, node=f"n{i}") for i in range(3)]
+    low = [pod("low", cpu=4, priority=0, node="n3")]
+    with mock.patch.object(module, "_planned", side_effect=module._planned) as planned:
+        found = asked(manifests(*there, *running, *low), manifests(*gang("new", 2, cpu=2, priority=5)))
+    assert (found.now, found.with_preemption, found.victims) == (0, 1, 1)
+    _, items, _ = planned.call_args_list[0].args
+    assert sum(item.KIND == "Pod" for item in items) == 2
+
+
+def crowded(chance: random.Random) -> tuple[list[Any], list[Any]]:
+    """Nodes of one size with single pods of lower and of higher priority, and a gang."""
+    there: list[Any] = [node(f"n{i}", cpu=6) for i in range(6)]
+    there += [pod(f"p{i}", cpu=2, priority=chance.choice((0, 0, 9)), node=f"n{i % 6}") for i in range(12)]
+    return there, list(gang("new", chance.randint(1, 4), cpu=2, priority=5))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gangs_that_come_at_once_are_as_many_as_one_after_the_other(seed: int) -> None:
+    """whatif.md 8.6: and no more pods go for them."""
+    there, shape = crowded(random.Random(seed))
+    found = asked(manifests(*there), manifests(*shape))
+    with mock.patch.object(module, "MOST_SEARCHED", 0):
+        together = asked(manifests(*there), manifests(*shape))
+    assert (together.now, together.with_preemption) == (found.now, found.with_preemption)
+    assert together.victims <= found.victims
+    assert together.at_least == ()
+
+
+def test_gangs_that_cannot_be_decided_on_at_once_are_told_as_far_as_they_were_tried() -> None:
+    """whatif.md 8.6: each of these has to be within one zone of its own."""
+    there = [node(f"n{i}", cpu=2, labels={"zone": f"z{i}"}) for i in range(5)]
+    low = [pod(f"low-{i}", cpu=2, priority=0, node=f"n{i}") for i in range(5)]
+    shape = gang("new", 2, cpu=1, priority=5, topology="zone")
+    found = asked(manifests(*there, *low), manifests(*shape))
+    assert (found.now, found.with_preemption, found.victims, found.at_least) == (0, 5, 5, ())
+    with mock.patch.object(module, "MOST_SEARCHED", 20):
+        found = asked(manifests(*there, *low), manifests(*shape))
+    assert (found.now, found.with_preemption, found.victims) == (0, 2, 2)
+    assert found.at_least == ("withPreemption",)
+
+
+def test_copies_of_many_pods_are_tried_as_far_as_pods_are() -> None:
+    with mock.patch.object(module, "MOST_TRIED", 5):
+        found = asked(manifests(node("n1", cpu=9)), manifests(*gang("new", 2, cpu=1)))
+        assert (found.now, found.at_least) == (2, ("now", "withPreemption"))
+        found = asked(manifests(node("n1", cpu=9)), manifests(*gang("new", 7, cpu=1)))
+        assert (found.now, found.at_least) == (1, ("now", "withPreemption"))

@@ -2,24 +2,31 @@
 
 Terms: a shape is what is asked about, a pod or a gang; a copy is one more of it under names of its own; room is
 stranded where there is some and yet not enough for one more pod of the shape.
+
+Copies come one after the other, and each makes the room that it needs.  To search for victims for one gang after the
+other takes minutes where thousands of pods run and hundreds of gangs fit: beyond `MOST_SEARCHED` it is counted how many
+copies the cluster takes without all those who may be evicted, and for that many together the victims are searched once.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
+from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.extended_resources import served_by
 from reprieve.cluster.resources import readable
+from reprieve.scheduling.held_room import waits_for_completions
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import ChangeMade, Document, Plan
 from reprieve.simulation.whatif.changes import HOSTNAME
@@ -30,7 +37,11 @@ MOST_COPIES: Final = 1_000
 MOST_SINGLES: Final = 2_000
 """Single pods of the shape that are tried."""
 MOST_PODS: Final = 20_000
-"""Pods that all copies together may have."""
+"""Pods that a copy may have."""
+MOST_TRIED: Final = 4_000
+"""Pods that all copies together may have, if they are more than one."""
+MOST_SEARCHED: Final = 40_000
+"""Objects of the cluster that are looked at for room for one gang after the other; of more gangs all are one."""
 MOST_NAMED: Final = 3
 
 Amounts = dict[str, int]
@@ -104,17 +115,15 @@ def capacity(
     asked: Counter[str] = Counter()
     for pod in pods:
         asked.update(pod_requests(pod))
-    free, whole = _amounts(cluster)
+    free, whole = _amounts(cluster.nodes, cluster.pods)
     by_claim = served_by(one.object for one in cluster.of(objects.DeviceClass)).keys()
-    most = min(MOST_COPIES, MOST_PODS // len(pods))
+    most = min(MOST_COPIES, max(1, MOST_TRIED // len(pods)))
     one = pod_requests(pods[0])
     on_nodes = _singles(cluster, pods[0], options, _most(free, pods[:1], MOST_SINGLES, by_claim))
-    if len(pods) == 1 and not groups:
-        now = min(sum(on_nodes.values()), most)
-    else:
-        now, _ = _copies(cluster, pods, groups, options, _most(free, pods, most, by_claim), never=True)
-    room = _copies(cluster, pods, groups, options, _most(whole, pods, most, by_claim), never=False)
-    counted = {"now": (now, most), "withPreemption": (room[0], most)}
+    alone = len(pods) == 1 and not groups
+    counting = _Counting(cluster, pods, groups, options, most, by_claim)
+    copies = counting.counts(min(sum(on_nodes.values()), most) if alone else None)
+    counted = {"now": (copies.now, most), "withPreemption": (copies.with_preemption, copies.tried)}
     counted["largestGang"] = (sum(on_nodes.values()), MOST_SINGLES)
     at_least = tuple(name for name, (number, tried) in counted.items() if number >= tried)
     topology = topology or next((key.key for group in groups for key in _topology(group)), "")
@@ -126,9 +135,9 @@ def capacity(
         shape=_called(pods, groups),
         pods_per_copy=len(pods),
         requests={name: readable(name, amount) for name, amount in sorted(asked.items())},
-        now=now,
-        with_preemption=room[0],
-        victims=room[1],
+        now=copies.now,
+        with_preemption=copies.with_preemption,
+        victims=copies.victims,
         largest_gang=sum(on_nodes.values()),
         at_least=at_least,
         topology_key=topology or None,
@@ -160,11 +169,13 @@ def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
     return Manifests(objects=found)
 
 
-def _amounts(cluster: Manifests) -> tuple[list[Amounts], list[Amounts]]:
-    """What is free on each node, and what there is."""
-    whole = {node.object.name: resource_list(node.object.status.allocatable) for node in cluster.nodes}
+def _amounts(
+    nodes: Sequence[Loaded[objects.Node]], pods: Sequence[Loaded[objects.Pod]]
+) -> tuple[list[Amounts], list[Amounts]]:
+    """What of each node these pods leave free, and what there is."""
+    whole = {node.object.name: resource_list(node.object.status.allocatable) for node in nodes}
     left = {name: Counter(amounts) for name, amounts in whole.items()}
-    for loaded in cluster.pods:
+    for loaded in pods:
         pod = loaded.object
         if pod.spec.node_name in left and pod.status.phase not in ("Succeeded", "Failed"):
             left[pod.spec.node_name].subtract({**pod_requests(pod), "pods": 1})
@@ -192,35 +203,142 @@ def _most(nodes: Sequence[Mapping[str, int]], pods: Sequence[objects.Pod], most:
     return min([most, fits // len(pods), *(free[name] // amount for name, amount in asked.items())])
 
 
-def _copies(
-    cluster: Manifests,
-    pods: list[objects.Pod],
-    groups: list[objects.PodGroup],
-    options: PlanOptions,
-    number: int,
-    *,
-    never: bool,
-) -> tuple[int, int]:
-    """How many of so many copies are placed whole, and how many pods go for them."""
-    if not number:
-        return 0, 0
-    policy = {"preemption_policy": "Never"} if never else {}
-    items: list[Any] = []
-    for copy in range(number):
-        ending = f"-copy-{copy:04d}"
-        for group in groups:
-            meta = replace(group.metadata, name=f"{group.name}{ending}", uid="")
-            items.append(replace(group, metadata=meta, spec=replace(group.spec, **policy)))
-        for pod in pods:
+class _Counted(NamedTuple):
+    """Copies that fit now and with preemption, the pods that go for them, and with how many copies that was tried."""
+
+    now: int
+    with_preemption: int
+    victims: int
+    tried: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """Counts copies of a shape, at most `most`; `by_claim`: resources that nodes do not list."""
+
+    cluster: Manifests
+    pods: Sequence[objects.Pod]
+    groups: Sequence[objects.PodGroup]
+    options: PlanOptions
+    most: int
+    by_claim: Set[str]
+
+    def counts(self, now: int | None) -> _Counted:
+        """All of it; `now`: the copies that fit now, where that is known."""
+        free, _ = _amounts(self.cluster.nodes, self.cluster.pods)
+        emptied = self._emptied()
+        room, _ = _amounts(emptied.nodes, emptied.pods)
+        number = self._at_most(room)
+        searched = len(self.cluster.nodes) + len(self.cluster.pods)
+        if now is None:
+            now, _ = self._placed(self.cluster, self._at_most(free), never=True)
+        if now >= number:
+            return _Counted(now, now, 0, self.most)
+        if not self.groups or (number - now) * searched <= MOST_SEARCHED:
+            return _Counted(now, *self._one_after_the_other(number), self.most)
+        without = self._placed(emptied, number, never=True)[0]
+        victims = self._together(without) if without > now else None
+        if victims is not None:
+            return _Counted(now, without, victims, self.most)
+        few = min(number, now + max(1, MOST_SEARCHED // searched))
+        return _Counted(now, *self._one_after_the_other(few), few if few < number else self.most)
+
+    def _at_most(self, nodes: Sequence[Mapping[str, int]]) -> int:
+        return _most(nodes, self.pods, self.most, self.by_claim)
+
+    @property
+    def _asking(self) -> Sequence[objects.Pod | objects.PodGroup]:
+        return (*self.pods, *self.groups)
+
+    def _emptied(self) -> Manifests:
+        """The cluster without those whom a copy might evict: who stays for certain, in what the input says, stays."""
+        if waits_for_completions(self.options.profiles):
+            found = dict(self.cluster.objects)
+            found[objects.Pod] = []
+            return Manifests(objects=found)
+        top = max(one.spec.priority or 0 for one in self._asking)
+        groups = {
+            loaded.object.key: loaded.object.spec.priority or 0
+            for loaded in self.cluster.pod_groups
+            if not loaded.object.spec.parent_composite_pod_group_name
+        }
+
+        def stays(pod: objects.Pod) -> bool:
+            name = pod_group_name(pod, self.options.sources)
+            priority = pod.spec.priority or 0
+            if name is not None:
+                priority = min(priority, groups.get(f"{pod.namespace}/{name}", priority))
+                if f"{pod.namespace}/{name}" not in groups:
+                    return False
+            return priority >= top and pod.metadata.deletion_timestamp is None
+
+        found = dict(self.cluster.objects)
+        found[objects.Pod] = [loaded for loaded in self.cluster.pods if stays(loaded.object)]
+        return Manifests(objects=found)
+
+    def _one_after_the_other(self, number: int) -> tuple[int, int]:
+        """Of so many copies, each after those before it: those that are placed whole, and how many pods go for them."""
+        placed, victims = self._placed(self.cluster, number)
+        parts = any(group.min_count != len(self.pods) for group in self.groups) if self.groups else len(self.pods) > 1
+        if placed < number and victims and parts:  # parts of copies that are not placed whole evict pods too
+            again = self._placed(self.cluster, placed)
+            victims = again[1] if again[0] == placed else victims
+        return placed, victims
+
+    def _placed(self, cluster: Manifests, number: int, *, never: bool = False) -> tuple[int, int]:
+        """How many of so many copies are placed whole, and how many pods go for them; `never`: they evict nobody."""
+        if not number:
+            return 0, 0
+        policy = {"preemption_policy": "Never"} if never else {}
+        items: list[Any] = []
+        for copy in range(number):
+            ending = f"-copy-{copy:04d}"
+            for group in self.groups:
+                meta = replace(group.metadata, name=f"{group.name}{ending}", uid="")
+                items.append(replace(group, metadata=meta, spec=replace(group.spec, **policy)))
+            items += self._pods(ending, ending, policy)
+        document = _planned(cluster, items, self.options)
+        waiting = {_copy_of(pod.name) for pod in document.pods if pod.outcome != "Scheduled"}
+        return number - len(waiting), _victims(document)
+
+    def _together(self, number: int) -> int | None:
+        """How many pods go for so many copies if all come at once, as one gang; None if they cannot."""
+        (group, *others) = self.groups
+        spec = group.spec
+        apart = spec.scheduling_constraints.topology or spec.resource_claims or spec.parent_composite_pod_group_name
+        named = {pod_group_name(pod, self.options.sources) for pod in self.pods}
+        native = all(pod.spec.scheduling_group is not None for pod in self.pods)
+        if others or apart or spec.scheduling_policy.gang is None or named != {group.name} or not native:
+            return None
+        gang = replace(spec.scheduling_policy.gang, min_count=number * len(self.pods))
+        meta = replace(group.metadata, name=f"{group.name}-copies", uid="")
+        policy = replace(spec.scheduling_policy, gang=gang)
+        items: list[Any] = [replace(group, metadata=meta, spec=replace(spec, scheduling_policy=policy))]
+        for copy in range(number):
+            items += self._pods(f"-copy-{copy:04d}", "-copies", {})
+        document = _planned(self.cluster, items, self.options)
+        if any(pod.outcome != "Scheduled" for pod in document.pods):
+            return None
+        return _victims(document)
+
+    def _pods(self, ending: str, of_group: str, policy: Mapping[str, Any]) -> Iterator[objects.Pod]:
+        """The pods of a copy, by its own ending and that of its groups."""
+        for pod in self.pods:
             spec = replace(pod.spec, **policy)
             named = spec.scheduling_group
             if named is not None:
-                spec = replace(spec, scheduling_group=replace(named, pod_group_name=f"{named.pod_group_name}{ending}"))
-            items.append(replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}{ending}", uid=""), spec=spec))
-    document = _planned(cluster, items, options)
-    waiting = {pod.name[-len("-copy-0000") :] for pod in document.pods if pod.outcome != "Scheduled"}
-    victims = {f"{one.namespace}/{one.name}" for made in document.preemptions for one in made.victims}
-    return number - len(waiting), len(victims)
+                spec = replace(
+                    spec, scheduling_group=replace(named, pod_group_name=f"{named.pod_group_name}{of_group}")
+                )
+            yield replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}{ending}", uid=""), spec=spec)
+
+
+def _copy_of(pod: str) -> str:
+    return pod[-len("-copy-0000") :]
+
+
+def _victims(document: Plan) -> int:
+    return len({f"{one.namespace}/{one.name}" for made in document.preemptions for one in made.victims})
 
 
 def _singles(cluster: Manifests, pod: objects.Pod, options: PlanOptions, number: int) -> Counter[str]:
