@@ -69,7 +69,31 @@ def test_the_queue_is_in_the_order_of_trying_with_a_word_for_each(ask: Any) -> N
         (4, "ready", "Ready", []),
         (5, "gated", "Gated", []),
     ]
-    assert items[0]["since"] == "2026-01-01T00:00:06Z"
+    assert {one["since"] for one in items} == {None}
+
+
+def test_since_is_told_of_what_says_when_it_was_created(run: Run, tmp_path: Path) -> None:
+    """whatif.md 6.5: no time is made up, not of a workload either; the column is there if one has a time."""
+    dated = pod("dated", "99").replace(
+        "metadata: {name: dated", "metadata: {creationTimestamp: '2026-05-04T03:02:01Z', name: dated"
+    )
+    job = (
+        "---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: j%s}\n"
+        "spec: {template: {spec: {containers: [{name: c, resources: {requests: {cpu: '99'}}}]}}}\n"
+    )
+    later = job % ", creationTimestamp: '2026-06-01T00:00:00Z'"
+    for documents, since in (
+        (pod("first", "99") + pod("second", "99"), [None, None]),
+        (job % "" + dated, [None, "2026-05-04T03:02:01Z"]),
+        (later + dated, ["2026-05-04T03:02:01Z", "2026-06-01T00:00:00Z"]),
+    ):
+        (tmp_path / "c.yaml").write_text(CLUSTER + documents)
+        asked = ("queue", "-f", str(tmp_path / "c.yaml"), "--no-suggest")
+        assert [one["since"] for one in json.loads(run(*asked, "-o", "json").out)["items"]] == since
+        text = run(*asked).out
+        assert ("since" in text.splitlines()[1]) is any(since)
+        assert ("unknown" in text) is (None in since and any(since))
+        assert ("in the order of the input" in text) is (since == [None, None])
 
 
 def test_an_empty_queue_says_so(run: Run, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from prometheus_client.samples import Sample
 
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.observability.resource_metrics import pod_resources, rendered
-from reprieve.observability.runtime_metrics import RuntimeMetrics
+from reprieve.observability.runtime_metrics import RuntimeMetrics, build_labels
 from tests.building import World, node, pod
 from tests.observability.watching import Observed, value
 
@@ -91,6 +91,37 @@ def test_the_build_says_whose_behaviour_this_is(registry: CollectorRegistry, run
     assert (build.labels["major"], build.labels["minor"]) == ("1", "37")
     assert build.labels["git_version"].startswith("v1.37.0+reprieve.")
     assert build.value == 1
+    assert set(build.labels) == {
+        *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
+        *("go_version", "compiler", "platform"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("origin", "commit", "state"),
+    [
+        ('{"url": "https://example.com/r", "vcs_info": {"vcs": "git", "commit_id": "0a1b2c"}}', "0a1b2c", "clean"),
+        ('{"url": "file:///r", "dir_info": {"editable": true}}', "", ""),
+        (None, "", ""),
+        ("not json", "", ""),
+        ("[]", "", ""),
+    ],
+)
+def test_the_commit_is_told_where_the_package_knows_it(
+    monkeypatch: pytest.MonkeyPatch, origin: str | None, commit: str, state: str
+) -> None:
+    """observability.md 3.5: what is not known of the build is empty and not made up."""
+
+    class Package:
+        version = "9.9"
+
+        def read_text(self, _name: str) -> str | None:
+            return origin
+
+    monkeypatch.setattr("reprieve.observability.runtime_metrics.distribution", lambda _name: Package())
+    labels = build_labels()
+    assert (labels["git_commit"], labels["git_tree_state"], labels["build_date"]) == (commit, state, "")
+    assert labels["git_version"].endswith("+reprieve.9.9")
 
 
 def test_events_and_hints_are_timed_and_decide_as_before(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:

@@ -64,15 +64,19 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 class Loaded(Generic[ObjectT_co]):
-    """An object with its origin, its order in the input and its creation time in seconds since 1970."""
+    """An object with its origin, its order in the input and its creation time in seconds since 1970.
 
-    __slots__ = ("created", "object", "order", "origin")
+    `dated`: whether the input says when it was created; else its turn stands for it.
+    """
 
-    def __init__(self, found: ObjectT_co, origin: Origin, order: int, created: float) -> None:
+    __slots__ = ("created", "dated", "object", "order", "origin")
+
+    def __init__(self, found: ObjectT_co, origin: Origin, order: int, created: float, *, dated: bool = True) -> None:
         self.object = found
         self.origin = origin
         self.order = order
         self.created = created
+        self.dated = dated
 
     def __repr__(self) -> str:
         return f"Loaded({name_of(self.object)}, {self.origin}, order={self.order})"
@@ -98,6 +102,7 @@ class UnknownObject(NamedTuple):
     manifest: Mapping[str, Any] = {}
     created: float = 0.0
     """Seconds since 1970, as `Loaded.created`."""
+    dated: bool = True
 
     @property
     def subject(self) -> str:
@@ -112,6 +117,7 @@ class PodMaker(NamedTuple):
     origin: Origin
     created: float = 0.0
     """Seconds since 1970, as `Loaded.created`."""
+    dated: bool = True
 
 
 class Suspended(NamedTuple):
@@ -472,28 +478,32 @@ class _Collector:
 
     def _leave_aside(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin) -> None:
         """An object of a kind that nobody here reads."""
-        created = self._created(data)
+        created, dated = self._created(data)
         if makes_pods(version, kind):
-            self.manifests.pod_makers.append(PodMaker(data, origin, created))
+            self.manifests.pod_makers.append(PodMaker(data, origin, created, dated))
             return
         known = None if self._schemas is None else self._schemas.knows(version, kind)
         meant = self._meant(version, kind) if known is False else ""
         self.manifests.unknown.append(
-            UnknownObject(excerpt(version), excerpt(kind), origin, known, meant, data, created)
+            UnknownObject(excerpt(version), excerpt(kind), origin, known, meant, data, created, dated)
         )
 
-    def _created(self, data: Mapping[str, Any]) -> float:
-        """When an object that stays plain data was created: it has its turn in document order, as the others."""
+    def _created(self, data: Mapping[str, Any]) -> tuple[float, bool]:
+        """When an object that stays plain data was created, and whether it says so; else its turn in document order."""
         meta = data.get("metadata")
         stamp = meta.get("creationTimestamp") if isinstance(meta, Mapping) else None
         order = self._order
         self._order += 1
         if isinstance(stamp, datetime):
-            return (stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=UTC)).timestamp()
+            return (stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=UTC)).timestamp(), True
         try:
-            return datetime.fromisoformat(stamp).timestamp() if isinstance(stamp, str) else _in_turn(order)
+            return (
+                (datetime.fromisoformat(stamp).timestamp(), True)
+                if isinstance(stamp, str)
+                else (_in_turn(order), False)
+            )
         except ValueError:
-            return _in_turn(order)
+            return _in_turn(order), False
 
     def _meant(self, version: str, kind: str) -> str:
         """The kind that was probably meant by one that nobody knows."""
@@ -513,7 +523,7 @@ class _Collector:
             self._leave_aside(kind, version, data, origin)
         elif makes_pods(version, kind):
             # the typed object that is added next takes this turn
-            self.manifests.pod_makers.append(PodMaker(data, origin, self._created(data)))
+            self.manifests.pod_makers.append(PodMaker(data, origin, *self._created(data)))
             self._order -= 1
         return found
 
@@ -533,8 +543,8 @@ class _Collector:
         if changes:
             found = replace(found, metadata=replace(meta, **changes))
         found = finish(found, origin, stored_groups=True)
-        created = created_seconds(found.metadata, order)
-        self.manifests.objects.setdefault(type(found), []).append(Loaded(found, origin, order, created))
+        created, dated = created_seconds(found.metadata, order), meta.creation_timestamp is not None
+        self.manifests.objects.setdefault(type(found), []).append(Loaded(found, origin, order, created, dated=dated))
 
     # --- JSON -----------------------------------------------------------------------------------------------
 

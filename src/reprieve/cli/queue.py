@@ -2,6 +2,7 @@
 
 import functools
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -119,7 +120,7 @@ def queue_section(queue: "Queue") -> "Section":
                 f"{item.kind.lower()} {item.namespace}/{item.name}",
                 str(item.pods),
                 str(item.priority),
-                item.since,
+                item.since or "unknown",
                 item.why,
                 f"{', '.join(item.evicts[:3])}{f' and {len(item.evicts) - 3} more' if len(item.evicts) > 3 else ''}",
             ),
@@ -128,8 +129,13 @@ def queue_section(queue: "Queue") -> "Section":
         )
         for item in queue.items
     )
-    columns: tuple[str, ...] = ("#", "who", "pods", "priority", "since", "why", "would evict")
-    if not any(item.evicts for item in queue.items):
-        columns, rows = columns[:-1], tuple(Row(row.cells[:-1], row.below, row.tone) for row in rows)
+    columns = ("#", "who", "pods", "priority", "since", "why", "would evict")
+    empty = {"since"} if all(item.since is None for item in queue.items) else set()
+    empty |= set() if any(item.evicts for item in queue.items) else {"would evict"}
+    shown = [turn for turn, name in enumerate(columns) if name not in empty]
+    rows = tuple(Row(tuple(row.cells[turn] for turn in shown), row.below, row.tone) for row in rows)
+    undated = Counter(item.priority for item in queue.items if item.since is None)
+    order = "Of one priority those without a creation time are tried in the order of the input."
+    notes = (order,) if any(number > 1 for number in undated.values()) else ()
     title = "1 waits" if len(rows) == 1 else f"{len(rows)} wait, in the order they are tried"
-    return Section(title, columns, rows)
+    return Section(title, tuple(columns[turn] for turn in shown), rows, notes)

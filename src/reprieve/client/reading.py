@@ -275,11 +275,13 @@ def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
                 subject=name_of(item),
             )
         created = loaded.created
-        if created == FIRST_CREATION.timestamp() + loaded.order:
+        if not loaded.dated:
             created = latest + 1 + loaded.order
             stamp = FIRST_CREATION + timedelta(seconds=created - FIRST_CREATION.timestamp())
             item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
-        cluster.objects.setdefault(type(item), []).append(Loaded(item, origin, offset + loaded.order, created))
+        cluster.objects.setdefault(type(item), []).append(
+            Loaded(item, origin, offset + loaded.order, created, dated=loaded.dated)
+        )
     cluster.scenarios += more.scenarios
     begun = latest + 1 - FIRST_CREATION.timestamp()
     for maker in more.pod_makers:

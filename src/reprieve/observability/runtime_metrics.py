@@ -9,9 +9,10 @@ Invariants: labels come from fixed sets, from the configuration or from the serv
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import distribution
 from platform import machine, python_implementation, python_version, system
 from typing import Any, Final
 
@@ -33,6 +34,33 @@ _REVISION_DIGITS: Final = 15
 
 ResourceRevisions = Mapping[tuple[str, str, str], str]
 """(API group, version, plural) of a resource -> the `resourceVersion` up to which it has been heard."""
+
+
+def build_labels() -> dict[str, str]:
+    """The labels of `kubernetes_build_info`, by upstream's names (component-base, `metrics/prometheus/version`).
+
+    The commit is known of a package that was installed from a repository; nothing tells when it was built.
+    """
+    package = distribution("reprieve")
+    try:
+        origin = json.loads(package.read_text("direct_url.json") or "{}")
+    except ValueError:
+        origin = {}
+    source = origin.get("vcs_info") if isinstance(origin, dict) else None
+    commit = source.get("commit_id") if isinstance(source, dict) else None
+    commit = commit if isinstance(commit, str) else ""
+    major, minor = KUBERNETES_VERSION.split(".")[:2]
+    return {
+        "major": major,
+        "minor": minor,
+        "git_version": f"v{KUBERNETES_VERSION}+reprieve.{package.version}",
+        "git_commit": commit,
+        "git_tree_state": "clean" if commit else "",
+        "build_date": "",
+        "go_version": f"python{python_version()}",
+        "compiler": python_implementation(),
+        "platform": f"{system().lower()}/{machine()}",
+    }
 
 
 class RuntimeMetrics:
@@ -85,21 +113,14 @@ class RuntimeMetrics:
             exponential(0.00001, 1.5, 20),
             ["plugin", "event", "hint"],
         )
-        major, minor = KUBERNETES_VERSION.split(".")[:2]
+        build = build_labels()
         Gauge(
             "kubernetes_build_info",
             "A metric with a constant '1' value labeled by the Kubernetes version whose behaviour this scheduler has, "
-            "and its own: git_version is vKUBERNETES+reprieve.VERSION.",
-            ["major", "minor", "git_version", "compiler", "go_version", "platform"],
+            "and its own: git_version is vKUBERNETES+reprieve.VERSION. What is not known of the build is empty.",
+            list(build),
             registry=registry,
-        ).labels(
-            major,
-            minor,
-            f"v{KUBERNETES_VERSION}+reprieve.{version('reprieve')}",
-            python_implementation(),
-            f"python{python_version()}",
-            f"{system().lower()}/{machine()}",
-        ).set(1)
+        ).labels(**build).set(1)
 
     # -- requests (`reprieve.client.transport.RequestWatch`) -------------------------------------------------------
 

@@ -55,7 +55,7 @@ def afterwards(
         elif isinstance(item, _WRITTEN):
             item = written.pop(key, None)
         if item is not None:
-            found.append(Loaded(item, loaded.origin, loaded.order, loaded.created))
+            found.append(Loaded(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated))
     order = 1 + max((loaded.order for loaded in everything), default=0)
     for turn, item in enumerate(written.values()):
         found.append(Loaded(item, Origin("<plan>"), order + turn, at))

@@ -208,7 +208,7 @@ class _Changer:
     def _put(self, loaded: Loaded[ObjectT], item: ObjectT) -> None:
         """Another object in the place of one: what was given stays as it was."""
         found = self._list(type(item))
-        found[found.index(loaded)] = Loaded(item, loaded.origin, loaded.order, loaded.created)
+        found[found.index(loaded)] = Loaded(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated)
 
     def _taint(self, value: str) -> str:
         target, text = self._target(value)
@@ -373,7 +373,7 @@ class _Changer:
     def _add(self, item: KubernetesObject, origin: Origin) -> None:
         """One more object, made after everything there."""
         self._latest += 1e-3
-        self._list(type(item)).append(Loaded(item, origin, self._order, self._latest))
+        self._list(type(item)).append(Loaded(item, origin, self._order, self._latest, dated=False))
         if isinstance(item, objects.Pod):
             self._names.add((item.namespace, item.name))
         self._order += 1

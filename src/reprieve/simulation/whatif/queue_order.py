@@ -31,7 +31,9 @@ Key = tuple[str, str, str]
 
 
 class QueueItem(Document, frozen=True, kw_only=True):
-    """One pod or group that waits. `since`: RFC 3339; `evicts`: the units it would evict, `namespace/name`.
+    """One pod or group that waits. `evicts`: the units it would evict, `namespace/name`.
+
+    `since`: RFC 3339; None where nothing says when it was created, and its turn in the input decides.
 
     `why`: Ready (it has a place), Preempting, Priority (what runs is as important), Resources (nothing would be large
     enough, or something else than room is missing), Backoff (it waits for its next try) or Gated.
@@ -43,7 +45,7 @@ class QueueItem(Document, frozen=True, kw_only=True):
     name: str
     priority: int
     pods: int
-    since: str
+    since: str | None
     why: str
     message: str = ""
     evicts: tuple[str, ...] = ()
@@ -94,9 +96,11 @@ def queue_of(
     for pod in document.pods:
         kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
         waiting.setdefault((kind, pod.namespace, name), []).append(pod)
-    since, keys = _since(manifests, first.engine)
+    created, keys = _created(manifests, first.engine)
     order = {key: turn for turn, key in enumerate(first.found)}
-    turned = sorted(waiting, key=lambda key: (order.get(keys.get(key, ""), len(order)), since.get(key, 0.0), key))
+    turned = sorted(
+        waiting, key=lambda key: (order.get(keys.get(key, ""), len(order)), created.get(key, _NEVER)[0], key)
+    )
     strongest = max(
         (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
     )
@@ -122,7 +126,7 @@ def queue_of(
                 name=key[2],
                 priority=pods[0].priority,
                 pods=len(pods),
-                since=readable_time(since.get(key, 0.0)),
+                since=readable_time(created[key][0]) if created.get(key, _NEVER)[1] else None,
                 why=_why(decision, pods, requests, strongest, largest),
                 message=_message(group, pods),
                 evicts=evicts,
@@ -161,10 +165,16 @@ def _largest(manifests: Manifests) -> dict[str, int]:
     return found
 
 
-def _since(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, float], dict[Key, str]]:
-    """Since when each entity waits, and what the engine calls it: a group of a tree is tried with all of the tree."""
+_NEVER: Final = (0.0, False)
+
+
+def _created(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, tuple[float, bool]], dict[Key, str]]:
+    """When the first of each entity was created, and whether the input says so; and what the engine calls it.
+
+    A group of a tree is tried with all of the tree.
+    """
     groups = engine.cluster.groups if engine is not None else {}
-    since: dict[Key, float] = {}
+    created: dict[Key, tuple[float, bool]] = {}
     keys: dict[Key, str] = {}
     for loaded in manifests.pods:
         pod = loaded.object
@@ -172,14 +182,14 @@ def _since(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, float
             continue
         group = pod_group_name(pod)
         key = ("Pod", pod.namespace, pod.name) if group is None else ("PodGroup", pod.namespace, group)
-        since[key] = min(since.get(key, loaded.created), loaded.created)
+        created[key] = min(created.get(key, (loaded.created, loaded.dated)), (loaded.created, loaded.dated))
         uid = pod.metadata.uid or f"{pod.namespace}/{pod.name}"
         if group is None:
             keys[key] = f"pod/{uid}"
         else:
             known = groups.get(f"{pod.namespace}/{group}")
             keys[key] = known.home if known is not None else f"group/{pod.namespace}/{group}"
-    return since, keys
+    return created, keys
 
 
 def _message(group: PodGroupOutcome | None, pods: list[PodOutcome]) -> str:

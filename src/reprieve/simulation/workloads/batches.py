@@ -40,6 +40,8 @@ class Workload:
     group: str = ""
     """The gang that everything it makes belongs to; made by an object above."""
     depth: int = 0
+    dated: bool = True
+    """Whether the input says when it was `created`."""
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -244,7 +246,8 @@ def workload_of(maker: PodMaker, *, group: str = "", depth: int = 0) -> Workload
     """The object of the input as a workload."""
     manifest = maker.manifest
     subject = subject_of_maker(manifest)
-    return Workload(manifest, maker.origin, subject, maker.created, key_of(manifest), group=group, depth=depth)
+    key = key_of(manifest)
+    return Workload(manifest, maker.origin, subject, maker.created, key, group=group, depth=depth, dated=maker.dated)
 
 
 def reference_to(manifest: Mapping[str, Any]) -> OwnerReference:

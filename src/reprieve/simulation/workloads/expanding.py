@@ -291,6 +291,7 @@ class Maker:
                 workload.place(path),
                 group,
                 workload.depth + 1,
+                workload.dated,
             )
         )
 
@@ -360,7 +361,7 @@ class Maker:
         def add(item: KubernetesObject, workload: Workload, created: float) -> None:
             stamp = datetime.fromtimestamp(created, UTC)
             item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
-            found.append(Loaded(item, workload.origin, there.order, created))
+            found.append(Loaded(item, workload.origin, there.order, created, dated=workload.dated))
             there.order += 1
 
         for item, workload in self._extra:

@@ -155,7 +155,7 @@ class Rows:
             if self.of(each.api_version, each.kind) is None:
                 others.append(each)
             else:
-                makers.append(PodMaker(each.manifest, each.origin, each.created))
+                makers.append(PodMaker(each.manifest, each.origin, each.created, each.dated))
         return makers, others
 
     def kinds(self) -> Iterator[tuple[str, str]]:
