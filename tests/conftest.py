@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import is_hypothesis_test
 
 from tests import drawing
 from tests.outside import BESIDE, REASON
@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before a property is decorated: its settings are those of the profile."""
-    settings.load_profile(drawing.SAME if config.getoption(NEW_CLUSTERS) is None else drawing.NEW)
+    drawing.load(drawing.SAME if config.getoption(NEW_CLUSTERS) is None else drawing.NEW)
 
 
 LONG = ("chaos", "tools/test_new_clusters", "simulation/test_large_inputs", "simulation/test_openb", "docs", "e2e")

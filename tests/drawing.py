@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 
 from reprieve.api.objects import KubernetesObject
 
@@ -33,6 +34,19 @@ settings.register_profile(
     print_blob=True,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),  # what it is due to is ours to find out
 )
+
+
+def load(profile: str) -> None:
+    """Draw as a profile says from now on.
+
+    Hypothesis likes numbers and texts that stand in the program itself, in such of its modules as are loaded by then:
+    what one test imports would change the examples of the next, and with them from run to run, for tests run in another
+    order on other workers. `SAME` does without.
+    """
+    settings.load_profile(profile)
+    if profile == SAME:
+        providers.is_local_module_file = lambda path: False  # type: ignore[attr-defined, assignment]
+
 
 Drawn = Iterable[KubernetesObject | tuple[KubernetesObject, float] | Mapping[str, Any]]
 _last: list[Any] = []
