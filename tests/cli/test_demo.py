@@ -14,6 +14,7 @@ from reprieve.api.loading import load
 from reprieve.simulation import demo
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.cli.conftest import Run
+from tests.waiting import DEADLINE
 
 
 def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
@@ -54,6 +55,7 @@ def test_demo_that_hangs_is_stopped_with_everything_it_began(run: Run, monkeypat
 
     monkeypatch.setattr("reprieve.cli.demo._fill", hangs)
     monkeypatch.setattr("reprieve.cli.demo._WHOLE_SECONDS", 5.0)
+    monkeypatch.setattr("reprieve.cli.demo._STOP_SECONDS", DEADLINE)  # what is ended by force is the test runner
     ended = run("demo")
     assert ended.code == 1
     assert ended.err.endswith("error: the demo is not over after 5 s; all of it is stopped\n")

@@ -233,9 +233,12 @@ def test_a_list_of_failures_names_nodes_of_the_cluster(run: Run, desk: Path) -> 
 
 def test_ctrl_c_at_any_moment_of_the_start_is_no_traceback(desk: Path) -> None:
     """Of more policies than run at a time, when the first processes have been begun and nothing is loaded in them."""
+    (desk / "many.csv").write_text(  # what takes long is not over before this process comes to press
+        "job,submit,duration,gpu,priority\n" + "".join(f"j{n},{n * 3},60,1,{n % 7}\n" for n in range(6_000))
+    )
     names = [f"p{number}" for number in range(6)]
     policies = [part for name in names for part in ("--policy", name)]
-    command = [sys.executable, "-m", "reprieve", "replay", "jobs.csv", *FOUR, *policies]
+    command = [sys.executable, "-m", "reprieve", "replay", "many.csv", *FOUR, *policies]
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(cores)[:2])  # as many run at a time as there are cores: where there are many, all
     try:

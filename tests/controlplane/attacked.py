@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,16 +128,16 @@ class Attacked:
 
         def ask() -> None:
             try:
-                connection = self.connection()
-                turn = 0
-                while not over.is_set():
-                    turn += 1
-                    change = json.dumps({"data": {"turn": str(turn)}}).encode()
-                    path = "/api/v1/namespaces/default/configmaps/other"
-                    patch = Sent("PATCH", path, change, "application/merge-patch+json")
-                    waits.extend(self.send(sent, connection).seconds for sent in (Sent("GET", path), patch))
-                    over.wait(0.005)
-                connection.close()
+                with closing(self.connection()) as connection:
+                    turn = 0
+                    while True:  # once in any case: what it is asked beside may be over before this thread comes to run
+                        turn += 1
+                        change = json.dumps({"data": {"turn": str(turn)}}).encode()
+                        path = "/api/v1/namespaces/default/configmaps/other"
+                        patch = Sent("PATCH", path, change, "application/merge-patch+json")
+                        waits.extend(self.send(sent, connection).seconds for sent in (Sent("GET", path), patch))
+                        if over.wait(0.005):
+                            break
             except BaseException as error:
                 failed.append(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.waiting import DEADLINE
@@ -13,6 +14,9 @@ from reprieve.controlplane.server.connections import ConnectionLimits
 from reprieve.controlplane.server.serving import ServeOptions
 
 from .live import Live, live
+
+LIMIT = 3.0
+"""Seconds a client has where it is not to be cut at once."""
 
 
 def limits(seconds: float) -> ConnectionLimits:
@@ -31,7 +35,7 @@ def server() -> Iterator[Live]:
 @pytest.fixture(scope="module")
 def patient() -> Iterator[Live]:
     """Where somebody is to be served beside: a test that stands still for a moment must not be cut for it."""
-    with live(ServeOptions(tls=False, connections=limits(3.0))) as running:
+    with live(ServeOptions(tls=False, connections=limits(LIMIT))) as running:
         yield running
 
 
@@ -109,25 +113,39 @@ def received(connection: socket.socket) -> bytes:
     return piece
 
 
+@contextmanager
+def served_once(server: Live) -> Iterator[socket.socket]:
+    """A connection that has been answered; a new one where this process stood still until the first was cut."""
+    ends = time.monotonic() + DEADLINE
+    while True:
+        with connected(server) as connection:
+            began = time.monotonic()
+            try:
+                answered(connection, head(server))
+            except (AssertionError, OSError):
+                assert began + LIMIT / 2 < time.monotonic() < ends
+                continue
+            yield connection
+            return
+
+
 def test_the_second_request_of_a_connection_has_a_deadline_too(patient: Live) -> None:
-    with connected(patient) as connection:
-        answered(connection, head(patient))
+    with served_once(patient) as connection:
         connection.sendall(b"GET /ver")
         assert rest_of(connection) == b""
 
 
 def test_a_connection_between_requests_is_kept(patient: Live) -> None:
     """What has answered and waits for nothing is not half a request: watches and idle clients live on."""
-    with connected(patient) as connection, connected(patient) as other:
-        answered(connection, head(patient))
+    with served_once(patient) as connection, connected(patient) as other:
         other.sendall(b"GET")
         assert rest_of(other) == b""  # the deadline of one that is cut has passed
         answered(connection, head(patient))
 
 
 def test_a_watch_outlives_the_deadlines(patient: Live) -> None:
-    with connected(patient) as watch, connected(patient) as other:
-        watch.sendall(head(patient, "GET /api/v1/namespaces?watch=1&timeoutSeconds=60"))
+    with served_once(patient) as watch, connected(patient) as other:
+        watch.sendall(head(patient, f"GET /api/v1/namespaces?watch=1&timeoutSeconds={DEADLINE:.0f}"))
         assert watch.recv(65536).startswith(b"HTTP/1.1 200")
         other.sendall(b"GET")
         assert rest_of(other) == b""
