@@ -39,13 +39,13 @@ def test_spared_units_that_are_not_listed_are_counted(monkeypatch: pytest.Monkey
 
 def test_no_decision_outlives_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
-    before = sum(isinstance(each, Preemption) for each in gc.get_objects())
+    before = sum(type(each) is Preemption for each in gc.get_objects())
     kept: list[int] = []
     note = planning._Ledger.note
 
     def counted(self: planning._Ledger, made: Preempted) -> None:
         note(self, made)
-        kept.append(sum(isinstance(each, Preemption) for each in gc.get_objects()) - before)
+        kept.append(sum(type(each) is Preemption for each in gc.get_objects()) - before)
 
     monkeypatch.setattr(planning._Ledger, "note", counted)
     planned()
