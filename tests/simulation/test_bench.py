@@ -68,7 +68,7 @@ def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) 
     )
     assert 0 < figures["attemptMs"]["p50"] <= figures["attemptMs"]["p99"]
     assert figures["seconds"] >= (figures["decisionSeconds"] or 0)
-    assert figures["podsPerSecond"] == pytest.approx(figures["pods"] / figures["seconds"], rel=0.01)
+    assert figures["podsPerSecond"] == pytest.approx(figures["pods"] / figures["seconds"], rel=0.01, abs=0.06)
     assert 10 < figures["peakRssMb"] < 10_000
 
 
