@@ -27,6 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     def run(*args: object, stdin: str = "") -> Ended:
         monkeypatch.setattr(sys, "argv", ["reprieve", *map(str, args)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
         captured = capsys.readouterr()

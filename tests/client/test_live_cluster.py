@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import socket
-import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,35 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.cli.main import main
 from reprieve.simulation.virtual import VirtualCluster
+from tests.cli.conftest import Ended, Run
 from tests.controlplane.server.live import Json, Live, live
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`run("plan", "--kubeconfig", file)` -> how it ended."""
-
-    def run(*args: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["reprieve", *map(str, args)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 def pod(name: str, cpu: str, *, node: str = "", **spec: Any) -> Json:

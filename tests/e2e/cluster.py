@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 import yaml
 
 from tests.waiting import DEADLINE
+from tests.waiting import eventually as eventually
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -35,18 +36,6 @@ GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/{namespace}/podgroups"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 MERGE = "application/merge-patch+json"
-
-
-def eventually(check: Callable[[], T], what: str = "", seconds: float = DEADLINE) -> T:
-    """Wait until `check` returns something true and return it; an AssertionError names what did not come."""
-    ends = time.monotonic() + seconds
-    pause = threading.Event()
-    while True:
-        found = check()
-        if found:
-            return found
-        assert time.monotonic() < ends, f"not within {seconds} s: {what or check}"
-        pause.wait(0.05)
 
 
 class Api:

@@ -57,16 +57,21 @@ class PodGroupResourceClaim(Struct, frozen=True, kw_only=True):
     resource_claim_template_name: str | None = None
 
 
-class PodGroupTemplate(Struct, frozen=True, kw_only=True):
-    """Workload.spec.podGroupTemplates[]."""
+class GroupTerms(Struct, frozen=True, kw_only=True):
+    """What the specs and templates of groups of every level have in common."""
 
-    name: str = ""
-    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
     disruption_mode: DisruptionMode | None = None
     priority_class_name: str = ""
     priority: int | None = None
     preemption_policy: str | None = None
+
+
+class PodGroupTemplate(GroupTerms, frozen=True, kw_only=True):
+    """Workload.spec.podGroupTemplates[]."""
+
+    name: str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
 
 
@@ -83,16 +88,11 @@ class CompositePodGroupSchedulingPolicy(Struct, frozen=True, kw_only=True):
     gang: CompositeGangSchedulingPolicy | None = None
 
 
-class CompositePodGroupTemplate(Struct, frozen=True, kw_only=True):
+class CompositePodGroupTemplate(GroupTerms, frozen=True, kw_only=True):
     """Workload.spec.compositePodGroupTemplates[], and the composite templates within one."""
 
     name: str = ""
     scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: DisruptionMode | None = None
-    priority_class_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
     pod_group_templates: tuple[PodGroupTemplate, ...] = ()
     composite_pod_group_templates: tuple[CompositePodGroupTemplate, ...] = ()
 
@@ -130,17 +130,12 @@ class WorkloadReference(Struct, frozen=True, kw_only=True):
     template_name: str = ""
 
 
-class PodGroupSpec(Struct, frozen=True, kw_only=True):
+class PodGroupSpec(GroupTerms, frozen=True, kw_only=True):
     """spec of a PodGroup."""
 
     workload_ref: WorkloadReference | None = None
     parent_composite_pod_group_name: str = ""
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: DisruptionMode | None = None
-    priority_class_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
 
 
@@ -189,17 +184,12 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
         return topology[0].key if topology else None
 
 
-class CompositePodGroupSpec(Struct, frozen=True, kw_only=True):
+class CompositePodGroupSpec(GroupTerms, frozen=True, kw_only=True):
     """spec of a CompositePodGroup."""
 
     workload_ref: WorkloadReference | None = None
     parent_composite_pod_group_name: str = ""
     scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
-    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: DisruptionMode | None = None
-    priority_class_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
 
 
 class CompositePodGroupStatus(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import kubernetes
 import urllib3
 from tests.waiting import DEADLINE
+from tests.waiting import eventually as eventually
 
 client: Any = kubernetes.client
 """The library as its users see it: its annotations make every field optional, so they are not used here."""
@@ -59,18 +59,6 @@ def kubectls() -> list[str]:
             continue
         found.setdefault(answer.stdout.splitlines()[0], str(path))
     return sorted(found.values())
-
-
-def eventually(check: Callable[[], Any], what: str = "", seconds: float = DEADLINE) -> Any:
-    """Wait until ``check`` returns something true and return it; an AssertionError names what did not come."""
-    ends = time.monotonic() + seconds
-    pause = threading.Event()
-    while True:
-        found = check()
-        if found:
-            return found
-        assert time.monotonic() < ends, f"not within {seconds} s: {what or check}"
-        pause.wait(0.05)
 
 
 def has_account(core: Any, namespace: str) -> bool:

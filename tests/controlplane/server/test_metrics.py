@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, eventually
 
 from reprieve.controlplane.kinds import KindTable
 from reprieve.controlplane.registry import Registry
@@ -46,13 +45,6 @@ def scraped(plane: Live) -> dict[str, list[tuple[dict[str, str], float]]]:
 def value(plane: Live, name: str, **labels: str) -> float:
     """The sum of the samples that have these labels."""
     return sum(number for own, number in scraped(plane).get(name, []) if labels.items() <= own.items())
-
-
-def eventually(what: Callable[[], bool]) -> None:
-    """A request is counted as it ends, and that may be after its client has read the answer."""
-    end = time.monotonic() + DEADLINE
-    while not what():
-        assert time.monotonic() < end
 
 
 def test_requests_are_counted_with_the_labels_of_kube_apiserver(plane: Live) -> None:

@@ -106,12 +106,15 @@ def cron_job(workload: Workload, maker: Maker) -> None:
         )
 
 
+def _template(workload: Workload, maker: Maker) -> Mapping[str, Any] | None:
+    """The pod template; None where there is none, or none that makes sense, which is reported."""
+    return maker.template(workload, "spec.template", workload.spec["template"]) if "template" in workload.spec else None
+
+
 def deployment(workload: Workload, maker: Maker) -> None:
     """A Deployment: one ReplicaSet, or what is missing of the newest of those it has (whatif.md 2.2)."""
     spec = workload.spec
-    if "template" not in spec:
-        return
-    template = maker.template(workload, "spec.template", spec.get("template"))
+    template = _template(workload, maker)
     if template is None:
         return
     wanted = maker.count(workload, "spec.replicas", spec.get("replicas"), 1)
@@ -150,9 +153,7 @@ def deployment(workload: Workload, maker: Maker) -> None:
 def stateful_set(workload: Workload, maker: Maker) -> None:
     """A StatefulSet: names by ordinal, with claims of their own (whatif.md 2.3)."""
     spec, name = workload.spec, workload.name
-    if "template" not in spec:
-        return
-    template = maker.template(workload, "spec.template", spec.get("template"))
+    template = _template(workload, maker)
     if template is None:
         return
     start = maker.count(workload, "spec.ordinals.start", value_at(spec, "ordinals.start"), 0)
@@ -177,10 +178,7 @@ def stateful_set(workload: Workload, maker: Maker) -> None:
 
 def daemon_set(workload: Workload, maker: Maker) -> None:
     """A DaemonSet: a pod for each node it may run on, pinned to it (whatif.md 2.4)."""
-    spec = workload.spec
-    if "template" not in spec:
-        return
-    template = maker.template(workload, "spec.template", spec.get("template"))
+    template = _template(workload, maker)
     if template is None:
         return
     pod_spec = mapping(template.get("spec"))
