@@ -118,6 +118,12 @@ SOURCES: Final[tuple[GroupSource, ...]] = (
 """Every source, the stronger first (workloads.md 1.1)."""
 
 
+def _may_be_named(pod: Pod) -> bool:
+    """Whether a pod has anything that a source reads: most of those that are in no group have not."""
+    meta = pod.metadata
+    return bool(pod.spec.scheduling_group is not None or meta.labels or meta.annotations or meta.owner_references)
+
+
 class Membership(NamedTuple):
     """The group a pod belongs to, by which source, and how large it is where the source says so."""
 
@@ -170,7 +176,7 @@ class GroupSources:
 
     def membership(self, pod: Pod) -> Membership | None:
         """The group a pod belongs to; None for a pod by itself."""
-        for row in self.rows:
+        for row in self.rows if _may_be_named(pod) else ():
             name = row.names(pod)
             if name:
                 return Membership(name, row, _size(row, pod))
@@ -178,7 +184,7 @@ class GroupSources:
 
     def problems(self, pod: Pod) -> list[str]:
         """What is wrong with, or not counted of, what a pod says of its groups, a sentence for each."""
-        named = [(row, name) for row in self.rows if (name := row.names(pod))]
+        named = [(row, name) for row in self.rows if (name := row.names(pod))] if _may_be_named(pod) else []
         if not named:
             return []
         (first, name), *others = named
@@ -229,7 +235,7 @@ NO_SOURCES: Final = GroupSources(())
 
 def pod_group_name(pod: Pod, sources: GroupSources = DEFAULT_SOURCES) -> str | None:
     """Name of the group a pod belongs to (in its namespace), by the strongest source; None for a pod by itself."""
-    for row in sources.rows:
+    for row in sources.rows if _may_be_named(pod) else ():
         name = row.names(pod)
         if name:
             return name

@@ -3,6 +3,8 @@
 Start-up stays under half a second: numpy and the engine are imported inside the commands that need them.
 """
 
+import atexit
+import gc
 import os
 import sys
 from copy import copy
@@ -126,6 +128,9 @@ def kubectl() -> None:
 def main(program: str = "reprieve") -> None:
     """Entry point; ends the process with one of the codes of `reprieve.cli.outcome.Exit`."""
     collect_seldom()
+    atexit.register(
+        gc.freeze
+    )  # what is left goes as a whole: to look through it for cycles first takes a tenth of a second
     # Decisions are made of integers, which numpy hands to no BLAS: its threads would be started, and spin, for nothing.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if completion.VARIABLE in os.environ:

@@ -142,6 +142,8 @@ class VirtualCluster:
         A pod whose UID is in use already (names stand in for missing UIDs) gets one of its own.
         """
         engine, now = self.engine, self.now
+        if isinstance(item, objects.Pod):
+            return self._add_pod(item, created)
         if isinstance(item, objects.Node):
             engine.set_node(item, now)
         elif isinstance(item, objects.PodGroup):
@@ -172,22 +174,24 @@ class VirtualCluster:
             self._claims.set_template(item, now)
         elif isinstance(item, objects.ResourceSlice | objects.DeviceClass | objects.DeviceTaintRule):
             engine.set_resource(item, now)
-        elif isinstance(item, objects.Pod):
-            if (item.metadata.uid or _key(item)) in self.records:
-                uid = f"{item.metadata.uid or _key(item)}#{len(self.records)}"
-                item = replace(item, metadata=replace(item.metadata, uid=uid))
-            if item.spec.resource_claims and item.status.phase in ("Succeeded", "Failed"):
-                self._claims.ended(item, now)
-            elif item.spec.resource_claims:
-                item = self._claims.prepared(item, now)
-            if item.spec.volumes and item.status.phase not in ("Succeeded", "Failed"):
-                self._storage.prepare(item, now)
-            record = engine.set_pod(item, now, created=created)
-            if record is not None:
-                self.records[record.uid] = record
-                self._budgets_stale = bool(self._budgets)
-            return record
         return None
+
+    def _add_pod(self, item: objects.Pod, created: float) -> PodRecord | None:
+        engine, now = self.engine, self.now
+        if (item.metadata.uid or _key(item)) in self.records:
+            uid = f"{item.metadata.uid or _key(item)}#{len(self.records)}"
+            item = replace(item, metadata=replace(item.metadata, uid=uid))
+        if item.spec.resource_claims and item.status.phase in ("Succeeded", "Failed"):
+            self._claims.ended(item, now)
+        elif item.spec.resource_claims:
+            item = self._claims.prepared(item, now)
+        if item.spec.volumes and item.status.phase not in ("Succeeded", "Failed"):
+            self._storage.prepare(item, now)
+        record = engine.set_pod(item, now, created=created)
+        if record is not None:
+            self.records[record.uid] = record
+            self._budgets_stale = bool(self._budgets)
+        return record
 
     def awaits_room(self, key: str) -> bool:
         """Whether the entity's last attempt ended with room held for it that others are leaving."""
