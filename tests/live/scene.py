@@ -68,9 +68,9 @@ class Recorded(Writes):
 class Scene:
     """An engine with one node, conditions, and what they write."""
 
-    def __init__(self, engine: Engine | None = None) -> None:
+    def __init__(self, engine: Engine | None = None, writes: Recorded | None = None) -> None:
         self.clock = FakeClock()
-        self.writes = Recorded()
+        self.writes = writes or Recorded()
         self.troubles: list[str] = []
         self.conditions = Conditions(self.writes, self.clock, on_trouble=self.troubles.append)
         self.engine = engine or Engine(EngineOptions(validate=True))
@@ -102,8 +102,11 @@ class Scene:
         count: int = 2,
         status: Json | None = None,
         everything: bool = False,
+        name: str = "g",
+        priority: int = 0,
     ) -> None:
-        body = group("g", count=count, everything=everything) | {"status": status or {}}
+        body = group(name, count=count, everything=everything) | {"status": status or {}}
+        body["spec"]["priority"] = priority
         body["metadata"] |= {"uid": uid, "generation": generation}
         item = msgspec.convert(body, o.PodGroup)
         self.conditions.seen_group(item, Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True))

@@ -218,14 +218,12 @@ class _Run:
                 self._guarded(self._nominate()),
                 *(self._guarded(self._release(pod)) for unit in units for pod in unit.pods if not pod.bound),
             )
-            self._raise()
             if units:
                 *others, last = units
                 evictions = (self._guarded(self._evict(unit)) for unit in others)
                 await asyncio.gather(*evictions, self._guarded(self._prepare(last)))
-                self._raise()
                 await self._guarded(self._complete(last))
-                self._raise()
+            self._raise()
         finally:
             self._calls.end(units)
 
