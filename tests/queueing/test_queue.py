@@ -511,6 +511,36 @@ def test_a_failed_call_lets_it_try_at_once() -> None:
     assert world.nominated == {}
 
 
+def test_calls_that_fail_again_and_again_are_made_after_the_backoff() -> None:
+    """preemption.md 7.5: a victim whose deletion is refused for good is not asked for as fast as refusals come."""
+    world = _blocked()
+    engine, now, key = world.engine, world.now, world.entity("p").key
+    engine.preemption_failed(key, now)
+    assert engine.step(now) is not None  # at once, the first time
+    for backoff in (2.0, 4.0, 8.0, 10.0):
+        engine.preemption_failed(key, now)
+        assert world.place("p") is QueueState.BACKOFF
+        assert engine.step(now + backoff - 0.1) is None
+        now += backoff
+        decision = engine.step(now)
+        assert decision is not None
+        assert decision.preemption is not None
+    engine.preemption_done(key, now)
+    world.gone("r")
+    assert engine.step(now + 10.0) is not None
+    assert world.where == {"p": "n"}
+
+
+def test_calls_that_went_well_end_the_row_of_failures() -> None:
+    """preemption.md 7.5: the next failure is the first again."""
+    world = _blocked()
+    key = world.entity("p").key
+    world.engine.preemption_failed(key, world.now)
+    assert world.engine.step(world.now) is not None
+    world.engine.preemption_done(key, world.now)
+    assert world.entity("p").failed_preemptions == 0
+
+
 def test_a_preemptor_that_is_deleted_while_blocked_leaves_nothing() -> None:
     """Neither the deletion nor the end of the calls finds anything afterwards."""
     world = _blocked()

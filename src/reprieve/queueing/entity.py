@@ -33,6 +33,7 @@ class Entity:
         "attempts",
         "blocked",
         "events",
+        "failed_preemptions",
         "gate",
         "group",
         "held",
@@ -77,6 +78,8 @@ class Entity:
         self.gate: Status = SUCCESS
         self.blocked: str | None = None
         """Why it may not be tried although its pods are ready: its preemption is under way (preemption.md 7.3)."""
+        self.failed_preemptions = 0
+        """Preemptions of it in a row of whose calls one failed."""
         self.rejected_by: set[str] = set()
         """Plugins whose rejection the last attempt ended with: their hints decide what wakes it."""
         self.rejected_by_indexed: tuple[str, ...] = ()

@@ -312,13 +312,18 @@ class SchedulingQueue:
         entity.blocked = why
         self._listening[entity.key] = entity
 
-    def unblock(self, key: str, now: float, *, retry: bool) -> None:
-        """The calls are done. Events that came meanwhile are replayed; with `retry` it is tried again at once."""
+    def unblock(self, key: str, now: float, *, retry: bool, failed: bool = False) -> None:
+        """The calls are done. Events that came meanwhile are replayed; with `retry` it is tried again at once.
+
+        `failed`: one of the calls was refused. From the second time in a row it is tried again after its backoff
+        (preemption.md 7.5): what refuses one call, a webhook or a right that is missing, refuses the next as quickly.
+        """
         entity = self._entities.get(key)
         if entity is None or entity.blocked is None:
             return
         self._cause = EventKind.PREEMPTION_FINISHED
         entity.blocked = None
+        entity.failed_preemptions = entity.failed_preemptions + 1 if failed else 0
         if entity.state is not QueueState.IN_CYCLE:
             self._listening.pop(key, None)
         if entity.state is not QueueState.GATED:
@@ -326,6 +331,8 @@ class SchedulingQueue:
         gate = self._gates.of_entity(entity)
         if not gate.ok:
             self._to_gated(entity, gate, now)
+        elif entity.failed_preemptions > 1:
+            self._reactivate(entity, now)
         elif retry:
             self._to_active(entity, now)
         else:

@@ -526,15 +526,15 @@ class Engine:
         return entity is not None and any(pod.nominated >= 0 for pod in entity.ready.values())
 
     def preemption_failed(self, key: str, now: float) -> list[PodRecord]:
-        """An API call of a preemption failed: take the nominations back and try again at once (preemption.md 7.5).
+        """An API call of a preemption failed: take the nominations back and try again (preemption.md 7.5).
 
-        Returns the pods whose nomination was taken back.
+        At once, but after its backoff if the one before failed too.  Returns the pods whose nomination was taken back.
         """
         self.cluster.doomed.difference_update(self._preemptions.victims_of(key))
         self._preemptions.forget(key)
         entity = self.queue.get(key)
         reverted = self._nominations.give_up(entity.ready.values(), now) if entity is not None else []
-        self.queue.unblock(key, now, retry=True)
+        self.queue.unblock(key, now, retry=True, failed=True)
         return reverted
 
     # -- inside ------------------------------------------------------------------------------------
