@@ -148,6 +148,19 @@ def test_what_would_help_one_is_tried_and_in_the_document(run: Run, cluster: str
     assert (silent["help"], silent["computed"]["priorityThatHelps"]) == ([], None)
 
 
+def test_of_a_large_cluster_it_is_said_that_nothing_was_tried(
+    run: Run, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 11.1."""
+    from reprieve.cli import whatif
+
+    monkeypatch.setattr(whatif, "MOST_OBJECTS", 2)
+    ended = run("explain", "job/sweep", "-f", cluster, "-o", "json")
+    assert json.loads(ended.out)["computed"]["priorityThatHelps"] is None
+    assert "in a cluster of more than 2 objects it is not tried what would help\n" in ended.err
+    assert "tried" not in run("explain", "job/sweep", "-f", cluster, "--no-suggest").err
+
+
 def test_an_owner_says_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
     ended = run("explain", "job/train", "-f", cluster)
     assert ended.out.startswith("job default/train has 2 pods: 0 on nodes, 2 wait.\n\npodgroup default/train waits")

@@ -248,6 +248,23 @@ def test_the_queue_says_what_would_help(run: Run, ask: Any, tmp_path: Path) -> N
     assert f"      would help: {items['huge']['help'][0]['sentence']}\n" in out
 
 
+def test_the_queue_of_a_large_cluster_says_that_nothing_was_tried(
+    run: Run, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 6.4: who would be helped by something is not left without a word."""
+    from reprieve.cli import queue
+
+    monkeypatch.setattr(queue, "MOST_OBJECTS", 3)
+    (item,) = ask("queue", documents=pod("huge", "7", 1))["items"]
+    assert item["help"] == []
+    ended = run("queue", "-f", tmp_path / "cluster.yaml")
+    said = "in a cluster of more than 3 objects it is not tried what would help: ask explain\n"
+    assert ended.err == said
+    assert "tried" not in run("queue", "-f", tmp_path / "cluster.yaml", "--no-suggest").err
+    ask("queue", documents=pod("ready", "1"))
+    assert "tried" not in run("queue", "-f", tmp_path / "cluster.yaml").err
+
+
 def test_the_queue_of_one_namespace_keeps_the_positions(ask: Any) -> None:
     other = pod("theirs", "1", 9).replace("{name: theirs}", "{name: theirs, namespace: team}")
     documents = pod("mine", "1") + other

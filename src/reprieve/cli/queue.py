@@ -17,7 +17,7 @@ from reprieve.cli.asking import (
     warn_of,
 )
 from reprieve.cli.documents import Format, document
-from reprieve.cli.outcome import refuse, show
+from reprieve.cli.outcome import note, refuse, show
 from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ PAUSE = 2.0
 """Seconds between two tables with `-w`."""
 MOST_OBJECTS = 2_500
 """In larger clusters it is not tried what would help: the queue itself is there in a second."""
+_HOPING = ("Priority", "Resources")
+"""Why somebody waits whom something might help."""
 
 
 @taking_source()
@@ -76,16 +78,19 @@ def _show_queue(source: Source, output: Format, namespace: str | None, *, sugges
 
     gathered = gather(source)
     options = replace(read_options(), now=gathered.now, rows=source.rows or TABLE)
-    suggest = suggest and sum(map(len, gathered.manifests.objects.values())) <= MOST_OBJECTS
+    large = sum(map(len, gathered.manifests.objects.values())) > MOST_OBJECTS
     try:
         with working("sorting the queue"):
-            queue = _with_suggestions(source, gathered, options) if suggest else queue_of(gathered.manifests, options)
+            trying = suggest and not large
+            queue = _with_suggestions(source, gathered, options) if trying else queue_of(gathered.manifests, options)
     except InputError as error:
         refuse(str(error))
     if namespace is not None:
         queue = with_fields(queue, items=tuple(item for item in queue.items if item.namespace == namespace))
     if first:
         warn_of(gathered)
+        if suggest and large and any(item.why in _HOPING for item in queue.items):
+            note(f"in a cluster of more than {MOST_OBJECTS:,} objects it is not tried what would help: ask explain")
     if output is not Format.TEXT:
         show(document(with_fields(queue, changes=tuple(gathered.changed.made)), output))
         return

@@ -17,6 +17,7 @@ from reprieve.api.errors import InputError
 from reprieve.api.foreign_groups import below
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import Manifests
+from reprieve.cli.outcome import note
 from reprieve.library.answering import what_helps
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
@@ -33,8 +34,10 @@ from reprieve.simulation.whatif.suggestions import Trials
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
-MOST_OBJECTS = 5_000
+MOST_OBJECTS = 10_000
 """In clusters with more, only what is, not what might be, is worked out: somebody waits for the answer."""
+MOST_OF_PRIORITIES = 5_000
+"""In clusters with more, a priority that helps is one of few trials, and is not looked for beside them."""
 HIGHEST_PRIORITY = 1_000_000_000
 """Of a class that users may make (preemption.md 8)."""
 
@@ -93,7 +96,10 @@ def ask(
         return Answered(gated=turn.gated)
     if decision.result is Result.SCHEDULED:
         return Answered(record=turn.record, fits=True)
-    if not suggest or decision.result is not Result.UNSCHEDULABLE or len(items) > MOST_OBJECTS:
+    if not suggest or decision.result is not Result.UNSCHEDULABLE:
+        return Answered(record=turn.record)
+    if len(items) > MOST_OBJECTS:
+        note(f"in a cluster of more than {MOST_OBJECTS:,} objects it is not tried what would help")
         return Answered(record=turn.record)
     if len(_one_tree(items, kind, namespace, name)) > 1:  # what is changed has to be changed in all of the tree
         return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
@@ -180,7 +186,12 @@ def _key(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | N
 
 
 def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: float) -> int | None:
-    """The lowest priority that helps, among those just above what runs; found by halving, as more can only help."""
+    """The lowest priority that helps, among those just above what runs; found by halving, as more can only help.
+
+    None also where the cluster is too large to look for it.
+    """
+    if len(items) > MOST_OF_PRIORITIES:
+        return None
     engine, world = _world(items, now)
     key = _key(world, kind, namespace, name)
     entity = engine.queue.get(key) if key is not None else None
