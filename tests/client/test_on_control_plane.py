@@ -114,7 +114,9 @@ def test_writes_in_order_under_a_real_lease() -> None:
     async def run() -> None:
         async with control_plane() as (_, client):
             await client.request("POST", PODS.path("default"), body=pod("p"))
-            election = Election(client, LeaseOptions("kube-system", "reprieve", "me"))
+            # So long that no pause of the machine ends it.
+            options = LeaseOptions("kube-system", "reprieve", "me", duration=3600.0, renew_deadline=3000.0)
+            election = Election(client, options)
             standing = asyncio.create_task(election.run())
             writers = WriterPool(client, election.fence)
             await election.wait_leading()

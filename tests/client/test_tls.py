@@ -19,6 +19,7 @@ from reprieve.client.connection import Connection, ExecPlugin, Identity, TlsSett
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.client.tls import CHECK_FILES_SECONDS, TlsContexts
 
+from ..waiting import DEADLINE
 from .clock import FakeClock
 from .scripted import answer, client_of, scripted
 from .test_credentials import script
@@ -85,7 +86,7 @@ async def ask(tmp_path: Path, settings: TlsSettings, *, demand: bool = False, id
         scripted(OK, tls=server_context(tmp_path, demand=demand)) as server,
         client_of(server, tls=settings, identity=identity) as client,
     ):
-        await client.get("/api", deadline=20.0)
+        await client.get("/api", deadline=DEADLINE)
 
 
 INNER = "inner.example.com"
