@@ -1,13 +1,17 @@
 """NodeResourcesBalancedAllocation: prefers nodes whose resources the pod would bring closer to like proportions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from reprieve.cluster.changes import ChangeReader
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.resources import ResourceTable, Vector
+from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import MAX_NODE_SCORE, CycleState, Mask, Rows, Scope, ScorePlugin, Scores
 
 
@@ -19,7 +23,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
     135573; before that it was the balance with the pod alone).
 
     Counts real requests, not the scoring columns; skipped for pods that ask for none of the resources, and without
-    extended resources the pod does not ask for.
+    extended resources the pod does not ask for.  The balance without the pod is kept until something on a node changes.
     """
 
     name = "NodeResourcesBalancedAllocation"
@@ -28,6 +32,10 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def __init__(self, resources: Sequence[str] = ("cpu", "memory")) -> None:
         self._resources = tuple(resources)
+        self._known: WeakKeyDictionary[ClusterState, dict[tuple[int, ...], tuple[ChangeReader, _Now | None]]] = (
+            WeakKeyDictionary()
+        )
+        """By cluster and columns, those used longest ago first."""
 
     def pre_score(self, state: CycleState) -> bool:
         """Best-effort pods are not balanced."""
@@ -35,18 +43,38 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
         """See `ScorePlugin.score`. Nodes without one of the resources are judged by the others."""
-        nodes, delta = state.cluster.nodes, state.signature.delta
-        columns = self._columns(state.cluster.resources, nodes, delta)
-        n = len(nodes)
-        have = [nodes.stated(column)[rows] for column in columns]
-        used = [nodes.used[column, :n][rows] for column in columns]
-        present = [amounts > 0 for amounts in have]
-        divisors = [np.maximum(amounts, 1).astype(np.float64) for amounts in have]
-        before = _balance(used, divisors, present)
-        after = _balance([u + delta[column] for u, column in zip(used, columns, strict=True)], divisors, present)
+        cluster, delta = state.cluster, state.signature.delta
+        nodes = cluster.nodes
+        columns = self._columns(cluster.resources, nodes, delta)
+        if cluster.overlaid or (not isinstance(rows, slice) and len(rows) <= _FEW):
+            now = _Now.of(cluster, columns, rows)
+        else:
+            now = self._kept(cluster, tuple(columns)).only(rows)
+        used = [nodes.used[column, : len(nodes)][rows] + delta[column] for column in columns]
+        before, after = now.balance, _balance(used, now.divisors, now.present)
         half = MAX_NODE_SCORE // 2
         scores: Scores = half + (half + after - before) // 2
         return scores
+
+    def _kept(self, cluster: ClusterState, columns: tuple[int, ...]) -> "_Now":
+        """What is the same for all pods that ask for these resources, on all rows."""
+        of_cluster = self._known.get(cluster)
+        if of_cluster is None:
+            of_cluster = self._known[cluster] = {}
+        known = of_cluster.pop(columns, None)
+        if known is None:
+            known = cluster.changes(), None
+        changes, now = known
+        touched = changes.take()
+        if touched is None or now is None:
+            now = _Now.of(cluster, columns, slice(0, len(cluster.nodes)))
+        elif touched:
+            rows = np.array(sorted(set(touched)), dtype=np.int64)
+            now.replace(rows, _Now.of(cluster, columns, rows))
+        of_cluster[columns] = changes, now
+        if len(of_cluster) > _MOST_KEPT:
+            del of_cluster[next(iter(of_cluster))]
+        return now
 
     def _columns(self, table: ResourceTable, nodes: NodeColumns, delta: Vector) -> list[int]:
         columns = []
@@ -56,6 +84,43 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
             if known and (delta[column] > 0 or name in _ALWAYS):
                 columns.append(column)
         return columns
+
+
+_FEW = 8
+"""For so few rows nothing is kept."""
+_MOST_KEPT = 8
+"""Sets of resources that are kept."""
+
+
+@dataclass(slots=True)
+class _Now:
+    """Nodes without the pod that is scored. `balance`: int64[rows]; by resource, what else is needed to tell it."""
+
+    balance: Scores
+    divisors: list[npt.NDArray[np.float64]]
+    present: list[Mask]
+
+    @classmethod
+    def of(cls, cluster: ClusterState, columns: Sequence[int], rows: Rows) -> "_Now":
+        """As the nodes are in the present view."""
+        nodes = cluster.nodes
+        have = [nodes.stated(column)[rows] for column in columns]
+        used = [nodes.used[column, : len(nodes)][rows] for column in columns]
+        present = [amounts > 0 for amounts in have]
+        divisors = [np.maximum(amounts, 1).astype(np.float64) for amounts in have]
+        return cls(_balance(used, divisors, present), divisors, present)
+
+    def only(self, rows: Rows) -> "_Now":
+        """Those of some rows."""
+        return _Now(self.balance[rows], [one[rows] for one in self.divisors], [one[rows] for one in self.present])
+
+    def replace(self, rows: npt.NDArray[np.int64], others: "_Now") -> None:
+        """Other nodes on some rows."""
+        self.balance[rows] = others.balance
+        for mine, other in zip(self.divisors, others.divisors, strict=True):
+            mine[rows] = other
+        for own, another in zip(self.present, others.present, strict=True):
+            own[rows] = another
 
 
 Amounts = npt.NDArray[np.int64]

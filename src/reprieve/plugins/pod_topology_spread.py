@@ -62,6 +62,7 @@ SYSTEM_DEFAULTS = (
 
 Counts = npt.NDArray[np.int64]
 _SKIP = Status(Code.SKIP)
+_HIGHEST = np.iinfo(np.int64).max
 _IGNORED = -1
 """Raw score of a candidate that lacks a topology key."""
 
@@ -191,8 +192,11 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         constraints = self._constraints(cluster, state.pod, SCHEDULE_ANYWAY)
         all_keys = bool(state.signature.spread) or not self._system
         labelled = _labelled(cluster, constraints) if all_keys else cluster.nodes.alive[: len(cluster.nodes)]
+        if not isinstance(rows, slice) and len(rows) == len(labelled):
+            rows = slice(0, len(labelled))  # all of them: nothing has to be picked out
         candidates = labelled[rows]
         count = int(np.count_nonzero(candidates))
+        everywhere = count == len(candidates)
         total = np.zeros(len(candidates), dtype=np.float64)
         for constraint in constraints:
             labels, highest = index.domains(constraint.key)
@@ -205,28 +209,35 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
                 there = there[(labelled & _eligible(cluster.nodes, state.signature, constraint))[there]]
                 sums = np.bincount(domains[there], weights=pods[there], minlength=highest + 1)
                 here = domains[rows]
-                size = int(np.count_nonzero(np.bincount(here[candidates])))
+                some = np.zeros(len(sums), dtype=np.bool_)
+                some[here if everywhere else here[candidates]] = True
+                size = int(np.count_nonzero(some))
                 part = (sums * math.log(size + 2) + (constraint.max_skew - 1))[here]
-            without = labels[rows] == 0
-            if without.any():
-                part[without] = 0.0
+            if not (everywhere and all_keys):  # else every candidate has the label
+                without = labels[rows] == 0
+                if without.any():
+                    part[without] = 0.0
             total += part
         floor = np.floor(total)
         rounded: Scores = (floor + (total - floor >= 0.5)).astype(np.int64)
-        rounded[~candidates] = _IGNORED
+        if not everywhere:
+            rounded[~candidates] = _IGNORED
         return rounded
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
         """The emptiest is best; candidates without the labels get 0."""
-        ranked = scores != _IGNORED
-        if not ranked.any():
+        low, high = int(scores.min(initial=_HIGHEST)), int(scores.max(initial=_IGNORED))
+        if high == _IGNORED:
             return np.zeros_like(scores)
-        low, high = int(scores[ranked].min()), int(scores[ranked].max())
+        ranked = None
+        if low == _IGNORED:
+            ranked = scores != _IGNORED
+            low = int(scores[ranked].min())
         if high == 0:
             high = low = 1
             scores = np.ones_like(scores)
-        normalized: Scores = np.where(ranked, MAX_NODE_SCORE * (high + low - scores) // high, 0)
-        return normalized
+        normalized: Scores = MAX_NODE_SCORE * (high + low - scores) // high
+        return normalized if ranked is None else np.where(ranked, normalized, 0)
 
     # -- constraints -------------------------------------------------------------------------------
 

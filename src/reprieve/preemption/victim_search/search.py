@@ -207,7 +207,7 @@ class _Search:
                 for unit in part:
                     state.restore(unit)
                 self.returns += 1
-                done = self._build() and state.price() == found.price
+                done = self._build(since=mark) and state.price() == found.price
                 units = tuple(sorted(state.gone))
                 if done:
                     others.setdefault(units, Found(units, found.price, self._places()))
