@@ -197,8 +197,9 @@ class VictimColumns:
         nodes = self._cluster.nodes
         requests = pod.signature.requests
         left = np.empty((len(requests), len(rows)), dtype=np.int64)
+        of: Counts | slice = rows if len(rows) < len(nodes) else slice(0, len(rows))
         for (column, amount), free in zip(requests, left, strict=True):
-            np.subtract(nodes.allocatable[column][rows], nodes.used[column][rows], out=free)
+            np.subtract(nodes.allocatable[column][of], nodes.used[column][of], out=free)
             free -= amount
         crowded = crowd_of(self._cluster, pod.priority, rows)
         if len(crowded.rows):
