@@ -287,6 +287,32 @@ def test_what_is_left_of_a_unit_is_deleted_as_often_as_it_takes() -> None:
     run(test)
 
 
+def test_a_unit_is_finished_once_however_many_preemptions_failed_on_it() -> None:
+    """9: each attempt of a preemptor fails on the same pod; what is left of the unit is asked for by one task."""
+
+    async def test(scene: Scene) -> None:
+        stage = Stage(scene)
+        group, pods = stage.crew(names=("a", "b"))
+        scene.writes.errors = [CUT]
+        stage.repairs.finish(group, pods[:1])
+        await stage.asleep()
+        stage.repairs.finish(group, pods)
+        stage.repairs.finish(group, pods)
+        assert len(stage.tasks) == 1
+        scene.clock.advance(5.1)
+        await stage.ended()
+        assert scene.writes.deleted == ["uid-a", "uid-a", "uid-b"]
+        scene.writes.errors = [CUT]
+        stage.repairs.finish(group, pods)
+        await stage.asleep()
+        assert len(stage.tasks) == 2, "the next time it is finished anew"
+        scene.clock.advance(5.1)
+        await stage.ended()
+        assert scene.writes.deleted[3:] == ["uid-a", "uid-b", "uid-a"]
+
+    run(test)
+
+
 def test_who_lost_the_right_to_write_repairs_nothing() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)

@@ -117,10 +117,16 @@ class UnitRepairs:
         self._listener = listener
         self._clock = clock
         self._spawn = spawn
+        self._finishing: dict[str, dict[str, PodRecord]] = {}
+        """By unit, the pods by UID that are being deleted, by one task for each unit however often it is asked for."""
 
     def finish(self, group: Group, pods: Iterable[PodRecord]) -> None:
         """Delete what is left of a unit, until it is done or there is no right to write any more."""
-        self._spawn(self._finish(group, pods))
+        left = self._finishing.get(unit_key(group))
+        if left is None:
+            left = self._finishing[unit_key(group)] = {}
+            self._spawn(self._finish(group, left))
+        left.update((pod.uid, pod) for pod in pods)
 
     def reconsider(self, group: Group, pods: Iterable[PodRecord]) -> None:
         """Nobody knows whether a unit goes: if one of its pods does, all follow, else it is spared."""
@@ -139,20 +145,26 @@ class UnitRepairs:
         if written:
             self._spawn(self._spared(group, staying, written))
 
-    async def _finish(self, group: Group, pods: Iterable[PodRecord]) -> None:
-        left = [pod for pod in pods if not pod.terminating]
-        while left:
-            results = await asyncio.gather(*(self._delete(pod) for pod in left), return_exceptions=True)
-            errors = [found for found in results if isinstance(found, Exception)]
-            if not errors or any(isinstance(found, DeposedError) for found in errors):
-                return
-            self._listener.trouble("preemption", f"the group {group.key} is partly evicted, trying again: {errors[0]}")
-            await self._clock.sleep(_REPAIR_EVERY)
-            left = [pod for pod, found in zip(left, results, strict=True) if found is not None and not pod.terminating]
+    async def _finish(self, group: Group, left: dict[str, PodRecord]) -> None:
+        try:
+            while pods := [pod for pod in left.values() if not pod.terminating]:
+                results = await asyncio.gather(*(self._delete(pod) for pod in pods), return_exceptions=True)
+                for pod, found in zip(pods, results, strict=True):
+                    if found is None:
+                        left.pop(pod.uid, None)
+                errors = [found for found in results if found is not None]
+                if any(isinstance(found, DeposedError) for found in errors):
+                    return
+                if errors:
+                    text = f"the group {group.key} is partly evicted, trying again: {errors[0]}"
+                    self._listener.trouble("preemption", text)
+                    await self._clock.sleep(_REPAIR_EVERY)
+        finally:
+            del self._finishing[unit_key(group)]
 
     async def _reconsider(self, group: Group, unit: list[PodRecord]) -> None:
         if await self._goes(unit):
-            await self._finish(group, unit)
+            self.finish(group, unit)
         else:
             self.spare(group, unit)
 
