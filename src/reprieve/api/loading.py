@@ -1,6 +1,6 @@
-"""Input to typed objects: files, directories, standard input; YAML and JSON; the only I/O of this room.
+"""Input to typed objects: YAML and JSON of files, directories and standard input (`api.sources`).
 
-Terms: a source is a path, a directory or `-`. A document is one YAML document or JSON value; `List` objects
+Terms: a document is one YAML document or JSON value; `List` objects
 are opened up. The order of an object is its position in the whole input.
 
 Invariants: no more than `max_bytes` are ever read; the first error ends the loading with an `InputError`;
@@ -9,8 +9,6 @@ objects without `creationTimestamp` count as created one second apart in documen
 
 from __future__ import annotations
 
-import stat
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +38,16 @@ from reprieve.api.group_owners import Job
 from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.objects import CompositePodGroup, Namespace, Node, Pod, PodGroup, PriorityClass, Workload
 from reprieve.api.references import check_groups, check_nodes, refuse_duplicates
+from reprieve.api.sources import (
+    Document,
+    decoded,
+    encoding_of,
+    is_json,
+    json_error,
+    next_json,
+    read_sources,
+    too_large,
+)
 from reprieve.api.unknown_fields import MOST_FINDINGS, Manifest, Misnamed, Schemas, UnknownField, located
 from reprieve.api.unknown_fields import Path as FieldPath
 from reprieve.api.workloads import created_by, makes_pods, nearest_kind, templates_in
@@ -50,14 +58,9 @@ FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """Creation time of the first object of an input that has no times."""
 
 SCENARIO_VERSION: Final = "reprieve.dev/v1alpha1"
-_STDIN: Final = "<stdin>"
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
 _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MAX_NESTED_LISTS: Final = 8
 _MOST_MEANINGS: Final = 200
-
-Document = tuple[str, str | bytes | Mapping[str, Any]]
-"""(name, YAML or JSON text, or one object as plain data): the name stands for a file in errors."""
 
 ObjectT_co = TypeVar("ObjectT_co", bound=KubernetesObject, covariant=True)
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
@@ -297,66 +300,6 @@ def _resolve_priorities(manifests: Manifests, admission: PriorityAdmission) -> N
                 ) from None
 
 
-# --- sources ------------------------------------------------------------------------------------------------
-
-
-def _read_sources(
-    sources: Sequence[str | Path | Document], max_bytes: int, stdin: BinaryIO | None
-) -> Iterator[tuple[str, bytes | Mapping[str, Any]]]:
-    for source in sources:
-        if isinstance(source, tuple):
-            name, content = source
-            yield name, content.encode() if isinstance(content, str) else content
-            continue
-        if str(source) == "-":
-            yield _STDIN, _read(stdin if stdin is not None else sys.stdin.buffer, _STDIN, max_bytes)
-            continue
-        path = Path(source)
-        try:
-            files = _files(path)
-            for file in files:
-                yield str(file), _read_file(file, max_bytes)
-        except OSError as error:
-            raise InputError(Origin(str(error.filename or path)), error.strerror or str(error)) from None
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(Origin(repr(str(path))), str(error)) from None  # a NUL in the name
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
-    if not files:
-        raise InputError(Origin(str(path)), f"the directory holds no {', '.join(_SUFFIXES)} file")
-    return files
-
-
-def _read_file(path: Path, max_bytes: int) -> bytes:
-    with path.open("rb") as file:
-        status = path.stat()
-        if stat.S_ISREG(status.st_mode) and status.st_size > max_bytes:
-            raise _too_large(str(path), max_bytes)
-        return _read(file, str(path), max_bytes)
-
-
-def _read(stream: BinaryIO, name: str, max_bytes: int) -> bytes:
-    """The stream's bytes, never more than `max_bytes` (and a block) of them in memory."""
-    blocks: list[bytes] = []
-    size = 0
-    while block := stream.read(1 << 20):
-        size += len(block)
-        if size > max_bytes:
-            raise _too_large(name, max_bytes)
-        blocks.append(block)
-    return b"".join(blocks)
-
-
-def _too_large(name: str, max_bytes: int) -> InputError:
-    return InputError(Origin(name), f"the input is larger than {max_bytes} bytes; raise the limit to read it")
-
-
 # --- documents ----------------------------------------------------------------------------------------------
 
 
@@ -373,22 +316,22 @@ class _Collector:
     def read_all(self, sources: Sequence[str | Path | Document], max_bytes: int, stdin: BinaryIO | None) -> None:
         """Add everything in the sources, of no more than so many bytes in all."""
         remaining = max_bytes
-        for name, data in _read_sources(sources, max_bytes, stdin):
+        for name, data in read_sources(sources, max_bytes, stdin):
             if isinstance(data, Mapping):
                 self.take(data, Origin(name))
                 continue
             remaining -= len(data)
             if remaining < 0:
-                raise _too_large(name, max_bytes)
+                raise too_large(name, max_bytes)
             self.read(name, data)
 
     def read(self, name: str, data: bytes) -> None:
         """Add everything in one file."""
-        if _is_json(name, data):
+        if is_json(name, data):
             self._read_json(name, data)
             return
         origin = Origin(name)
-        text = _decoded(data, origin, _encoding(data))
+        text = decoded(data, origin, encoding_of(data))
         number = 0
         known = len(self.manifests.unknown_fields)
         try:
@@ -551,13 +494,13 @@ class _Collector:
     def _read_json(self, name: str, data: bytes) -> None:
         """Add the JSON values of a file, one after the other (kubectl reads concatenated values too)."""
         refuse_dense(data, Origin(name))
-        _decoded(data, Origin(name), "utf-8")
+        decoded(data, Origin(name), "utf-8")
         rest = memoryview(data.removeprefix(b"\xef\xbb\xbf"))
         number = 0
         while True:
             number += 1
             origin = Origin(name, number)
-            value, rest = _next_json(rest, origin)
+            value, rest = next_json(rest, origin)
             if value is None:
                 return
             known = len(self.manifests.unknown_fields)
@@ -570,7 +513,7 @@ class _Collector:
         try:
             head = _HEAD.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise _json_error(error, origin) from None
+            raise json_error(error, origin) from None
         if list_head is not None and not head.kind and list_head.kind != "List":
             head = Head(api_version=head.api_version or list_head.api_version, kind=list_head.kind.removesuffix("List"))
         if not head.kind or not head.api_version:
@@ -642,56 +585,8 @@ def _at(value: Any, path: FieldPath) -> Any:
     return value
 
 
-def _decoded(data: bytes, origin: Origin, encoding: str) -> str:
-    """The text of a file. Raises `InputError` naming the byte where it is none: msgspec looks at the strings it reads
-    only, and says so with another exception than for broken JSON.
-    """
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise InputError(origin, f"not UTF-8 text: byte {error.start} is {data[error.start]:#04x}") from None
-
-
 _HEAD: Final = msgspec.json.Decoder(Head)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
-_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
-_TRAILING: Final = "JSON is malformed: trailing characters (byte "
-_SPACE: Final = b" \t\r\n"
-
-
-def _is_json(name: str, data: bytes) -> bool:
-    """Whether the text is JSON: by its suffix, or because it starts as a JSON object does."""
-    if name.endswith(".json"):
-        return True
-    start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE)
-    return start.startswith(b"{") and start[1:].lstrip(_SPACE)[:1] in (b'"', b"}", b"")
-
-
-def _next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memoryview]:
-    """The next JSON value of a text and what follows it; None at the end."""
-    start = 0
-    while start < len(text) and text[start] in _SPACE:
-        start += 1
-    text = text[start:]
-    if not text:
-        return None, text
-    try:
-        _RAW.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        message = str(error)
-        if not message.startswith(_TRAILING):
-            raise _json_error(error, origin) from None
-        end = int(message[len(_TRAILING) : -1]) - 1  # the decoder counts bytes from 1
-        return text[:end], text[end:]
-    return text, text[len(text) :]
-
-
-def _json_error(error: Exception, origin: Origin) -> InputError:
-    if isinstance(error, RecursionError):
-        return InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
-    if isinstance(error, msgspec.ValidationError):
-        return InputError(origin, f"must be an object with apiVersion and kind: {error}")
-    return InputError(origin, f"invalid JSON: {str(error).removeprefix('JSON is malformed: ')}")
 
 
 def _refuse_nameless(data: Any, origin: Origin) -> tuple[str, str]:
@@ -702,12 +597,6 @@ def _refuse_nameless(data: Any, origin: Origin) -> tuple[str, str]:
         if not isinstance(data.get(name), str) or not data[name]:
             raise InputError(origin, "Required value: every object needs one", path=name, subject=subject_of(data))
     return data["kind"], data["apiVersion"]
-
-
-def _encoding(data: bytes) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    return "utf-8-sig"
 
 
 def _depth(data: Any) -> int:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprieve.api.errors import InputError, Origin
-from reprieve.api.loading import MAX_INPUT_BYTES, Document, Manifests
+from reprieve.api.loading import MAX_INPUT_BYTES, Manifests
 from reprieve.api.loading import load as load_sources
+from reprieve.api.sources import Document
 from reprieve.library.tables import Table, data_frame, html
 from reprieve.library.wording import count
 from reprieve.simulation.plan import misread_annotations
