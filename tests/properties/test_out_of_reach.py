@@ -198,7 +198,9 @@ def _smaller(item: objects.Pod) -> objects.Pod:
 @contextmanager
 def _everything_may_help() -> Iterator[None]:
     """Any event wakes everybody who waits, unless it is out of reach: nothing is left to hints."""
-    every = mock.patch.object(SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._waiting.values()])
+    every = mock.patch.object(
+        SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._unschedulable.by_key.values()]
+    )
     with (
         mock.patch.object(queue, "FEW_PODS", -1),
         mock.patch.object(QueueingHints, "help", return_value=True),

@@ -702,7 +702,7 @@ def test_who_is_put_off_again_and_again_is_remembered_once() -> None:
     queue, entity = world.engine.queue, world.entity("p")
     for turn in range(100):
         queue.wake_at(entity, world.now + 200 - turn)
-    assert len(queue._alarms) <= 4
+    assert len(queue._alarms.entries) <= 4
     assert queue.next_wakeup(flush=False) == world.now + 101
     queue.tick(world.now + 100)
     assert world.place("p") is QueueState.UNSCHEDULABLE

@@ -13,6 +13,7 @@ had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap 
 import heapq
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
@@ -25,6 +26,8 @@ from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.gates import PreEnqueueGates
 from reprieve.queueing.hints import Ask, QueueingHints, answer_of
 from reprieve.queueing.reach import Reach
+from reprieve.queueing.timers import Timers
+from reprieve.queueing.unschedulable import UnschedulableEntities
 
 _REGATING = frozenset(
     {
@@ -50,8 +53,6 @@ FEW_PODS = 32
 """So many waiting pods are tried again without asking whether they are out of reach."""
 _MOST_ASKED = 1 << 14
 """Questions to hints about the events that an entity missed, before it is woken without more of them."""
-OVERDUE_INTERVAL = 1.0
-"""Seconds between two attempts at entities that are out of reach and have waited too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +90,11 @@ class SchedulingQueue:
         self._alike = AlikeEntities(cluster) if self._asks_again else None
         self._entities: dict[str, Entity] = {}
         self._active: list[tuple[tuple[float, ...], str]] = []
-        self._backoff: list[tuple[float, str]] = []
-        self._waiting: dict[str, Entity] = {}
-        """Unschedulable entities, those looked at longest ago first."""
-        self._overdue: dict[str, Entity] = {}
-        """Those of them that have waited too long but are out of reach: tried again in turn, to say how it is now."""
-        self._next_overdue = float("-inf")
-        self._rejected: dict[str, dict[str, Entity]] = {}
-        """Unschedulable entities by the plugins that rejected them."""
+        self._backoff = Timers(self._entities, QueueState.BACKOFF, attrgetter("wake"))
+        self._alarms = Timers(self._entities, QueueState.UNSCHEDULABLE, attrgetter("alarm"))
+        self._unschedulable = UnschedulableEntities()
         self._listening: dict[str, Entity] = {}
         """Entities in their cycle or blocked: events are kept for them."""
-        self._alarms: list[tuple[float, str]] = []
         self._doubtful: dict[str, float] = {}
         """Entities kept back by a PreEnqueue plugin that failed, and when it is asked again; soonest first."""
         self.incoming: dict[tuple[QueueState, Cause], int] = {}
@@ -379,7 +374,7 @@ class SchedulingQueue:
     ) -> None:
         """Of those that are alike the first is asked about, and woken, unless it is the one that did this."""
         assert self._alike is not None
-        entity = self._alike.first(kind, self._waits)
+        entity = self._alike.first(kind, self._unschedulable.by_key.get)
         if entity is None or entity.key == but:
             return
         if self._hints.help(entity, plugin, event, cache, self.ask):
@@ -389,7 +384,7 @@ class SchedulingQueue:
         """Wake those of a kind in turn until one of them may be tried now: others may be too soon after an attempt."""
         assert self._alike is not None
         assert self._reach is not None
-        entity = self._alike.first(kind, self._waits)
+        entity = self._alike.first(kind, self._unschedulable.by_key.get)
         if entity is None:
             return
         self._reach.refresh()
@@ -397,7 +392,7 @@ class SchedulingQueue:
             self._reactivate(entity, now)
             if entity.state is not QueueState.BACKOFF:
                 return
-            entity = self._alike.first(kind, self._waits)
+            entity = self._alike.first(kind, self._unschedulable.by_key.get)
 
     def _wake_next(self, entity: Entity, now: float) -> None:
         """An attempt ended otherwise than with a plain rejection: those alike may fare otherwise."""
@@ -411,12 +406,9 @@ class SchedulingQueue:
             return None
         return self._alike.kind_of(entity.key)
 
-    def _waits(self, key: str) -> Entity | None:
-        return self._waiting.get(key)
-
     def _concerned(self, plugin: str, tree: str | None) -> list[Entity]:
         """Unschedulable entities the plugin rejected and that an event, of that tree if any, may be news to."""
-        rejected = self._rejected.get(plugin)
+        rejected = self._unschedulable.by_plugin.get(plugin)
         if not rejected:
             return []
         if plugin in self._hints.of_groups and tree is not None:
@@ -427,16 +419,11 @@ class SchedulingQueue:
     def tick(self, now: float) -> None:
         """Let time pass: backoffs end, and those that waited too long are tried again."""
         self._cause = BACKOFF_COMPLETE
-        while self._backoff and self._backoff[0][0] <= now:
-            wake, key = heapq.heappop(self._backoff)
-            entity = self._entities.get(key)
-            if entity is not None and entity.state is QueueState.BACKOFF and entity.wake == wake:
-                self._to_active(entity, now)
-        while self._alarms and self._alarms[0][0] <= now:
-            when, key = heapq.heappop(self._alarms)
-            if self._rings(key, when):
-                self._cause = ALARM
-                self.wake(key, now)
+        while (entity := self._backoff.pop_due(now)) is not None:
+            self._to_active(entity, now)
+        while (entity := self._alarms.pop_due(now)) is not None:
+            self._cause = ALARM
+            self._reactivate(entity, now)
         while self._doubtful:
             key, when = next(iter(self._doubtful.items()))
             if when > now:
@@ -450,30 +437,21 @@ class SchedulingQueue:
         """Those that have waited too long are tried again; of those out of reach one after the other."""
         self._cause = EventKind.FLUSH
         asked: bool | None = None
-        while self._waiting:
-            entity = next(iter(self._waiting.values()))
-            if now - entity.looked_at < self._timing.flush_after:
-                break
+        unschedulable = self._unschedulable
+        while (entity := unschedulable.first()) is not None and now - entity.looked_at >= self._timing.flush_after:
             if asked is None:
-                asked = self._asks(self._waiting.values())
+                asked = self._asks(unschedulable.by_key.values())
             if asked and self._out_of_reach(entity):
-                entity.looked_at = now
-                self._waiting[entity.key] = self._waiting.pop(entity.key)
-                self._overdue[entity.key] = entity
+                unschedulable.make_overdue(entity, now)
             else:
                 self._reactivate(entity, now)
-        if self._overdue and now >= self._next_overdue:
-            self._next_overdue = now + OVERDUE_INTERVAL
-            self._reactivate(next(iter(self._overdue.values())), now)
+        if (entity := unschedulable.take_overdue(now)) is not None:
+            self._reactivate(entity, now)
 
     def wake_at(self, entity: Entity, when: float) -> None:
         """Let an entity that was just rejected be tried again at that time, if nothing wakes it before."""
         entity.alarm = when
-        if len(self._alarms) <= 2 * len(self._entities):
-            heapq.heappush(self._alarms, (when, entity.key))
-        else:  # most are of earlier attempts, or of who is gone
-            alarms = ((each.alarm, each.key) for each in self._entities.values() if each.alarm is not None)
-            self._alarms = sorted(alarms)
+        self._alarms.add(entity, when)
 
     def wake(self, key: str, now: float) -> None:
         """An entity that waits may be tried again, whatever it waits for."""
@@ -483,7 +461,7 @@ class SchedulingQueue:
 
     def retry_above(self, priority: int, now: float) -> None:
         """Units of that priority may be evicted otherwise than before: who waits with a higher one may be helped."""
-        above = [entity for entity in self._waiting.values() if entity.priority > priority]
+        above = [entity for entity in self._unschedulable.by_key.values() if entity.priority > priority]
         asked = self._asks(above)
         for entity in above:
             if not (asked and self._out_of_reach(entity)):
@@ -494,23 +472,13 @@ class SchedulingQueue:
 
         Without `flush` only backoffs count; entities in `ignoring` (keys) do not.
         """
-        while self._backoff and not self._waits_until(self._backoff[0][1], self._backoff[0][0]):
-            heapq.heappop(self._backoff)
-        if ignoring:
-            times = [wake for wake, key in self._backoff if key not in ignoring and self._waits_until(key, wake)]
-        else:
-            times = [self._backoff[0][0]] if self._backoff else []
-        while self._alarms and not self._rings(self._alarms[0][1], self._alarms[0][0]):
-            heapq.heappop(self._alarms)
-        if self._alarms:
-            times.append(self._alarms[0][0])
-        if flush and self._doubtful:
-            times.append(next(iter(self._doubtful.values())))
-        if flush and self._waiting:
-            times.append(next(iter(self._waiting.values())).looked_at + self._timing.flush_after)
-        if flush and self._overdue:
-            times.append(self._next_overdue)
-        return min(times, default=None)
+        times = [self._backoff.next(ignoring), self._alarms.next()]
+        if flush:
+            first = self._unschedulable.first()
+            times.append(next(iter(self._doubtful.values()), None))
+            times.append(first.looked_at + self._timing.flush_after if first is not None else None)
+            times.append(self._unschedulable.next_overdue)
+        return min((when for when in times if when is not None), default=None)
 
     @property
     def has_active(self) -> bool:
@@ -551,7 +519,7 @@ class SchedulingQueue:
                 if questions <= _MOST_ASKED and not self._hints.help(entity, plugin, event, cache, self.ask, kinds):
                     continue
                 own = tree_of(self._cluster, event) == entity.key
-                if own or not self._asks(self._waiting.values()) or not self._out_of_reach(entity):
+                if own or not self._asks(self._unschedulable.by_key.values()) or not self._out_of_reach(entity):
                     self._reactivate(entity, now)
                     return
             cache.clear()
@@ -574,12 +542,10 @@ class SchedulingQueue:
         plugins = self._reach.out_of_reach(entity)
         if not plugins:
             return False
-        for plugin in plugins - entity.rejected_by:
-            entity.rejected_by.add(plugin)
-            if self._alike is not None and self._alike.kind_of(entity.key) is not None:
-                continue
-            entity.rejected_by_indexed += (plugin,)
-            self._rejected.setdefault(plugin, {})[entity.key] = entity
+        new = plugins - entity.rejected_by
+        entity.rejected_by |= new
+        if self._alike is None or self._alike.kind_of(entity.key) is None:
+            self._unschedulable.add_plugins(entity, new)
         return True
 
     def _reactivate(self, entity: Entity, now: float) -> None:
@@ -591,7 +557,7 @@ class SchedulingQueue:
             if wake > now:
                 self._move(entity, QueueState.BACKOFF, now)
                 entity.wake = wake
-                heapq.heappush(self._backoff, (wake, entity.key))
+                self._backoff.add(entity, wake)
                 return
         self._to_active(entity, now)
 
@@ -624,23 +590,16 @@ class SchedulingQueue:
     def _move(self, entity: Entity, state: QueueState, now: float) -> None:
         key = entity.key
         if entity.state is QueueState.UNSCHEDULABLE:
-            del self._waiting[key]
-            self._overdue.pop(key, None)
+            self._unschedulable.remove(entity)
             if self._reach is not None and not self._asks_again:
                 self._reach.forget(key)
-            for plugin in entity.rejected_by_indexed:
-                self._rejected[plugin].pop(key, None)
         elif entity.state is QueueState.IN_CYCLE and entity.blocked is None:
             self._listening.pop(key, None)
         entity.state = state
         entity.since = now
         if state is QueueState.UNSCHEDULABLE:
-            self._waiting[key] = entity
-            entity.looked_at = now
             alike = self._alike is not None and self._alike.add(entity, self._order(entity))
-            entity.rejected_by_indexed = () if alike else tuple(entity.rejected_by)
-            for plugin in entity.rejected_by_indexed:
-                self._rejected.setdefault(plugin, {})[key] = entity
+            self._unschedulable.add(entity, now, indexed=not alike)
         elif state is QueueState.IN_CYCLE:
             self._listening[key] = entity
             return
@@ -689,11 +648,3 @@ class SchedulingQueue:
         self._move(entity, QueueState.GATED, entity.since)
         self._listening.pop(entity.key, None)
         self._entities.pop(entity.key, None)
-
-    def _rings(self, key: str, when: float) -> bool:
-        entity = self._entities.get(key)
-        return entity is not None and entity.alarm == when and entity.state is QueueState.UNSCHEDULABLE
-
-    def _waits_until(self, key: str, wake: float) -> bool:
-        entity = self._entities.get(key)
-        return entity is not None and entity.state is QueueState.BACKOFF and entity.wake == wake

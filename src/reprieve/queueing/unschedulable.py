@@ -1,0 +1,66 @@
+"""Entities that wait for an event: those considered longest ago first, and by the plugins that rejected them.
+
+Who has waited too long but is out of reach is *overdue*: such entities are tried again in turn, one in
+`OVERDUE_INTERVAL`, to report how it is now.  Times are in seconds.
+"""
+
+from collections.abc import Collection
+
+from reprieve.queueing.entity import Entity
+
+OVERDUE_INTERVAL = 1.0
+"""Seconds between two attempts at entities that are out of reach and have waited too long."""
+
+
+class UnschedulableEntities:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, Entity] = {}
+        self._overdue: dict[str, Entity] = {}
+        self._next_overdue = float("-inf")
+        self.by_plugin: dict[str, dict[str, Entity]] = {}
+        """Those that each plugin rejected, by key."""
+
+    def add(self, entity: Entity, now: float, *, indexed: bool) -> None:
+        """It waits from now on; without `indexed` others find who is woken by the events of a plugin."""
+        self.by_key[entity.key] = entity
+        entity.looked_at = now
+        entity.rejected_by_indexed = ()
+        if indexed:
+            self.add_plugins(entity, entity.rejected_by)
+
+    def add_plugins(self, entity: Entity, plugins: Collection[str]) -> None:
+        """Events of these plugins may wake it too."""
+        entity.rejected_by_indexed += tuple(plugins)
+        for plugin in plugins:
+            self.by_plugin.setdefault(plugin, {})[entity.key] = entity
+
+    def remove(self, entity: Entity) -> None:
+        """It does not wait any more."""
+        del self.by_key[entity.key]
+        self._overdue.pop(entity.key, None)
+        for plugin in entity.rejected_by_indexed:
+            self.by_plugin[plugin].pop(entity.key, None)
+
+    def first(self) -> Entity | None:
+        """The one that was considered longest ago."""
+        return next(iter(self.by_key.values()), None)
+
+    def make_overdue(self, entity: Entity, now: float) -> None:
+        """It has waited too long and is out of reach: it counts as considered now, and has its turn later."""
+        entity.looked_at = now
+        self.by_key[entity.key] = self.by_key.pop(entity.key)
+        self._overdue[entity.key] = entity
+
+    def take_overdue(self, now: float) -> Entity | None:
+        """The one of them whose turn it is now."""
+        if not self._overdue or now < self._next_overdue:
+            return None
+        self._next_overdue = now + OVERDUE_INTERVAL
+        return next(iter(self._overdue.values()))
+
+    @property
+    def next_overdue(self) -> float | None:
+        """When it is the turn of the next of them."""
+        return self._next_overdue if self._overdue else None
