@@ -129,3 +129,15 @@ def test_copies_of_many_pods_are_tried_as_far_as_pods_are() -> None:
         assert (found.now, found.at_least) == (2, ("now", "withPreemption"))
         found = asked(manifests(node("n1", cpu=9)), manifests(*gang("new", 7, cpu=1)))
         assert (found.now, found.at_least) == (1, ("now", "withPreemption"))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_gangs_of_like_pods_are_as_many_as_their_pods_have_places_for(seed: int) -> None:
+    """What the single pods have told is not tried again."""
+    chance = random.Random(seed)
+    there: list[Any] = [node(f"n{i}", cpu=chance.randint(1, 9), gpu=chance.randint(0, 4)) for i in range(5)]
+    there += [pod(f"p{i}", cpu=1, priority=9, node=f"n{chance.randrange(5)}") for i in range(4)]
+    shape = gang("new", chance.randint(1, 4), cpu=chance.randint(1, 3), gpu=chance.randint(0, 1), priority=5)
+    found = asked(manifests(*there), manifests(*shape))
+    with mock.patch.object(module, "_only_amounts_count", return_value=False):
+        assert asked(manifests(*there), manifests(*shape)) == found

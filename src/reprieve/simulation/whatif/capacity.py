@@ -120,11 +120,13 @@ def capacity(
     most = min(MOST_COPIES, max(1, MOST_TRIED // len(pods)))
     one = pod_requests(pods[0])
     on_nodes = _singles(cluster, pods[0], options, _most(free, pods[:1], MOST_SINGLES, by_claim))
-    alone = len(pods) == 1 and not groups
+    singles = sum(on_nodes.values())
+    alike = singles < MOST_SINGLES and _only_amounts_count(pods, groups) and not by_claim & one.keys()
+    told = alike or (len(pods) == 1 and not groups)
     counting = _Counting(cluster, pods, groups, options, most, by_claim)
-    copies = counting.counts(min(sum(on_nodes.values()), most) if alone else None)
+    copies = counting.counts(free, min(singles // len(pods), most) if told else None)
     counted = {"now": (copies.now, most), "withPreemption": (copies.with_preemption, copies.tried)}
-    counted["largestGang"] = (sum(on_nodes.values()), MOST_SINGLES)
+    counted["largestGang"] = (singles, MOST_SINGLES)
     at_least = tuple(name for name, (number, tried) in counted.items() if number >= tried)
     topology = topology or next((key.key for group in groups for key in _topology(group)), "")
     there = Counter[str]()
@@ -138,13 +140,31 @@ def capacity(
         now=copies.now,
         with_preemption=copies.with_preemption,
         victims=copies.victims,
-        largest_gang=sum(on_nodes.values()),
+        largest_gang=singles,
         at_least=at_least,
         topology_key=topology or None,
         domains=_domains(cluster, on_nodes, topology) if topology else (),
         resource=scarce or None,
         pools=_pools(cluster, on_nodes, one, scarce, pool, known="largestGang" not in at_least),
     )
+
+
+def _only_amounts_count(pods: Sequence[objects.Pod], groups: Sequence[objects.PodGroup]) -> bool:
+    """Whether as many copies fit as there are places for their pods: gangs of pods that are alike and do not care where
+    others are. However they are placed, each node takes as many as it has room for.
+    """
+    spec, labels = pods[0].spec, pods[0].metadata.labels
+    if len(groups) != 1 or groups[0].min_count != len(pods) or groups[0].spec.resource_claims:
+        return False
+    if _topology(groups[0]) or groups[0].spec.parent_composite_pod_group_name:
+        return False
+    if spec.affinity or spec.topology_spread_constraints or spec.resource_claims or spec.volumes or spec.host_network:
+        return False
+    if spec.scheduling_group is None or spec.scheduling_group.pod_group_name != groups[0].name:
+        return False
+    if any(port.host_port for container in spec.containers for port in container.ports) or spec.scheduling_gates:
+        return False
+    return all((pod.spec, pod.metadata.labels) == (spec, labels) for pod in pods)
 
 
 def _check_label(manifests: Manifests, option: str, label: str) -> None:
@@ -223,9 +243,8 @@ class _Counting:
     most: int
     by_claim: Set[str]
 
-    def counts(self, now: int | None) -> _Counted:
-        """All of it; `now`: the copies that fit now, where that is known."""
-        free, _ = _amounts(self.cluster.nodes, self.cluster.pods)
+    def counts(self, free: Sequence[Mapping[str, int]], now: int | None) -> _Counted:
+        """All of it; `free` on each node; `now`: the copies that fit now, where that is known."""
         emptied = self._emptied()
         room, _ = _amounts(emptied.nodes, emptied.pods)
         number = self._at_most(room)
@@ -354,8 +373,9 @@ def _singles(cluster: Manifests, pod: objects.Pod, options: PlanOptions, number:
 
 def _planned(cluster: Manifests, items: list[Any], options: PlanOptions) -> Plan:
     """The plan of the cluster with more in it."""
-    created = max((one.created for one in cluster.all()), default=0.0)
-    order = 1 + max((one.order for one in cluster.all()), default=0)
+    there = [one for found in cluster.objects.values() for one in found]
+    created = max((one.created for one in there), default=0.0)
+    order = 1 + max((one.order for one in there), default=0)
     found: dict[Any, list[Any]] = {kind: list(each) for kind, each in cluster.objects.items()}
     for turn, item in enumerate(items):
         loaded = Loaded(item, Origin("--shape"), order + turn, created + 1e-6 * turn)
