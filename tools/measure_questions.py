@@ -194,6 +194,9 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="each question so often (default %(default)s)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep inputs and answers in this directory")
     asked = parser.parse_args()
+    for name in TRACE_FILES:
+        if not (asked.trace / name).is_file():
+            parser.error(f"no {name} in {asked.trace}")
     slow = 0
     with TemporaryDirectory() as temporary:
         folder = asked.keep or Path(temporary)
