@@ -13,7 +13,7 @@ notice counts as not noticed.  `--reached FILE` keeps what was learnt of lines a
 only tests in folders that have changed run again.
 
 `--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests PATH ...` those
-tests judge, all of them, and nothing is learnt first.  The checkout is not touched.
+tests judge, all of them, and nothing is learnt first unless `--reached` says where to keep it.  The checkout is not touched.
 """
 
 from __future__ import annotations
@@ -485,7 +485,7 @@ def main() -> None:
         copied = Copy(Path(scratch))
         tests = options.tests or _apart([test for area in picked for test in AREAS[area][1] if (ROOT / test).exists()])
         reached = None
-        if not options.tests:
+        if not options.tests or options.reached:
             places = {place: None for area in picked for place in AREAS[area][0]}
             reached = learnt(copied, tuple(places), tests, options.reached)
         judge = Judge(copied, tests)

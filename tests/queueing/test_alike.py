@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
-from tests.building import World, node, pod
+from tests.building import World, group, node, pod
 
 AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
 
@@ -63,3 +63,49 @@ def test_who_waits_again_and_again_is_remembered_once() -> None:
         world.drain()
     assert {world.place(f"p{turn}") for turn in range(3)} == {QueueState.UNSCHEDULABLE}
     assert [len(heap) for heap in queue._alike._heaps.values()] == [3]
+
+
+@pytest.mark.parametrize("how", ["retry_later", "requeue_now", "rejected and gated", "placed", "rejected"])
+def test_however_the_attempt_of_the_first_ends_the_next_is_tried_unless_it_was_rejected(how: str) -> None:
+    """A plain rejection holds for all of them; anything else says nothing of the others."""
+    world = _waiting().gone("r")
+    queue = world.engine.queue
+    first = queue.pop(world.now)
+    assert first is not None
+    assert queue.pop(world.now) is None
+    if how == "placed":
+        queue.done(first, list(first.ready.values()))
+    elif how == "rejected":
+        queue.requeue(first, world.now, {"NodeResourcesFit"})
+    elif how == "rejected and gated":
+        queue.block(first, "its preemption is under way")
+        queue.requeue(first, world.now, {"NodeResourcesFit"})
+    else:
+        getattr(queue, how)(first, world.now)
+    tried = [world.place(f"p{turn}") for turn in (1, 2)]
+    expected = QueueState.UNSCHEDULABLE if how == "rejected" else QueueState.ACTIVE
+    assert tried == [expected, QueueState.UNSCHEDULABLE]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ({}, {}, True),
+        ({"priority": 1}, {}, False),
+        ({"cpu": 2}, {}, False),
+        ({"never": True}, {}, False),
+        ({"group": "crew"}, {"group": "crew"}, None),
+    ],
+)
+def test_who_is_alike(one: dict[str, object], other: dict[str, object], alike: bool | None) -> None:
+    """The same signature, priority and preemption policy; a group is like nobody."""
+    full = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=100), group("crew", min_count=1)]
+    pods = [pod(name, **{"cpu": 1, **wants}) for name, wants in (("a", one), ("b", other))]  # type: ignore[arg-type]
+    queue = World(*full, *pods, timing=AT_ONCE, current_reasons=False).drain().engine.queue
+    assert queue._alike is not None
+    kinds = [queue._alike.kind(entity) for entity in queue.entities()]
+    if alike is None:
+        assert kinds == [None]
+    else:
+        assert None not in kinds
+        assert (kinds[0] == kinds[1]) is alike

@@ -708,3 +708,128 @@ def test_who_is_put_off_again_and_again_is_remembered_once() -> None:
     assert world.place("p") is QueueState.UNSCHEDULABLE
     queue.tick(world.now + 101)
     assert world.place("p") is not QueueState.UNSCHEDULABLE
+
+
+# -- what the queue is told and asked, one call at a time ------------------------------------------------------------
+
+
+def _popped(world: World) -> list[Any]:
+    """Every entity that may be tried now, each in its cycle."""
+    found = []
+    while (entity := world.engine.queue.pop(world.now)) is not None:
+        found.append(entity)
+    return found
+
+
+def test_the_next_wakeup_is_of_those_that_are_asked_about() -> None:
+    """scheduling.md 1: the first of the backoffs; who is held back for another reason need not be woken for."""
+    world = World(node("n", cpu=1), pod("a"), pod("b"))
+    queue = world.engine.queue
+    first, second = _popped(world)
+    second.attempts = 2  # a backoff of two seconds
+    for entity in (first, second):
+        queue.retry_later(entity, world.now)
+    for ignoring, wake in [((), 1), ((first.key,), 2), ((second.key,), 1), ((first.key, second.key), None)]:
+        expected = None if wake is None else world.now + wake
+        assert queue.next_wakeup(flush=False, ignoring=ignoring) == expected, ignoring
+    world.gone("a")
+    assert queue.next_wakeup(flush=False) == world.now + 2
+    assert queue.next_wakeup(flush=False, ignoring=("pod/other",)) == world.now + 2
+
+
+@pytest.mark.parametrize("helping", ["NodeAffinity", "NodePorts", "NodeResourcesFit", ""])
+def test_any_plugin_that_rejected_may_say_that_a_missed_event_helps(helping: str) -> None:
+    """scheduling.md 1: events of the cycle are replayed to the hints of all that rejected it, one yes is enough."""
+    rejected_by = {"NodeAffinity", "NodePorts", "NodeResourcesFit"}
+    world = World(*FULL, pod("p", cpu=1))
+    queue = world.engine.queue
+    for plugin in rejected_by:
+        queue._hints.by_plugin[plugin] = {EventKind.NODE_ADDED: lambda *_, yes=plugin == helping: yes}
+    (entity,) = _popped(world)
+    queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=0), world.now)  # no plugin has a hint for the first of them
+    queue.on_event(ClusterEvent(EventKind.NODE_ADDED, row=0), world.now)
+    queue.requeue(entity, world.now, rejected_by)
+    assert entity.state is (QueueState.BACKOFF if helping else QueueState.UNSCHEDULABLE)
+
+
+@pytest.mark.parametrize(("priority", "woken"), [(4, True), (5, False), (6, False)])
+def test_who_waits_with_a_higher_priority_is_tried_when_units_may_go_otherwise(priority: int, woken: bool) -> None:
+    """preemption.md 2.1: those of an equal priority cannot be evicted, so it helps nobody of that priority."""
+    world = World(*FULL, pod("p", cpu=1, priority=5)).drain()
+    world.engine.queue.retry_above(priority, world.now)
+    assert world.place("p") is (QueueState.BACKOFF if woken else QueueState.UNSCHEDULABLE)
+
+
+def test_a_pod_that_failed_to_bind_backs_off_as_often_as_it_was_tried() -> None:
+    """scheduling.md 1: 1 s, doubled per attempt; it was tried just now."""
+    world = World(node("n"))
+    record, queue = world.add(pod("p")).record("p"), world.engine.queue
+    for attempts, wait in [(3, 4), (1, 4)]:  # what is known already is not forgotten
+        (entity,) = _popped(world)
+        entity.attempts -= 1  # as if it had not been tried beside
+        queue.requeue(entity, world.now, {"NodeResourcesFit"})
+        entity = queue.add_pod(record, world.now, attempts=attempts)
+        assert entity.state is QueueState.BACKOFF
+        assert entity.wake == world.now + wait
+        world.virtual.now += wait
+
+
+def test_pods_are_counted_by_where_they_come_and_why() -> None:
+    """`scheduler_queue_incoming_pods_total`: each pod of a group, held ones too; who is in its cycle came nowhere."""
+    world = World(node("n", cpu=9), *gang("crew", 2, cpu=1), pod("single", cpu=1, gates=["g"]))
+    world.add(pod("crew-2", group="crew", gates=["g"]))
+    queue = world.engine.queue
+    queue.incoming.clear()
+    (entity,) = _popped(world)
+    assert queue.incoming == {}
+    queue.requeue(entity, world.now, {"NodeResourcesFit"})
+    assert queue.incoming == {(QueueState.UNSCHEDULABLE, "schedule_attempt_failure"): 3}
+    queue.incoming.clear()
+    world.change_pod("single", without_gates)
+    assert queue.incoming == {(QueueState.ACTIVE, "pod_updated"): 1}
+
+
+def test_whether_somebody_may_be_tried_now() -> None:
+    """Places of who is gone, or in its cycle, count for nothing."""
+    world = World(node("n"), pod("a"), pod("b"))
+    queue = world.engine.queue
+    world.gone("a")
+    assert queue.has_active
+    (entity,) = _popped(world)
+    assert not queue.has_active
+    queue.requeue(entity, world.now, {"NodeResourcesFit"})
+    world.add(pod("c")).gone("c")
+    assert not queue.has_active
+
+
+@pytest.mark.parametrize("retry", [False, True])
+@pytest.mark.parametrize("missed", [False, True])
+def test_what_happens_while_its_calls_run_is_replayed(missed: bool, retry: bool) -> None:
+    """preemption.md 7.3: nothing that happened meanwhile is lost, and nothing is kept of it afterwards."""
+    world = _blocked()
+    queue, entity = world.engine.queue, world.entity("p")
+    if missed:
+        queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n")), world.now)
+    assert len(entity.events) == missed
+    queue.unblock(entity.key, world.now, retry=retry)
+    expected = QueueState.BACKOFF if missed else QueueState.UNSCHEDULABLE
+    assert entity.state is (QueueState.ACTIVE if retry else expected)
+    queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=0), world.now)
+    assert queue.kept_events() == {}
+
+
+@pytest.mark.parametrize("how", ["requeue", "requeue_now", "retry_later"])
+def test_a_gang_that_lost_its_object_in_its_cycle_is_gated_however_the_cycle_ends(how: str) -> None:
+    """scheduling.md 1: a group waits for its object, whatever its attempt came to."""
+    world = World(*FULL, *gang("crew", 2, cpu=1))
+    queue = world.engine.queue
+    (entity,) = _popped(world)
+    world.engine.remove_group("default/crew", world.now)
+    assert queue.counts()[QueueState.IN_CYCLE] == 1
+    if how == "requeue":
+        queue.requeue(entity, world.now, {"GangScheduling"})
+    else:
+        getattr(queue, how)(entity, world.now)
+    assert entity.state is QueueState.GATED
+    assert "to appear" in entity.gate.reason
+    check_queue(world.engine)
