@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from reprieve.framework.configuration import ConfigurationError, configuration_of
+from reprieve.preemption.cascade import DEEPEST
 from reprieve.scheduling.configuring import MAX_TOTAL_SCORE
 from tests.scheduling.configuration_text import profiles, read
 
@@ -310,3 +312,178 @@ def test_names_and_sources_that_cannot_be_are_refused_with_their_place(name: str
             {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **fields}
         )
     assert caught.value.path.startswith(path)
+
+
+# -- both sides of every bound ---------------------------------------------------------------------------------------
+
+BOUNDS: dict[str, tuple[str, str, str]] = {
+    # What is bounded: the text with X for the value, a value that is allowed, and the next one, which is not.
+    "least parallelism": ("parallelism: X", "1", "0"),
+    "largest parallelism": ("parallelism: X", "2147483647", "2147483648"),
+    "least percentage": ("percentageOfNodesToScore: X", "0", "-1"),
+    "largest percentage": ("percentageOfPlacementsToScore: X", "100", "101"),
+    "percentage of a profile": ("profiles: [{percentageOfPlacementsToScore: X}]", "100", "101"),
+    "first backoff": ("podInitialBackoffSeconds: X", "1", "0"),
+    "first backoff beside the longest": ("podInitialBackoffSeconds: X", "10", "11"),
+    "longest backoff beside the first": ("podMaxBackoffSeconds: X", "1", "0"),
+    "burst": ("clientConnection: {burst: X}", "0", "-1"),
+    "a lease beside its renewal": ("leaderElection: {leaseDuration: X, renewDeadline: 10s}", "11s", "10s"),
+    "retry": ("leaderElection: {retryPeriod: X}", "1ns", "0s"),
+    "renewal": ("leaderElection: {renewDeadline: X}", "1ns", "0s"),
+    "weight of a plugin": ("profiles: [{plugins: {score: {enabled: [{name: NodeAffinity, weight: X}]}}}]", "0", "-1"),
+    "least weight of an extender": ("extenders: [{urlPrefix: u, prioritizeVerb: p, weight: X}]", "1", "0"),
+    "largest weight of an extender": ("extenders: [{urlPrefix: u, weight: X}]", "2147483647", "2147483648"),
+    "timeout of an extender": ("extenders: [{urlPrefix: u, httpTimeout: X}]", "0s", "-1ns"),
+    "extenders that bind": ("extenders: [{urlPrefix: u, bindVerb: b}, {urlPrefix: v, bindVerb: X}]", "''", "b"),
+    "resources of two extenders": (
+        "extenders: [{urlPrefix: u, managedResources: [{name: x.io/a}]}, "
+        "{urlPrefix: v, managedResources: [{name: X}]}]",
+        "x.io/b",
+        "x.io/a",
+    ),
+    "domain of a managed resource": (
+        "extenders: [{urlPrefix: u, managedResources: [{name: X/a}]}]",
+        "x.io",
+        "kubernetes.io",
+    ),
+    "a quota's resource": ("extenders: [{urlPrefix: u, managedResources: [{name: X/a}]}]", "x.io", "requests.x.io"),
+    "a name and another": ("profiles: [{schedulerName: a, alsoKnownAs: [X]}]", "b", "a"),
+    "names of two profiles": ("profiles: [{schedulerName: a}, {schedulerName: b, alsoKnownAs: [X]}]", "c", "a"),
+    "args of a plugin that is gone": ("profiles: [{pluginConfig: [{name: X}]}]", "NodeName", "CinderLimits"),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_what_is_allowed_at_the_bounds_and_what_is_not_beyond_them(name: str) -> None:
+    """scheduling.md 6, upstream's ValidateKubeSchedulerConfiguration."""
+    text, allowed, refused = BOUNDS[name]
+    read(text.replace("X", allowed))
+    with pytest.raises(ConfigurationError):
+        read(text.replace("X", refused))
+
+
+_RATIO = (
+    "NodeResourcesFit: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [%s]}}}"
+)
+_SPREAD = "PodTopologySpread: {defaultingType: List, defaultConstraints: [%s]}"
+ARGS_BOUNDS: dict[str, tuple[str, str, str]] = {
+    "least weight": (
+        "NodeResourcesFit: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: X}]}}",
+        "0",
+        "-1",
+    ),
+    "largest weight": (
+        "NodeResourcesFit: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: X}]}}",
+        "100",
+        "101",
+    ),
+    "least utilization": (_RATIO % "{utilization: X, score: 0}", "0", "-1"),
+    "largest utilization": (_RATIO % "{utilization: X, score: 0}", "100", "101"),
+    "least score": (_RATIO % "{utilization: 0, score: X}", "0", "-1"),
+    "largest score": (_RATIO % "{utilization: 0, score: X}", "10", "11"),
+    "order of points": (
+        _RATIO % "{utilization: 0, score: 9}, {utilization: 7, score: 1}, {utilization: X, score: 2}",
+        "8",
+        "7",
+    ),
+    "points": (
+        "NodeResourcesFit: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: X}}}",
+        "[{utilization: 0, score: 0}]",
+        "[]",
+    ),
+    "weight of what is balanced": ("NodeResourcesBalancedAllocation: {resources: [{name: cpu, weight: X}]}", "1", "2"),
+    "what is balanced": ("NodeResourcesBalancedAllocation: {resources: [{name: a}, {name: b}, {name: X}]}", "c", "b"),
+    "least hard weight": ("InterPodAffinity: {hardPodAffinityWeight: X}", "0", "-1"),
+    "largest hard weight": ("InterPodAffinity: {hardPodAffinityWeight: X}", "100", "101"),
+    "skew": (_SPREAD % "{maxSkew: X, topologyKey: z, whenUnsatisfiable: DoNotSchedule}", "1", "0"),
+    "topology key": (_SPREAD % "{maxSkew: 1, topologyKey: X, whenUnsatisfiable: DoNotSchedule}", "z", "''"),
+    "what if it cannot be": (_SPREAD % "{maxSkew: 1, topologyKey: z, whenUnsatisfiable: X}", "ScheduleAnyway", "Wait"),
+    "whose pods are spread": (
+        _SPREAD % "{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: X}",
+        "null",
+        "{}",
+    ),
+    "the same twice": (
+        _SPREAD % "{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}, "
+        "{maxSkew: 1, topologyKey: z, whenUnsatisfiable: X}",
+        "ScheduleAnyway",
+        "DoNotSchedule",
+    ),
+    "constraints of the system": ("PodTopologySpread: {defaultConstraints: X}", "[]", "[{maxSkew: 1, topologyKey: z}]"),
+    "filter timeout": ("DynamicResources: {filterTimeout: X}", "0s", "-1ns"),
+    "binding timeout": ("DynamicResources: {bindingTimeout: X}", "1s", "999ms"),
+    "bind timeout": ("VolumeBinding: {bindTimeoutSeconds: X}", "0", "-1"),
+    "least percentage of candidates": ("DefaultPreemption: {minCandidateNodesPercentage: X}", "0", "-1"),
+    "largest percentage of candidates": ("DefaultPreemption: {minCandidateNodesPercentage: X}", "100", "101"),
+    "candidates": ("DefaultPreemption: {minCandidateNodesAbsolute: X}", "0", "-1"),
+    "candidates at all": (
+        "DefaultPreemption: {minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: X}",
+        "1",
+        "0",
+    ),
+    "least hold": ("DefaultPreemption: {holdSeconds: X}", "0", "-1"),
+    "longest hold": ("DefaultPreemption: {holdSeconds: X}", "316224000", "316224001"),
+    "longest wait": ("DefaultPreemption: {waitForCompletions: X}", "87840h", "87840h1s"),
+    "least depth": ("DefaultPreemption: {cascadeDepth: X}", "0", "-1"),
+    "largest depth": ("DefaultPreemption: {cascadeDepth: X}", str(DEEPEST), str(DEEPEST + 1)),
+    "search": ("DefaultPreemption: {victimSearch: X}", "PriorityFloor", "priorityFloor"),
+    "placement": ("DefaultPreemption: {placement: X}", "Scored", "scored"),
+    "a preferred term": (
+        "NodeAffinity: {addedAffinity: {preferredDuringSchedulingIgnoredDuringExecution: "
+        "[{weight: 1, preference: {matchExpressions: [{key: a, operator: X}]}}]}}",
+        "Exists",
+        "Near",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARGS_BOUNDS)
+def test_args_are_allowed_at_their_bounds_and_not_beyond_them(name: str) -> None:
+    """Upstream's validation_pluginargs.go; cost.md 1 and preemption.md 4 for what is ours."""
+    text, allowed, refused = ARGS_BOUNDS[name]
+
+    def made(value: str) -> None:
+        ((plugin, args),) = yaml.safe_load(text.replace("X", value)).items()
+        profiles(yaml.safe_dump({"profiles": [{"pluginConfig": [{"name": plugin, "args": args}]}]}))
+
+    made(allowed)
+    with pytest.raises(ConfigurationError):
+        made(refused)
+
+
+def test_what_a_file_leaves_out_is_what_upstream_takes() -> None:
+    """pkg/scheduler/apis/config/v1/defaults.go, and component-base for the election."""
+    found: dict[str, Any] = msgspec.to_builtins(read("profiles: [{}]\nextenders: [{urlPrefix: u}]"))
+    (profile,), (extender,) = found.pop("profiles"), found.pop("extenders")
+    election = found.pop("leaderElection")
+    assert election == {
+        "leaderElect": True,
+        "leaseDuration": "15s",
+        "renewDeadline": "10s",
+        "retryPeriod": "2s",
+        "resourceLock": "leases",
+        "resourceName": "kube-scheduler",
+        "resourceNamespace": "kube-system",
+    }
+    del found["clientConnection"], found["apiVersion"], found["kind"]
+    assert found == {
+        "parallelism": 16,
+        "enableProfiling": True,
+        "enableContentionProfiling": True,
+        "percentageOfNodesToScore": None,
+        "percentageOfPlacementsToScore": None,
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 10,
+        "delayCacheUntilActive": False,
+        "groupSources": {},
+    }
+    assert profile["schedulerName"] == "default-scheduler"
+    assert (extender["httpTimeout"], extender["weight"]) == ("5s", 0)
+    assert not any(extender[name] for name in ("enableHTTPS", "nodeCacheCapable", "ignorable", "tlsConfig"))
+
+
+def test_an_extender_is_given_the_default_where_the_file_says_no_time() -> None:
+    """Nought means the default, 5 s."""
+    texts = ("0s", "1ms", "7s")
+    extenders = ", ".join(f"{{urlPrefix: u{text}, httpTimeout: {text}}}" for text in texts)
+    assert [each.seconds for each in read(f"extenders: [{extenders}]").extenders] == [5, 0.001, 7]
