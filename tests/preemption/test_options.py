@@ -70,6 +70,17 @@ def test_where_room_is_made(options: dict[str, str], victims: list[str]) -> None
     assert _victims(_preempts(World(*_uneven(), profiles=_with(**options)))) == victims
 
 
+@pytest.mark.parametrize("placement", ["Compatible", "Scored", "MinimizeVictims"])
+@pytest.mark.parametrize(("first", "second", "victims"), [(5, 1, ["b"]), (1, 5, ["a"]), (3, 3, ["a"])])
+def test_of_nodes_that_score_the_same_the_one_is_taken_whose_units_matter_least(
+    placement: str, first: int, second: int, victims: list[str]
+) -> None:
+    """preemption.md 4.3: scores leave a choice; the more important unit stays, and names decide between equals."""
+    running = [pod(name, cpu=4, node=f"n{name}", priority=priority) for name, priority in (("a", first), ("b", second))]
+    items = [node("na", cpu=4), node("nb", cpu=4), *running, *gang("crew", 1, cpu=4, priority=9)]
+    assert _victims(_preempts(World(*items, profiles=_with(placement=placement)))) == victims
+
+
 def test_a_floor_keeps_everything_above_it() -> None:
     """ "units above N are never touched": they are no potential victims at all."""
     preemption = _preempts(World(*_uneven(), profiles=_with(victim_search="PriorityFloor")))

@@ -265,15 +265,16 @@ def test_subgroups_are_the_same_in_whatever_order_their_pods_come_and_go() -> No
         assert {one.spec.priority for one in grown.engine.cluster.groups.values() if one.spec is not None} == {8}
 
 
-def test_several_policies_are_levels_of_their_own() -> None:
-    """workloads.md 2.8: one prefill of two, and one decode of one."""
+@pytest.mark.parametrize("least", [{"minSubGroups": 1}, {}], ids=["said", "left out"])
+def test_several_policies_are_levels_of_their_own(least: dict[str, int]) -> None:
+    """workloads.md 2.8: one prefill of two, and one decode of one; where it is not said how many, one is needed."""
     policies = [
         {
             "name": name,
             "labelSelector": {"matchLabels": {"role": name}},
             "matchLabelKeys": ["n"],
             "subGroupSize": size,
-            "minSubGroups": 1,
+            **least,
         }
         for name, size in (("prefill", 2), ("decode", 1))
     ]

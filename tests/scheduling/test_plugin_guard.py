@@ -121,6 +121,42 @@ ATTEMPT: dict[str, tuple[str, str, Callable[..., Any], list[Any], str]] = {
         gang("p", 1),
         "want placements of live rows",
     ),
+    "generate gives a row twice": (
+        "generate",
+        "PlacementGenerate",
+        gives([r.Placement("x", np.array([0, 0]))]),
+        gang("p", 1),
+        "want placements of live rows",
+    ),
+    "generate gives rows out of order": (
+        "generate",
+        "PlacementGenerate",
+        gives([r.Placement("x", np.array([1, 0]))]),
+        gang("p", 1),
+        "want placements of live rows",
+    ),
+    "generate gives no rows": (
+        "generate",
+        "PlacementGenerate",
+        gives([r.Placement("x", np.array([], dtype=np.int64))]),
+        gang("p", 1),
+        "want placements of live rows",
+    ),
+    "generate gives a row below the first": (
+        "generate",
+        "PlacementGenerate",
+        gives([r.Placement("x", np.array([-1, 0]))]),
+        gang("p", 1),
+        "want placements of live rows",
+    ),
+    "fits has no verdict for a node": ("fits", "Filter", gives(np.ones(1, dtype=bool)), [pod("p")], "found bool[1]"),
+    "filter gives a verdict that is none": (
+        "filter",
+        "Filter",
+        gives(np.array([3, 3], dtype=np.int8)),
+        [pod("p")],
+        "of 0, 1 or 2",
+    ),
 }
 
 
@@ -548,3 +584,38 @@ def test_only_plugins_that_may_wait_make_steps_that_may_wait(watchdog: Watchdog)
     assert not world(Vectorised()).engine.blocking
     assert world(Vectorised(), watch=watchdog).engine.blocking
     assert not World().engine.blocking
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted"),
+    [
+        ([0, 100], True),
+        ((0, 100), True),
+        ([0, 101], False),
+        ([-1, 100], False),
+        ([50.0, 50], False),
+        ([50], False),
+        ([50, 50, 50], False),
+        (None, False),
+        ({0: 1, 1: 2}, False),
+    ],
+)
+def test_scores_of_placements_are_as_many_whole_numbers_as_were_given(answer: Any, accepted: bool) -> None:
+    """scheduling.md 5: NormalizePlacementScore answers with 0 to 100 for each."""
+
+    class Judge(r.PlacementScorePlugin):
+        name = "Judge"
+
+        def score_placement(self, *_: Any) -> int:
+            raise AssertionError
+
+        def normalize_placements(self, scores: Any) -> Any:
+            assert scores == [1, 2]
+            return answer
+
+    guarded: Any = contained(Judge(), CallPolicy())
+    if accepted:
+        assert guarded.normalize_placements([1, 2]) == answer
+    else:
+        with pytest.raises(PluginError, match="2 numbers of 0 to 100"):
+            guarded.normalize_placements([1, 2])

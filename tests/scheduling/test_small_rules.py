@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from reprieve.api.meta import ObjectMeta, OwnerReference
+from reprieve.api.owners import ReplicaSet
+from reprieve.api.storage import CSIStorageCapacity
 from reprieve.cluster.groups import GroupState
+from reprieve.cluster.resources import readable
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.scheduling.group_algorithm import progress
 from tests.building import World, node, pod
-from tests.plugins.storage import claim
+from tests.plugins.storage import capacity, claim
 
 WAIT = Status(Code.WAIT, "wait")
 NO = Status(Code.UNSCHEDULABLE, "no")
@@ -70,3 +75,69 @@ def test_a_pod_that_leaves_is_heard_wherever_it_runs(on: str, monkeypatch: pytes
     heard = _heard(world, monkeypatch)
     world.engine.pod_terminating(record.uid, world.now)
     assert [(event.kind, event.row) for event in heard] == ([(EventKind.POD_TERMINATING, record.row)] if on else [])
+
+
+def test_the_controller_of_a_controller_is_forgotten_with_it() -> None:
+    """preemption.md 6: pods belong together by the highest controller that is known, and only as long as it is."""
+    above = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="u", controller=True)
+    replica_set = ReplicaSet(metadata=ObjectMeta(name="web-1", namespace="default", owner_references=(above,)))
+    world = World(node("n")).add(replica_set)
+    controllers, owner = world.engine.cluster.controllers, ("apps/v1", "ReplicaSet", "web-1")
+    assert controllers.highest("default", owner) == ("apps/v1", "Deployment", "web")
+    assert controllers.highest("other", owner) == owner
+    assert world.engine.remove_selector_owner("ReplicaSet", "default", "web-1", world.now)
+    assert controllers.highest("default", owner) == owner
+    assert not world.engine.remove_selector_owner("ReplicaSet", "default", "web-1", world.now)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("cpu", 1000, "1"),
+        ("cpu", 1500, "1500m"),
+        ("cpu", 1001, "1001m"),
+        ("cpu", 0, "0"),
+        ("memory", 3 << 30, "3Gi"),
+        ("memory", (3 << 30) + (1 << 20), "3073Mi"),
+        ("memory", (1 << 20) + (1 << 10), "1025Ki"),
+        ("memory", (1 << 10) + 1, "1025"),
+        ("ephemeral-storage", 5 << 20, "5Mi"),
+        ("hugepages-2Mi", 2 << 20, "2Mi"),
+        ("nvidia.com/gpu", 1024, "1024"),
+        ("pods", 2000, "2000"),
+    ],
+)
+def test_amounts_are_written_as_people_write_them(name: str, value: int, text: str) -> None:
+    """The largest unit that leaves no rest; other resources are counted."""
+    assert readable(name, value) == text
+
+
+_SMALL, _LARGE = capacity("c", "a", "1Gi"), capacity("c", "a", "2Gi")
+_CAPPED = capacity("c", "a", "9Gi", largest="1Gi")
+_UNKNOWN = CSIStorageCapacity(metadata=ObjectMeta(name="c", namespace="default"), storage_class_name="wait")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "helps"),
+    [
+        (None, _SMALL, True),
+        (_SMALL, _LARGE, True),
+        (_LARGE, _SMALL, False),
+        (_SMALL, _SMALL, False),
+        (_SMALL, _CAPPED, False),  # the largest volume counts where it is said
+        (_CAPPED, _LARGE, True),
+        (_UNKNOWN, _SMALL, True),
+        (_SMALL, _UNKNOWN, False),
+        (_UNKNOWN, _UNKNOWN, False),
+        (_LARGE, None, False),  # a capacity that goes
+        (None, None, True),  # a driver that stops to publish any
+    ],
+)
+def test_a_larger_volume_than_before_may_help_who_waits_for_one(
+    before: CSIStorageCapacity | None, after: CSIStorageCapacity | None, helps: bool
+) -> None:
+    """Upstream's isSchedulableAfterCSIStorageCapacityChange: the size of the largest volume tells."""
+    world = World(node("n"), pod("p"))
+    event = ClusterEvent(EventKind.STORAGE_CAPACITY_CHANGED, before=before, item=after)
+    (hint,) = {hint for kind, hint in VolumeBinding(600.0).events().items() if kind is event.kind}
+    assert hint(world.engine.cluster, world.record("p"), event) is helps

@@ -45,7 +45,7 @@ class StorageAndDeviceEvents:
         queue: SchedulingQueue,
         left: Callable[[str, float], None],
         *,
-        taint_rules: bool = True,
+        taint_rules: bool,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
