@@ -13,7 +13,8 @@ notice counts as not noticed.  `--reached FILE` keeps what was learnt of lines a
 only tests in folders that have changed run again.
 
 `--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests PATH ...` those
-tests judge, all of them, and nothing is learnt first unless `--reached` says where to keep it.  The checkout is not touched.
+tests judge, all of them, and nothing is learnt first unless `--reached` says where to keep it.  The checkout is not
+touched.
 """
 
 from __future__ import annotations
