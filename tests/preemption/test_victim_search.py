@@ -20,7 +20,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.victim_search import state as state_module
 from reprieve.preemption.victim_search.bundles import Bundles, _rates, least_rates
 from reprieve.preemption.victim_search.problem import Numbers
-from reprieve.preemption.victim_search.search import Found, _Search, as_cheap, cheapest_eviction
+from reprieve.preemption.victim_search.search import Found, _Search, all_have_to_go, as_cheap, cheapest_eviction
 from reprieve.preemption.victim_search.state import Eviction
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with, row_name
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit, cheapest
@@ -551,3 +551,34 @@ def test_the_tool_prints_its_table() -> None:
         "PriorityFloor",
         "MinimizeVictims",
     ]
+
+
+def test_nobody_is_said_to_have_to_go_without_whom_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cost.md 4.3: where no eviction does without any of those who go, none costs less, and none is looked for."""
+    said = []
+    for seed in range(60):
+        for numbers in _searched(monkeypatch, [instance(seed).items()]):
+            if len(numbers.kinds) > 1:
+                continue
+            for unit in range(len(numbers.units)):
+                state = Eviction(numbers)
+                for other in range(len(numbers.units)):
+                    if other != unit:
+                        state.evict(other)
+                said.append(all_have_to_go(numbers, [unit]))
+                assert said[-1] is not state.settle()
+    assert {True, False} == set(said)
+
+
+def test_a_rack_that_is_wanted_whole_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cost.md 4.3: the search would try everything else in vain."""
+    items: list[Any] = [node(f"n{i}", cpu=4) for i in range(3)]
+    items += [pod(f"p{i}", cpu=1, node=f"n{i // 4}", priority=1 + i % 3) for i in range(12)]
+    items += gang("train", 3, cpu=4, priority=PREEMPTOR)
+    (numbers,) = _searched(monkeypatch, [items])
+    everybody = range(12)
+    search = _Search(numbers, 10_000)
+    found = search.run(everybody)
+    assert found is not None
+    assert found.units == tuple(everybody)
+    assert search.taken < 10

@@ -102,6 +102,32 @@ def least_weight(state: Eviction) -> int:
     return bound
 
 
+def all_have_to_go(numbers: Numbers, units: Sequence[int]) -> bool:
+    """Whether no eviction makes room for all of the like pods without each of these: then none costs less than theirs.
+
+    Each is kept alone, with everybody else gone.
+    """
+    kind = numbers.kinds[0]
+    wanted = [(resource, want) for resource, want in enumerate(kind.wants) if want]
+    if not wanted:
+        return False
+
+    def places(have: Sequence[int]) -> int:
+        return max(0, min([have[resource] // want for resource, want in wanted]))
+
+    free, usable = numbers.free, kind.usable
+    surplus = sum([places(have) for have, may in zip(free, usable, strict=True) if may]) - len(kind.pods)
+    for unit in units:
+        lost = 0
+        for node, amounts in numbers.takes[unit]:
+            if usable[node]:
+                have = free[node]
+                lost += places(have) - places([there - held for there, held in zip(have, amounts, strict=True)])
+        if lost <= surplus:
+            return False
+    return True
+
+
 class _Search:
     """One search.
 
@@ -151,6 +177,8 @@ class _Search:
         self.bound = least_weight(state)
         if known and numbers.exact and len(numbers.kinds) == 1:
             self.best = Found(tuple(known), state.price_of(known), None)  # like pods fit wherever there is room
+            if numbers.pricing is None and all_have_to_go(numbers, known):
+                return self.best
         else:
             for unit in known:
                 state.evict(unit)
