@@ -86,3 +86,47 @@ spec:
     assert help["flags"] == ["--scale default/podgroup/vj=1"]
     ended = run("plan", "-f", str(file), *help["flags"][0].split(), "-o", "json")
     assert json.loads(ended.out)["podGroups"][0]["outcome"] == "Scheduled"
+
+
+TEMPLATE = "template: {spec: {containers: [{name: c}]}}"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "scale", "told"),
+    [
+        (
+            f"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: d}}\nspec: {{{TEMPLATE}}}\n",
+            "ds/d=3",
+            "error: --scale ds/d=3: daemonset default/d: its kind has no count to set\n",
+        ),
+        (
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: p}\n"
+            f"spec: {{pytorchReplicaSpecs: {{Master: {{{TEMPLATE}}}, Worker: {{{TEMPLATE}}}}}}}\n",
+            "pytorchjob/p=3",
+            "error: --scale pytorchjob/p=3: pytorchjob default/p has several counts: say pytorchjob/p/master or "
+            "pytorchjob/p/worker\n",
+        ),
+    ],
+)
+def test_what_cannot_be_scaled_is_an_error_and_its_pods_are_not_copied(
+    run: Run, cluster: str, tmp_path: Path, manifest: str, scale: str, told: str
+) -> None:
+    """whatif.md 4.3, 4.8: only what is not in the input yet is looked for among what its workloads make."""
+    (tmp_path / "more.yaml").write_text(manifest)
+    ended = run("plan", "-f", cluster, "-f", tmp_path / "more.yaml", "--scale", scale)
+    assert (ended.code, ended.out, ended.err) == (2, "", told)
+
+
+def test_the_nodes_of_a_train_job_are_its_count(run: Run, cluster: str, tmp_path: Path) -> None:
+    """whatif.md 4.8: its template is in the runtime, its count in itself."""
+    jobs = "[{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}]"
+    (tmp_path / "more.yaml").write_text(
+        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata: {name: torch}\n"
+        f"spec: {{template: {{spec: {{replicatedJobs: {jobs}}}}}}}\n---\n"
+        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\n"
+        "spec: {runtimeRef: {name: torch}}\n"
+    )
+    ended = run("plan", "-f", cluster, "-f", tmp_path / "more.yaml", "--scale", "trainjob/t=3", "-o", "json")
+    document = json.loads(ended.out)
+    assert document["changes"][0]["sentence"] == "trainjob default/t 1 -> 3"
+    assert len(document["pods"]) == 3

@@ -31,7 +31,7 @@ from reprieve.simulation.controllers.disruption import allowed_now, followed, is
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod
 from reprieve.simulation.workloads.owners import is_active, reference_of
 from reprieve.simulation.workloads.rows import Rows
-from reprieve.simulation.workloads.scaling import Named, Workloads
+from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_ADDED: Final = 10_000
@@ -93,7 +93,7 @@ def changed_and_expanded(
     """
     try:
         made = changed(manifests, changes, rows=rows)
-    except InputError as error:
+    except _NotThereError as error:
         whole = expand(manifests)
         try:
             made = changed(whole, changes, rows=rows)
@@ -101,6 +101,10 @@ def changed_and_expanded(
             raise error from None
         return made.manifests, made
     return expand(made.manifests), made
+
+
+class _NotThereError(InputError):
+    """A change of something that is not in the input, and may be once its workloads are expanded."""
 
 
 class _Changer:
@@ -175,6 +179,10 @@ class _Changer:
 
     def _error(self, message: str) -> InputError:
         return InputError(Origin(str(self._change)), message)
+
+    def _meets_nothing(self, error: FieldError) -> InputError:
+        kind = _NotThereError if isinstance(error, NotThereError) else InputError
+        return kind(Origin(str(self._change)), error.message)
 
     def _list(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
         return cast("list[Loaded[ObjectT]]", self._manifests.objects.setdefault(kind, []))
@@ -412,7 +420,7 @@ class _Changer:
         try:
             return self._workloads.named(name)
         except FieldError as error:
-            raise self._error(error.message) from None
+            raise self._meets_nothing(error) from None
 
     def _scale(self, value: str) -> str:
         found, text = self._assigned(value, "N")
@@ -430,7 +438,7 @@ class _Changer:
         try:
             before, surplus, like = self._workloads.scale(found, number)
         except FieldError as error:
-            raise self._error(error.message) from None
+            raise self._meets_nothing(error) from None
         for pod in surplus:
             self._list(objects.Pod).remove(pod)
         for model in like:
@@ -464,7 +472,7 @@ class _Changer:
             self._put(group, replace(group.object, spec=changed_spec(group.object.spec)))
         templates = self._workloads.set_priority(found, name, number)
         if not pods and not groups and not templates:
-            raise self._error(f"{found} has no pods and no template")
+            raise _NotThereError(Origin(str(self._change)), f"{found} has no pods and no template")
         return f"priority of {found} is {number}" + (f" ({name})" if name else "")
 
     def _without(self, value: str) -> str:

@@ -40,6 +40,10 @@ _SHORT: Final = {
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 
+class NotThereError(FieldError):
+    """What is named is not in the input, or nothing of it is: it may be once workloads are expanded."""
+
+
 class Named(NamedTuple):
     """Something of the input that was named. `part`: one of its sets of pods."""
 
@@ -109,7 +113,7 @@ class Workloads:
             there = sorted({one.name for one in self._all() if one.kind.lower() == kind})
             meant = nearest(name, there)
             where = f"{kind} {namespace}/{name}"
-            raise FieldError("", f"no {where} is in the input" + (f', did you mean "{meant}"?' if meant else ""))
+            raise NotThereError("", f"no {where} is in the input" + (f', did you mean "{meant}"?' if meant else ""))
         if len(found) > 1:
             groups = " or ".join(f"{kind}.{each.group}/{name}" for each in sorted(found))
             raise FieldError("", f"{given} names {len(found)} objects: say {groups}")
@@ -213,9 +217,9 @@ class Workloads:
         index = self._maker(found)
         manifest = self._manifests.pod_makers[index].manifest if index is not None else None
         there = sorted((one for one in self.pods_of(found) if is_active(one.object)), key=_goes_last(found))
-        if manifest is None or not any(True for _ in templates_in(manifest)):
+        if manifest is None or not _says_what_it_makes(manifest):
             if not there:
-                raise FieldError("", f"{found} has no template and no pods: nothing to scale")
+                raise NotThereError("", f"{found} has no template and no pods: nothing to scale")
             return len(there), there[number:], there[:1] * (number - len(there))
         row = self._rows.of(text(manifest.get("apiVersion")), found.kind)
         if row is None:
@@ -369,6 +373,11 @@ def _goes_last(found: Named) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]
 def _ordinal(name: str) -> int:
     last = name.rpartition("-")[2]
     return int(last) if last.isdecimal() and len(last) < 9 else 0
+
+
+def _says_what_it_makes(manifest: Mapping[str, Any]) -> bool:
+    """Whether an object has a pod template, or names the runtime that has it; a light object of a snapshot does not."""
+    return "runtimeRef" in mapping(manifest.get("spec")) or any(True for _ in templates_in(manifest))
 
 
 def _counts(row: WorkloadKind, manifest: Mapping[str, Any]) -> Iterator[_Count]:

@@ -191,6 +191,7 @@ TABLE: Final = Rows(
         WorkloadKind(
             group="trainer.kubeflow.org",
             kind="TrainJob",
+            scale="spec.trainer.numNodes",
             suspended="spec.suspend",
             ended_conditions=("Complete", "Failed"),
         ),
