@@ -118,6 +118,7 @@ def test_everybody_who_waits(run: Run, cluster: str) -> None:
     [
         ((), 2, "error: what? TYPE NAME or TYPE/NAME, or --all-waiting"),
         (("pod/",), 2, "error: the name is empty"),
+        (("pod",), 2, "error: which pod? TYPE NAME or TYPE/NAME, or --all-waiting"),
         (("job/none", "-f", "@"), 2, "error: no job default/none is in the input"),
         (("deploymint/sweep", "-f", "@"), 2, 'error: no kind "deploymint", did you mean "deployment"?'),
         (("pod/none", "-f", "@"), 1, 'error: pod "none" not found in namespace "default"'),

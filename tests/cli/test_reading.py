@@ -263,3 +263,18 @@ def test_a_kubeconfig_names_what_it_does_not_know(run: Run, tmp_path: Path) -> N
         'did you mean "namespace"?',
     ]
     assert connect(file).namespace == "default"  # kubectl passes over them, and so do we
+
+
+def test_an_input_without_objects_is_said(run: Run, tmp_path: Path) -> None:
+    """whatif.md 1: never silence; an empty file beside others is nothing to speak of."""
+    empty = write(tmp_path / "empty.yaml", "# nothing yet\n")
+    ended = run("plan", "-f", empty)
+    assert (ended.code, ended.err) == (0, f"warning: {empty}: there are no objects in it\n")
+    assert run("plan", "-f", empty, "-f", write(tmp_path / "a.yaml", NODE)).err == ""
+
+
+def test_a_kind_with_two_letters_the_wrong_way_round_is_recognized(run: Run, tmp_path: Path) -> None:
+    """whatif.md 1.7: the nearest known name."""
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, "apiVersion: v1\nkind: Pdo\nmetadata: {name: p}\n"))
+    assert ended.code == 2
+    assert 'did you mean "Pod"' in ended.err

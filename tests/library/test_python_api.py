@@ -1,5 +1,6 @@
 """The Python API: clusters as values, plans of them, and what comes of a plan as values and tables."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -319,3 +320,15 @@ def test_a_plan_loads_no_network_client_and_no_terminal() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_plan_of_something_else_says_how_to_load_it() -> None:
+    others: tuple[Any, ...] = ("cluster.yaml", None, {})
+    for other in others:
+        with pytest.raises(TypeError, match=r"want a Cluster, not a \w+: reprieve.load reads"):
+            reprieve.plan(other)
+
+
+def test_a_copy_of_a_cluster_is_the_cluster() -> None:
+    cluster = reprieve.load({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    assert copy.deepcopy([cluster])[0] is copy.copy(cluster) is cluster

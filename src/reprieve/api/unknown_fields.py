@@ -97,6 +97,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     by_lower = {other.lower(): other for other in reversed(known)}
     found = get_close_matches(lower, sorted(by_lower), n=1, cutoff=0.7)
+    if not found and len(lower) > 2:  # too short to be close with two letters the wrong way round
+        found = [other for other in sorted(by_lower) if sorted(other) == sorted(lower)]
     return by_lower[found[0]] if found else ""
 
 

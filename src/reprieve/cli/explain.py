@@ -72,7 +72,9 @@ def command(
     if kind is None:
         refuse("what? TYPE NAME or TYPE/NAME, or --all-waiting")
     if name is None:
-        kind, _, name = kind.partition("/")
+        kind, slash, name = kind.partition("/")
+        if not slash:
+            refuse(f"which {kind}? TYPE NAME or TYPE/NAME, or --all-waiting")
     if not name:
         refuse("the name is empty")
     if source.files or source.changes or source.run:

@@ -64,6 +64,8 @@ def read_files(
         if heed.unknown_fields:
             _warn(getattr(error, "__notes__", ()))
         raise
+    if not (found.objects or found.pod_makers or found.scenarios or found.unknown):
+        note(f"warning: {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}: there are no objects in it")
     _heed_fields(found.unknown_fields, found.unknown_fields_total, heed)
     if heed.strict:
         _refuse_misread(found)

@@ -131,6 +131,12 @@ class Cluster:
         made._settle(kept)
         return made
 
+    def __copy__(self) -> Cluster:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Cluster:
+        return self  # it does not change
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Cluster does not change: {name!r} cannot be set")
 

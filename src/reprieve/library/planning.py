@@ -60,6 +60,9 @@ def plan(
     `options` says how to plan in detail, instead of the others.  Raises InputError for an input, a configuration or a
     plugin that cannot be used.
     """
+    if not isinstance(cluster, Cluster | Manifests):
+        found = type(cluster).__name__
+        raise TypeError(f"plan: want a Cluster, not a {found}: reprieve.load reads files, directories and objects")
     cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
     given = config, plugins, feature_gates, compatible, first_decision, seed, now
     if options is None:

@@ -235,7 +235,10 @@ def nodes_named(manifests: Manifests, given: Sequence[str]) -> list[str]:
     there = {loaded.object.name for loaded in manifests.nodes}
     found: dict[str, None] = {}
     for text in given:
-        names = (text,) if text in there else changed(manifests, [Change("drain", text)]).made[0].nodes
+        try:
+            names = (text,) if text in there else changed(manifests, [Change("drain", text)]).made[0].nodes
+        except InputError as error:
+            raise InputError(Origin("drain-plan"), error.message) from None
         found.update(dict.fromkeys(names))
     if len(found) > MOST_NODES:
         raise InputError(Origin("drain-plan"), f"{len(found)} nodes: at most {MOST_NODES} can be planned at once")
