@@ -327,3 +327,28 @@ def test_a_fence_is_shut_until_opened_and_tells_once() -> None:
     fence.shut()
     fence.shut()
     assert told == [1]
+
+
+@pytest.mark.parametrize(
+    ("duration", "renew", "retry", "well"),
+    [
+        (15.0, 10.0, 2.0, True),
+        (15.0, 15.0, 2.0, False),
+        (15.0, 14.0, 11.0, True),
+        (15.0, 12.0, 10.0, False),
+        (15.0, 10.0, 0.0, False),
+    ],
+)
+def test_times_of_a_lease_leave_room_for_another_attempt(
+    duration: float, renew: float, retry: float, well: bool
+) -> None:
+    """As kube-scheduler checks them; the lease is given back at the end unless somebody says otherwise."""
+
+    def made() -> LeaseOptions:
+        return LeaseOptions("n", "l", "me", duration=duration, renew_deadline=renew, retry=retry)
+
+    if well:
+        assert made().release
+    else:
+        with pytest.raises(ValueError, match="duration > renew deadline"):
+            made()

@@ -623,3 +623,19 @@ def test_everybody_behind_a_gate_says_so_whoever_else_waits() -> None:
         assert [uid for uid, _, _ in scene.writes.groups] == ["uid-g"]
 
     run(test)
+
+
+def test_a_nomination_alone_is_written_and_taken_back() -> None:
+    """Without a condition that would be written with it."""
+
+    async def test(scene: Scene) -> None:
+        found = scene.pod()
+        scene.conditions.nominated(found, "n1")
+        await scene.conditions.drain()
+        scene.conditions.nominated(found, "n1")
+        await scene.conditions.drain()
+        scene.conditions.cleared(found)
+        await scene.conditions.drain()
+        assert scene.writes.pods == [("uid-a", {"nominatedNodeName": "n1"}), ("uid-a", {"nominatedNodeName": None})]
+
+    run(test)

@@ -181,8 +181,10 @@ def test_a_group_is_marked_again_after_its_mark_was_taken_back() -> None:
         for _ in range(2):
             for _ in range(2):
                 await stage.calls.mark_group(group, preemptor, by="podgroup")
+            assert scene.conditions.is_disrupted(group.ref)
             _, written = stage.calls.unmark(group, pods)
             await asyncio.gather(*written)
+            assert not scene.conditions.is_disrupted(group.ref)
         assert [status for uid, status, _ in stage.told if uid == "uid-g"] == ["True", "False"] * 2
 
     run(test)

@@ -206,9 +206,6 @@ class Conditions:
         """A group is gone."""
         self._groups.pop(ref, None)
         self._dirty.pop(ref, None)
-        kind, _, key = ref.partition("/")
-        if kind == "group":
-            self._unaccepted.pop(key, None)
 
     # -- what the scheduler says -------------------------------------------------------------------
 
