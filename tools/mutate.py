@@ -66,6 +66,14 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "patching": (("controlplane/patching",), ("tests/controlplane/patching", *_SERVED)),
     "storage": (("controlplane/storage",), ("tests/controlplane/storage", *_SERVED)),
+    "server": (("controlplane/server",), _SERVED),
+    "controllers": (
+        ("controlplane/controllers", "controlplane/kubelet"),
+        ("tests/controlplane/controllers", "tests/controlplane/kubelet"),
+    ),
+    "openapi": (("controlplane/openapi",), ("tests/controlplane/openapi", *_SERVED)),
+    "client": (("client",), ("tests/client",)),
+    "cli": (("cli",), ("tests/cli",)),
 }
 """Area -> (sources below src/reprieve, tests that are to notice)."""
 

@@ -328,6 +328,23 @@ REFUSED = [
         ],
         id="es bad",
     ),
+    *(
+        pytest.param(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {"name": "y"},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": [f"10.0.0.{number}" for number in range(count)]}],
+            },
+            found,
+            id=f"es {count}",
+        )
+        for count, found in (
+            (100, []),
+            (101, [("endpoints[0].addresses", "Too many: 101: must have at most 100 items")]),
+        )
+    ),
     pytest.param(
         {
             "apiVersion": "v1",
