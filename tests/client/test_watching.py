@@ -51,12 +51,12 @@ class Client(ApiClient):
         self.asked: list[Any] = []
 
     @asynccontextmanager
-    async def _open(self, path: str, query: Any, opening: float) -> AsyncIterator[Stream]:
+    async def _serving(self, path: str, query: Any, opening: float) -> AsyncIterator[Stream]:
         self.asked.append((path, query, opening))
         yield self.served
 
     def stream(self, path: str, query: Any = None, *, opening: float = 0.0, **_: Any) -> Any:
-        return self._open(path, query, opening)
+        return self._serving(path, query, opening)
 
 
 async def seen(pieces: list[bytes]) -> list[str]:
