@@ -18,7 +18,7 @@ from reprieve.controlplane.server.serving import ServeOptions, serving
 
 from ..client.clock import until
 from ..waiting import DEADLINE
-from .test_event_handlers import CRD, DEFINITIONS, GROUPS, Limited, Stage, definition, play
+from .feed_stage import CRD, DEFINITIONS, GROUPS, Limited, Stage, definition, play
 
 Json = dict[str, Any]
 ALPHA3 = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default"

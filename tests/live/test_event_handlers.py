@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import pytest
 
-from reprieve.api.group_owners import OWNER_KINDS
-from reprieve.api.meta import ObjectMeta
-from reprieve.client.discovery import Served, discover
-from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.informer import Change, ChangeKind
-from reprieve.client.kubeconfig import connect
-from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
+from reprieve.client.informer import ChangeKind
+from reprieve.client.transport import MERGE_PATCH
 from reprieve.controlplane.admission import admission_steps
-from reprieve.controlplane.features import Features
-from reprieve.controlplane.server.serving import ServeOptions, serving
-from reprieve.live.event_handlers import KINDS_READ, ClusterFeed, ClusterFeedOptions
-from reprieve.live.outages import Outages
+from reprieve.live.event_handlers import ClusterFeed, ClusterFeedOptions
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.engine import Engine
@@ -29,125 +18,7 @@ from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.testing import profile_with
 
 from ..client.clock import until
-from ..waiting import DEADLINE
-
-Json = dict[str, Any]
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/namespaces/default/pods"
-GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
-CRD = "scheduling.reprieve.dev"
-
-
-class Limited(ApiClient):
-    """A user who may not read some kinds, and a server that lacks others."""
-
-    refused: tuple[str, ...] = ()
-    unanswered: tuple[str, ...] = ()
-
-    async def _answering(self, path: str, *more: Any) -> Any:
-        what = path.rpartition("/")[2]
-        if what in self.refused:
-            raise ApiError(403, "Forbidden", f"{path}: may not be read")
-        if what in self.unanswered:
-            raise UnreachableError(f"{path}: no answer")
-        return await super()._answering(path, *more)
-
-    async def get(self, path: str, *more: Any, **named: Any) -> Any:
-        """Discovery reads so; lists and watches are streams."""
-        if path.rpartition("/")[2] in self.unanswered:
-            raise UnreachableError(f"{path}: no answer")
-        return await super().get(path, *more, **named)
-
-
-class Stage:
-    """A control plane, an engine and a feed between them that a test runs."""
-
-    def __init__(self, client: Limited, engine: Engine | None = None) -> None:
-        self.client = client
-        self.engine = engine or Engine(EngineOptions(validate=True))
-        self.told: list[tuple[ChangeKind, str, str]] = []
-        self.troubles: list[str] = []
-        self.notes: list[str] = []
-        self.ignored: list[tuple[str, str, str]] = []
-        self.repeated = 0
-        self.outages = Outages(client.clock, self)
-        self.feed = ClusterFeed(
-            client,
-            self.engine,
-            listener=self._listen,
-            trouble=self.trouble,
-            note=self.notes.append,
-            ignored=lambda item, why: self.ignored.append((item.KIND, item.name, why)),
-            outages=self.outages,
-            options=ClusterFeedOptions(rediscover=0.05),
-        )
-
-    def trouble(self, where: str, text: str) -> None:
-        self.troubles.append(text)
-
-    def trouble_again(self, where: str) -> None:
-        self.repeated += 1
-
-    def _listen(self, change: Change[Any], resource: object) -> None:
-        self.told.append((change.kind, change.object.KIND, change.object.name))
-
-    async def create(self, path: str, name: str, **body: Any) -> None:
-        meta = {"name": name, **body.pop("metadata", {})}
-        await self.client.request("POST", path, body={"metadata": meta, **body})
-
-    async def node(self, name: str) -> None:
-        amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-        await self.create(NODES, name, status={"allocatable": amounts, "capacity": amounts})
-
-    async def pod(self, name: str, *, node: str = "", group: str = "", **meta: Any) -> None:
-        spec: Json = {"containers": [{"name": "c", "image": "i"}]}
-        if node:
-            spec["nodeName"] = node
-        if group:
-            spec["schedulingGroup"] = {"podGroupName": group}
-        await self.create(PODS, name, spec=spec, metadata=meta)
-
-    async def group(self, name: str, least: int) -> None:
-        await self.create(GROUPS, name, spec={"schedulingPolicy": {"gang": {"minCount": least}}})
-
-    @asynccontextmanager
-    async def running(self, served: Served | None = None) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.feed.run(served or await discover(self.client)))
-        try:
-            await until(lambda: self.feed.synced or task.done())
-            if task.done():
-                task.result()
-            # It asks again so soon what is served that a slow machine has not heard all of it yet, and is told so.
-            self.troubles[:] = [text for text in self.troubles if not text.startswith("still waiting for")]
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Apply until it is so."""
-
-        def so() -> object:
-            self.feed.apply(1000.0)
-            return condition()
-
-        await until(so)
-
-    @property
-    def minimum(self) -> dict[str, int]:
-        return {key: group.min_count for key, group in self.engine.cluster.groups.items() if group.spec is not None}
-
-
-def play(act: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
-    async def run() -> None:
-        async with (
-            serving(ServeOptions(tls=False, **options)) as server,
-            Limited(connect(server.kubeconfig), limits=Limits(qps=0.0)) as client,
-        ):
-            assert isinstance(client, Limited)
-            await act(Stage(client))
-
-    asyncio.run(run())
+from .feed_stage import CRD, GROUPS, NODES, PODS, Json, Stage, play, served_as_well
 
 
 def test_how_far_each_watch_is_is_told() -> None:
@@ -225,171 +96,6 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
             assert len(stage.engine.queue) == 1
 
     play(act)
-
-
-@pytest.mark.parametrize("kind", ["poddisruptionbudgets", "podgroups"])
-def test_optional_kinds_that_may_not_be_read_are_left_out_until_they_may(kind: str) -> None:
-    """A warning, once; when the right is granted they are read."""
-
-    async def act(stage: Stage) -> None:
-        await stage.group("g", 2)
-        stage.client.refused = (kind,)
-        async with stage.running():
-            stage.feed.apply(1000.0)
-            assert stage.feed.fed
-            assert stage.minimum == ({} if kind == "podgroups" else {"default/g": 2})
-            assert sum("may not be read" in text for text in stage.troubles) == 1
-            stage.client.refused = ()
-            await stage.until(lambda: stage.minimum == {"default/g": 2})
-
-    play(act)
-
-
-@pytest.mark.parametrize("kind", ["pods", "nodes"])
-def test_pods_and_nodes_are_required(kind: str) -> None:
-    async def act(stage: Stage) -> None:
-        stage.client.refused = (kind,)
-        with pytest.raises(ApiError, match="may not be read"):
-            async with stage.running():
-                pass
-        with pytest.raises(ApiError, match="serves no Pod"):
-            await Stage(stage.client).feed.run(Served([]))
-
-    play(act)
-
-
-def definition(group: str, version: str, kind: str = "PodGroup") -> Json:
-    """A definition of a kind of groups that takes whatever is written."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "metadata": {"annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs"}},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {
-                "plural": f"{kind.lower()}s",
-                "singular": kind.lower(),
-                "kind": kind,
-                "listKind": f"{kind}List",
-            },
-            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
-
-
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-@pytest.mark.parametrize(
-    ("group", "version", "spec"),
-    [
-        ("scheduling.x-k8s.io", "v1alpha1", lambda least: {"minMember": least}),
-        (CRD, "v1beta1", lambda least: {"schedulingPolicy": {"gang": {"minCount": least}}}),
-    ],
-    ids=["coscheduling", "ours"],
-)
-def test_of_two_groups_of_one_name_the_native_one_counts(group: str, version: str, spec: Callable[[int], Json]) -> None:
-    """api.md: custom PodGroups are read beside native ones; whichever comes first, goes or changes."""
-    plural = f"/apis/{group}/{version}/namespaces/default/podgroups"
-
-    async def act(stage: Stage) -> None:
-        async with stage.running():
-            await stage.create(DEFINITIONS, f"podgroups.{group}", **definition(group, version))
-
-            async def served() -> bool:
-                return len((await discover(stage.client)).readable("PodGroup")) == 2
-
-            loop = asyncio.get_running_loop()
-            ends = loop.time() + DEADLINE
-            while not await served():
-                assert loop.time() < ends
-            for name in ("both", "theirs"):
-                await stage.create(plural, name, kind="PodGroup", apiVersion=f"{group}/{version}", spec=spec(5))
-            await stage.until(lambda: stage.minimum == {"default/both": 5, "default/theirs": 5})
-            await stage.group("both", 2)
-            await stage.until(lambda: stage.minimum == {"default/both": 2, "default/theirs": 5})
-            patch = {"spec": spec(7)}
-            await stage.client.request("PATCH", f"{plural}/both", body=patch, content_type=MERGE_PATCH)
-            await stage.client.request("PATCH", f"{plural}/theirs", body=patch, content_type=MERGE_PATCH)
-            await stage.until(lambda: stage.minimum == {"default/both": 2, "default/theirs": 7})
-            await stage.client.request("DELETE", f"{GROUPS}/both")
-            await stage.until(lambda: stage.minimum == {"default/both": 7, "default/theirs": 7})
-            # Its definition goes, and all objects with it.
-            await stage.group("theirs", 3)
-            await stage.client.request("DELETE", f"{DEFINITIONS}/podgroups.{group}")
-            await stage.until(lambda: stage.minimum == {"default/theirs": 3})
-        assert any("both is there as podgroups.v1beta1.scheduling.k8s.io, which counts" in x for x in stage.troubles)
-        assert stage.notes == []
-
-    play(act, controllers="*")
-
-
-def test_a_kind_that_is_not_served_is_a_normal_state() -> None:
-    """A cluster before 1.36 has no PodGroup: said once, as no error, and again when that changes."""
-
-    async def act(stage: Stage) -> None:
-        async with stage.running():
-            [note] = stage.notes
-            assert note.startswith("not served by this API server: ")
-            assert "PodGroup" in note
-            await stage.create(DEFINITIONS, f"podgroups.{CRD}", **definition(CRD, "v1beta1"))
-            await until(lambda: "now served by this API server: PodGroup" in stage.notes)
-            body: Json = {"apiVersion": f"{CRD}/v1beta1", "kind": "PodGroup"}
-            path = f"/apis/{CRD}/v1beta1/namespaces/default/podgroups"
-            await stage.create(path, "gang", spec={"schedulingPolicy": {"gang": {"minCount": 2}}}, **body)
-            await stage.until(lambda: stage.minimum == {"default/gang": 2})
-        assert stage.troubles == []
-
-    play(act, features=Features(generic_workload=False))
-
-
-def test_an_outage_that_begins_with_discovery_is_one_outage_and_ends() -> None:
-    """What is watched goes on; asking again what is served fails, is counted, and goes well again."""
-
-    async def act(stage: Stage) -> None:
-        async with stage.running():
-            stage.feed.apply(1000.0)
-            stage.client.unanswered = ("apis",)
-            await until(lambda: stage.repeated > 2)
-            assert "/apis: no answer" in stage.troubles[0]
-            assert set(stage.outages.failing) == {"discovery"}
-            await stage.node("n1")
-            await stage.until(lambda: stage.engine.cluster.nodes.alive.any())
-            await stage.create(DEFINITIONS, f"podgroups.{CRD}", **definition(CRD, "v1beta1"))
-            stage.client.unanswered = ()
-            await until(lambda: "now served by this API server: PodGroup" in stage.notes)
-            await until(lambda: not stage.outages.failing)
-
-    play(act, features=Features(generic_workload=False))
-
-
-def test_nobody_waits_for_what_is_not_served_any_more() -> None:
-    """A watch that gets no answer keeps the first feed waiting, and says so, until its definition is gone."""
-
-    async def act(stage: Stage) -> None:
-        await stage.create(DEFINITIONS, f"podgroups.{CRD}", **definition(CRD, "v1beta1"))
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + DEADLINE
-        while not (served := await discover(stage.client)).readable("PodGroup"):
-            assert loop.time() < ends
-        stage.client.unanswered = ("podgroups",)
-        feed = asyncio.create_task(stage.feed.run(served))
-        try:
-            await until(lambda: f"still waiting for podgroups.v1beta1.{CRD}" in stage.troubles)
-            assert not stage.feed.apply(1000.0)
-            await stage.client.request("DELETE", f"{DEFINITIONS}/podgroups.{CRD}")
-            await until(lambda: stage.feed.synced)
-            assert stage.feed.apply(1000.0)
-        finally:
-            feed.cancel()
-            await asyncio.gather(feed, return_exceptions=True)
-
-    play(act, features=Features(generic_workload=False))
-
-
-def test_what_is_newly_served_is_looked_for_often_enough() -> None:
-    """docs/install.md: ten seconds, of which the API server may need some itself."""
-    assert ClusterFeedOptions().rediscover <= 5.0
 
 
 def test_an_object_that_cannot_be_taken_in_is_said_and_left_out() -> None:
@@ -610,45 +316,6 @@ def test_jobs_are_watched_for_when_they_end_where_anybody_waits_for_that(waits: 
     play(act)
 
 
-async def _served_as_well(stage: Stage, group: str, version: str) -> str:
-    """Install a definition of PodGroups; the path of their objects."""
-    await stage.create(DEFINITIONS, f"podgroups.{group}", **definition(group, version))
-    loop = asyncio.get_running_loop()
-    ends = loop.time() + DEADLINE
-    while len((await discover(stage.client)).readable("PodGroup")) != 2:
-        assert loop.time() < ends
-    return f"/apis/{group}/{version}/namespaces/default/podgroups"
-
-
-def test_who_made_an_object_that_cannot_be_read_is_told() -> None:
-    """observability.md 2.6: there at the start, or written later; the object is under its own API."""
-    group, version = "scheduling.x-k8s.io", "v1alpha1"
-    head = {"kind": "PodGroup", "apiVersion": f"{group}/{version}"}
-    wrong = 'spec.minMember: Invalid value: "two": must be a number of pods'
-
-    async def act(stage: Stage) -> None:
-        path = await _served_as_well(stage, group, version)
-        await stage.create(path, "first", **head, spec={"minMember": "two"})
-        await stage.create(path, "fine", **head, spec={"minMember": 2})
-        async with stage.running():
-            await stage.until(lambda: stage.minimum == {"default/fine": 2})
-            assert stage.ignored == [("PodGroup", "first", wrong)]
-            await stage.create(path, "later", **head, spec={"minMember": "two"})
-            for name, least in (("fine", "two"), ("first", 3)):
-                patch = {"spec": {"minMember": least}}
-                await stage.client.request("PATCH", f"{path}/{name}", body=patch, content_type=MERGE_PATCH)
-            await stage.until(lambda: stage.minimum == {"default/fine": 2, "default/first": 3})
-            assert stage.ignored[1:] == [("PodGroup", "later", wrong), ("PodGroup", "fine", wrong)]
-
-    play(act)
-
-
-def test_every_kind_that_is_read_can_be_told_about() -> None:
-    """Who made something that cannot be read is told by its metadata alone."""
-    for kind in (*KINDS_READ, *OWNER_KINDS):
-        assert kind(metadata=ObjectMeta(name="n")).name == "n"
-
-
 @pytest.mark.parametrize(
     ("group", "version", "spec", "label"),
     [
@@ -665,7 +332,7 @@ def test_a_group_without_a_class_has_the_priority_of_the_pods_that_are_there(
     async def act(stage: Stage) -> None:
         for name, value in (("low", 3), ("high", 9)):
             await stage.create("/apis/scheduling.k8s.io/v1/priorityclasses", name, value=value)
-        path = await _served_as_well(stage, group, version)
+        path = await served_as_well(stage, group, version)
         await stage.create(path, "g", kind="PodGroup", apiVersion=f"{group}/{version}", spec=spec)
 
         async def member(name: str, priority: str) -> None:
