@@ -7,6 +7,7 @@ sees hours go by at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import logging
 import time
@@ -78,7 +79,7 @@ class Timers:
                 if wait == 0.0:
                     await asyncio.sleep(0)
                     continue
-            try:
-                await asyncio.wait_for(self._changed.wait(), wait)
-            except TimeoutError:
-                continue
+            # Not `wait_for`: in Python 3.11 it forgets that it was cancelled where what it waits for has just come.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
