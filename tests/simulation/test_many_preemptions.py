@@ -7,7 +7,7 @@ import pytest
 from reprieve.cli.render import plan_sections
 from reprieve.library.building import ClusterBuilder
 from reprieve.preemption.outcome import Preemption
-from reprieve.simulation import plan as planning
+from reprieve.simulation import report_preemptions
 from reprieve.simulation.report import Answer
 from reprieve.simulation.virtual import Preempted
 
@@ -25,8 +25,8 @@ def planned(nodes: int = 12, preemptors: int = 4) -> Answer:
 
 def test_spared_units_that_are_not_listed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     in_full = planned()
-    monkeypatch.setattr(planning, "_LISTED_IN_ALL", 12)
-    monkeypatch.setattr(planning, "_LISTED_OF_EACH", 5)
+    monkeypatch.setattr(report_preemptions, "_LISTED_IN_ALL", 12)
+    monkeypatch.setattr(report_preemptions, "_LISTED_OF_EACH", 5)
     short = planned()
     assert short.plan.preemptions == in_full.plan.preemptions
     assert [len(made.units) for made in in_full.account.preemptions] == [12, 12, 12, 12]
@@ -41,13 +41,13 @@ def test_no_decision_outlives_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
     before = sum(type(each) is Preemption for each in gc.get_objects())
     kept: list[int] = []
-    note = planning._Ledger.note
+    note = report_preemptions.PreemptionLedger.note
 
-    def counted(self: planning._Ledger, made: Preempted) -> None:
+    def counted(self: report_preemptions.PreemptionLedger, made: Preempted) -> None:
         note(self, made)
         kept.append(sum(type(each) is Preemption for each in gc.get_objects()) - before)
 
-    monkeypatch.setattr(planning._Ledger, "note", counted)
+    monkeypatch.setattr(report_preemptions.PreemptionLedger, "note", counted)
     planned()
     assert len(kept) == 4
     assert max(kept) == 1

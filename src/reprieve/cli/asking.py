@@ -181,7 +181,7 @@ def gather(source: Source, now: float | None = None) -> Gathered:
 
 def _gather(source: Source, now: float | None) -> Gathered:
     from reprieve.api.errors import InputError
-    from reprieve.simulation.plan import not_before, starts_at
+    from reprieve.simulation.plan_inputs import not_before, starts_at
     from reprieve.simulation.whatif.changes import changed_and_expanded
     from reprieve.simulation.workloads.table import TABLE
 
@@ -223,7 +223,7 @@ def answering_for_all(source: Source, asked: "Sequence[tuple[str, bool]]") -> So
 
 def warn_of(gathered: Gathered) -> None:
     """Warn on stderr of what is left aside of the input."""
-    from reprieve.simulation.plan import input_remarks
+    from reprieve.simulation.plan_inputs import input_remarks
 
     for remark in input_remarks(gathered.manifests):
         note(f"warning: {remark}")
@@ -242,7 +242,7 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     """A live cluster as it is now, with what the manifests add to it. What could not be read is on stderr."""
     from reprieve.client.kubeconfig import is_configured
     from reprieve.client.reading import add_new, known_classes, manifests_of
-    from reprieve.simulation.plan import not_before, starts_at
+    from reprieve.simulation.plan_inputs import not_before, starts_at
     from reprieve.simulation.workloads.scaling import makers_named
 
     if source.kubeconfig is None and source.context is None and not is_configured():

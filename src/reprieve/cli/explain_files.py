@@ -21,7 +21,8 @@ from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, le
 from reprieve.cli.outcome import refuse
 from reprieve.cli.whatif import Expanding, ask
 from reprieve.library.waiting import WaitingRecords
-from reprieve.simulation.plan import PlanOptions, plan, starts_at
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.whatif.suggestions import Trials, helped
 from reprieve.simulation.workloads.scaling import Workloads

@@ -74,7 +74,7 @@ def read_files(
 
 def _refuse_misread(manifests: "Manifests") -> None:
     """Annotations that a scheduler would warn of and leave aside are bad input where nothing may be left aside."""
-    from reprieve.simulation.plan import misread_annotations
+    from reprieve.simulation.plan_inputs import misread_annotations
 
     found = misread_annotations(manifests.all())
     if found:

@@ -218,7 +218,7 @@ def _cluster(
     from reprieve.api.errors import InputError
     from reprieve.api.loading import read
     from reprieve.cli.reading import Heed, read_files
-    from reprieve.simulation.plan import starts_at
+    from reprieve.simulation.plan_inputs import starts_at
     from reprieve.simulation.replay.fitting import class_documents, fitting_nodes
 
     remarks = []

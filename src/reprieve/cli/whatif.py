@@ -27,7 +27,8 @@ from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.simulation.plan import PlanOptions, starts_at
+from reprieve.simulation.plan import PlanOptions
+from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Help
 from reprieve.simulation.virtual import VirtualCluster
 from reprieve.simulation.whatif.suggestions import Trials

@@ -21,7 +21,7 @@ from reprieve.api.loading import load as load_sources
 from reprieve.api.sources import Document
 from reprieve.library.tables import Table, data_frame, html
 from reprieve.library.wording import count
-from reprieve.simulation.plan import misread_annotations
+from reprieve.simulation.plan_inputs import misread_annotations
 from reprieve.simulation.whatif.changes import Change, Changed, changed_and_expanded
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import MOST_BYTES, Rows, read_rows

@@ -26,7 +26,8 @@ from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.loading import PluginLoadError
 from reprieve.simulation.afterwards import afterwards
-from reprieve.simulation.plan import Observer, PlanOptions, not_before, starts_at
+from reprieve.simulation.plan import Observer, PlanOptions
+from reprieve.simulation.plan_inputs import not_before, starts_at
 from reprieve.simulation.report import Answer, Help, PreemptionOutcome
 
 if TYPE_CHECKING:

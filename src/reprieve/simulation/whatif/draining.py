@@ -31,7 +31,8 @@ from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.afterwards import afterwards
 from reprieve.simulation.controllers.disruption import followed, is_healthy
-from reprieve.simulation.plan import PlanOptions, plan, refuse_unsized, refuse_unsupported, starts_at
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.plan_inputs import refuse_unsized, refuse_unsupported, starts_at
 from reprieve.simulation.report import BrokenGang, ChangeMade, DisplacedPod, Document
 from reprieve.simulation.whatif.changes import Change, Changed, changed, with_changes
 from reprieve.simulation.workloads.expanding import expand

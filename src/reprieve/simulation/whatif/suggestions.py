@@ -26,7 +26,8 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.api.quantity import milli_value_of, value_of
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.cluster.taints import tolerates
-from reprieve.simulation.plan import PlanOptions, plan, starts_at
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, Help, Plan
 from reprieve.simulation.whatif.changes import HOSTNAME, Change, changed, named
 from reprieve.simulation.workloads.expanding import expand

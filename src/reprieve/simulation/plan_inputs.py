@@ -1,0 +1,118 @@
+"""What is said of the input of a plan before anything is decided: when it begins, what is refused, what is left aside.
+
+Source of the rules: interfaces.md; sizes of groups: workloads.md 2.4.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from reprieve.api import objects
+from reprieve.api.decoding import name_of
+from reprieve.api.durations import readable_time
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.foreign_groups import FOREIGN_VERSIONS
+from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
+from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.work_annotations import annotation_problems
+from reprieve.framework.gates import FeatureGates
+from reprieve.simulation.workloads.expanding import is_unknown_kind
+
+_OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
+_MOST_REMARKS = 20
+
+
+def starts_at(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
+    """When virtual time begins if nobody says, in seconds since the epoch: after all there was made and started."""
+    return max(map(_latest, loaded), default=0.0) + 1.0
+
+
+def _latest(entry: Loaded[objects.KubernetesObject]) -> float:
+    item = entry.object
+    started = item.status.start_time if isinstance(item, objects.Pod) else None
+    return max(entry.created, started.timestamp() if started is not None else 0.0)
+
+
+def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
+    """A time to plan for, if everything had been made and started by then. Raises InputError for what had not."""
+    for entry in loaded:
+        if _latest(entry) > now:
+            late, asked = readable_time(_latest(entry)), readable_time(now)
+            message = f"made or started at {late}, after the time that is planned for, {asked}"
+            raise InputError(entry.origin, message, subject=name_of(entry.object))
+    return now
+
+
+def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """What is wrong with annotations that cannot be read and count as not there (cost.md 2), with whose they are."""
+    return [
+        f"{entry.object.KIND} {entry.object.key}: {problem}"
+        for entry in loaded
+        for problem in annotation_problems(entry.object)
+    ]
+
+
+def refuse_unsized(item: objects.KubernetesObject, origin: Origin, sources: GroupSources) -> None:
+    """Raise InputError for a pod of a new manifest that gives no size, or none that can be read, for its group.
+
+    One that a cluster has admitted already (it has a UID) waits instead (workloads.md 2.4).
+    """
+    if isinstance(item, objects.Pod) and not item.metadata.uid:
+        membership = sources.membership(item)
+        problem = size_problem(membership.source, item) if membership is not None else ""
+        if problem:
+            path, _, message = problem.partition(": ")
+            raise InputError(origin, message, path=path, subject=name_of(item))
+
+
+def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
+    """What of groups is left aside: fields nobody reads, further groups of a pod, weaker objects of one name, sizes."""
+    found: list[str] = []
+    versions: dict[str, set[str]] = {}
+    sizes: dict[tuple[str, str], set[int]] = {}
+    for entry in loaded:
+        item = entry.object
+        found += [f"{item.KIND} {item.key}: {problem}" for problem in group_problems(item, sources)]
+        if isinstance(item, objects.PodGroup) and sources.read(item):
+            version = item.foreign.api_version if item.foreign is not None else item.API_VERSION
+            versions.setdefault(item.key, set()).add(version)
+        elif isinstance(item, objects.Pod):
+            membership = sources.membership(item)
+            if membership is not None and membership.size is not None:
+                sizes.setdefault((item.namespace, membership.name), set()).add(membership.size)
+    for key, several in versions.items():
+        strong, *weak = sorted(several, key=(objects.PodGroup.API_VERSION, *FOREIGN_VERSIONS).index)
+        found += [f"PodGroup {key} is there as {strong}, which counts, and as {other}" for other in weak]
+    for (namespace, name), counts in sizes.items():
+        if len(counts) > 1:
+            most, *others = sorted(counts, reverse=True)
+            rest = ", ".join(map(str, others))
+            found.append(f"group {namespace}/{name}: its pods say it has {most} pods, which counts, and {rest}")
+    more = len(found) - _MOST_REMARKS
+    return [*found[:_MOST_REMARKS], *([f"and {more} more remarks on groups"] if more > 0 else [])]
+
+
+def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """The first of the annotations that cannot be read, and how many more there are."""
+    found = misread_annotations(loaded)
+    more = len(found) - _MOST_REMARKS
+    return [*found[:_MOST_REMARKS], *([f"and {more} more annotations that cannot be read"] if more > 0 else [])]
+
+
+def input_remarks(manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES) -> list[str]:
+    """What of an input is left aside, for whoever asks about it."""
+    everything = manifests.all()
+    return [*left_aside(manifests), *_remarks(everything), *group_remarks(everything, sources)]
+
+
+def left_aside(manifests: Manifests) -> list[str]:
+    """Kinds that do not matter for a plan, and how many objects there are of each."""
+    counts = Counter(f"{each.api_version}/{each.kind}" for each in manifests.unknown if not is_unknown_kind(each))
+    return [f"{count} × {kind}: not read" for kind, count in sorted(counts.items())]
+
+
+def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:
+    """Raise InputError where a rule is in play that is not built or that the gates turn off: never a wrong answer."""
+    off = gates.generic_workload and not gates.dra_workload_resource_claims
+    if off and isinstance(item, objects.PodGroup) and item.spec.resource_claims:
+        text = _OFF.format(gate="DRAWorkloadResourceClaims")
+        raise InputError(origin, text, path="spec.resourceClaims", subject=name_of(item))
