@@ -114,6 +114,27 @@ def test_terminating_and_finished_pods_are_not_healthy(world: World) -> None:
     assert numbers(world)[2] == 1
 
 
+def test_each_change_of_a_pod_counts_without_another(world: World) -> None:
+    """Ready or not, ended, deleted: the budget has followed before anything else happens."""
+    for name in ("x", "y", "z"):
+        world.create(pod(name, labels={"app": "a"}))
+        world.bind(name, "n")
+    world.create(budget(minAvailable=1))
+    assert numbers(world) == (3, 1, 0, 0)
+    world.set_ready("x")
+    assert numbers(world) == (3, 1, 1, 0)
+    world.set_ready("y")
+    assert numbers(world) == (3, 1, 2, 1)
+    world.set_ready("y", ready=False)
+    assert numbers(world) == (3, 1, 1, 0)
+    world.set_phase("z", "Failed")
+    assert numbers(world) == (2, 1, 1, 0)
+    world.delete("v1", "Pod", "x")
+    assert numbers(world) == (2, 1, 0, 0)
+    world.patch("v1", "Pod", "y", {"metadata": {"labels": {"app": "other"}}})
+    assert numbers(world) == (1, 1, 0, 0), "the one that goes is there until its kubelet has stopped it"
+
+
 def test_eviction_is_noted_until_it_is_seen(world: World) -> None:
     world.create(owner("ReplicaSet", replicas=3))
     ready(world, 3)

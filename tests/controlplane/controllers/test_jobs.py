@@ -418,6 +418,48 @@ def test_a_group_that_is_refused_is_told_on_the_job(world: World) -> None:
     assert len(world.pods()) == 2
 
 
+def workload_of(world: World, references: list[Json], finalizers: list[str]) -> None:
+    """Put another Workload under the name that the Job `j` gives its own."""
+    [made] = world.all(V1BETA1, "Workload")
+    metadata = {"name": made["metadata"]["name"], "ownerReferences": references, "finalizers": finalizers}
+    world.delete(V1BETA1, "Workload", made["metadata"]["name"])
+    world.create({**made, "metadata": metadata})
+
+
+@pytest.mark.parametrize(
+    ("whose", "going", "grouped"),
+    [
+        ("its own", False, True),
+        ("its own", True, False),
+        ("no controller's", False, False),
+        ("another's", False, False),
+        ("nobody's", False, False),
+    ],
+)
+def test_whose_workload_a_job_takes(world: World, whose: str, going: bool, grouped: bool) -> None:
+    """One of its name that it does not control, or that somebody wants gone, is left alone; pods come without it."""
+    world.create(job(scheduling={"schedulingPolicy": {"gang": {}}}, parallelism=0, completions=2))
+    world.settle()
+    uid = world.get("batch/v1", "Job", "j")["metadata"]["uid"]
+    mine = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": True}
+    references = {
+        "its own": [mine],
+        "no controller's": [{**mine, "controller": False}],
+        "another's": [{**mine, "uid": "another"}],
+        "nobody's": [],
+    }
+    group = {one["metadata"]["name"] for one in world.all(V1BETA1, "PodGroup")}
+    workload_of(world, references[whose], ["example.com/hold"])
+    if going:
+        [made] = world.all(V1BETA1, "Workload")
+        world.delete(V1BETA1, "Workload", made["metadata"]["name"])
+    world.patch("batch/v1", "Job", "j", {"spec": {"parallelism": 2}})
+    world.settle()
+    named = {(one["spec"].get("schedulingGroup") or {}).get("podGroupName") for one in world.pods()}
+    assert len(world.pods()) == 2
+    assert named == (group if grouped else {None})
+
+
 def test_jobs_that_get_no_group(world: World) -> None:
     """One that asks for none, one whose template names a group, one that somebody else controls."""
     asked: Json = {"schedulingPolicy": {"gang": {}}}

@@ -103,6 +103,9 @@ def test_a_volume_held_for_a_claim_is_for_no_other(world: World) -> None:
     make(world, claim("mine"), volume("w", "1Gi"))
     assert the_claim(world, "mine")["spec"]["volumeName"] == "v"
     assert the_claim(world, "other")["spec"]["volumeName"] == "w"
+    by_binder = "pv.kubernetes.io/bound-by-controller"
+    noted = {name: by_binder in the_volume(world, name)["metadata"].get("annotations", {}) for name in ("v", "w")}
+    assert noted == {"v": False, "w": True}, "who held a volume keeps it when the claim goes"
 
 
 @pytest.mark.parametrize(
