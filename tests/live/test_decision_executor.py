@@ -3,224 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 import pytest
 
 from reprieve.api import objects as o
-from reprieve.client.discovery import Resource, Served
 from reprieve.client.errors import ApiError
-from reprieve.client.informer import Change, ChangeKind
-from reprieve.client.transport import ApiClient
+from reprieve.client.informer import ChangeKind
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
 from reprieve.framework.plugin import CycleState, PerNodeFilter, PreEnqueuePlugin
 from reprieve.framework.status import Status
-from reprieve.live.decision_executor import DecisionExecutor
 from reprieve.live.extenders import Bodies, ExtenderCalls
-from reprieve.live.loop import SchedulingLoop, SteadyTime
-from reprieve.live.outages import Outages
-from reprieve.observability.logs import Log
-from reprieve.observability.metrics import Metrics
 from reprieve.plugins.extender import ExtenderError
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.held_room import Released, ReleasedRoom
 
 from ..building import profile_with
-from ..client.clock import FakeClock, until
-from .executor import Watched
+from ..client.clock import until
+from .executor_stage import Stage, play, the_group
 from .faults import Json, group, node, pod
-from .scene import Recorded
-
-GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True)
-
-
-def the_group(least: int) -> Json:
-    made = group("g", count=least)
-    made["metadata"]["uid"] = "uid-g"
-    return made
-
-
-class Calls(Recorded):
-    """Also keeps bindings and patches of objects; each binding ends when the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bindings: dict[str, asyncio.Future[None]] = {}
-        self.patched: list[PatchObject | DeleteObject] = []
-        self.sent = False
-        """Bindings have left: they can not be taken back any more."""
-        self.taken: list[str] = []
-
-    def bind(self, pod: PodRecord, node: str) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.bindings[pod.name] = future
-        return future
-
-    def take_back(self, uid: str) -> asyncio.Future[None] | None:
-        self.taken.append(uid)
-        future = self.bindings.get(uid.removeprefix("uid-"))
-        if future is not None and self.sent:
-            return future
-        if future is not None:
-            future.cancel()
-        return None
-
-    def patch_object(self, instruction: PatchObject) -> asyncio.Future[None]:
-        self.patched.append(instruction)
-        return self._answer()
-
-    def delete_object(self, instruction: DeleteObject) -> asyncio.Future[None]:
-        self.patched.append(instruction)
-        return self._answer()
-
-
-class Seen(Watched):
-    """What the observer was told."""
-
-    def __init__(self) -> None:
-        super().__init__(metrics=Metrics(), log=Log(-1))
-        self.heard: list[tuple[str, Any]] = []
-
-    def tick(self, now: float) -> None:
-        super().tick(now)
-        self.heard.append(("tick", now))
-
-    def permitted(self, pod: PodRecord, result: str, *, now: float) -> None:
-        super().permitted(pod, result, now=now)
-        self.heard.append(("permitted", (pod.name, result)))
-
-    def bound(self, pod: PodRecord, node: str, *, now: float) -> None:
-        super().bound(pod, node, now=now)
-        self.heard.append(("bound", (pod.name, node)))
-
-    def bind_failed(self, pod: PodRecord, node: str, message: str, *, now: float) -> None:
-        super().bind_failed(pod, node, message, now=now)
-        self.heard.append(("bind failed", (pod.name, message)))
-
-    def told(self, what: str) -> list[Any]:
-        return [found for name, found in self.heard if name == what]
-
-
-class Loop(SchedulingLoop):
-    """The loop, as far as the executor knows it: calls are made at once."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.time = SteadyTime(clock)
-
-    def call_soon(self, call: Callable[[float], None]) -> None:
-        call(self.time())
-
-    async def calls_made(self) -> None:
-        pass
-
-
-class LateLoop(Loop):
-    """Calls are made when somebody waits for them, as if a cycle ran until then."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(clock)
-        self.waiting: list[Callable[[float], None]] = []
-
-    def call_soon(self, call: Callable[[float], None]) -> None:
-        self.waiting.append(call)
-
-    async def calls_made(self) -> None:
-        while self.waiting:
-            self.waiting.pop(0)(self.time())
-
-
-class Client(ApiClient):
-    """Has a clock, and makes no calls."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock = clock
-
-
-class Stage:
-    """An engine with a node of four CPUs, and who carries its decisions out."""
-
-    def __init__(self, engine: Engine | None = None, *, extenders: ExtenderCalls | None = None) -> None:
-        self.clock = FakeClock()
-        self.engine = engine or Engine(EngineOptions(validate=True))
-        self.writes = Calls()
-        self.observer = Seen()
-        self.observer.attach(self.engine)
-        client = Client(self.clock)
-        outages = Outages(self.clock, self.observer)
-        served = Served([])
-        self.executor = DecisionExecutor(
-            self.engine, client, served, self.writes, self.observer, outages, extenders=extenders
-        )
-        self.executor.attach(Loop(self.clock))
-        self.engine.set_node(msgspec.convert(node("n1"), o.Node), self.now)
-
-    @property
-    def now(self) -> float:
-        return self.clock.now().timestamp()
-
-    def see(self, body: Json, kind: type[Any] = o.Pod, how: ChangeKind = ChangeKind.ADDED) -> Any:
-        """An informer tells the engine and the executor."""
-        item = msgspec.convert(body, kind)
-        if kind is o.Pod:
-            if how is ChangeKind.DELETED:
-                self.engine.pod_gone(item.metadata.uid, self.now)
-            else:
-                self.engine.set_pod(item, self.now)
-        elif kind is o.PodGroup:
-            if how is ChangeKind.DELETED:
-                self.engine.remove_group(item.key, self.now)
-            else:
-                self.engine.set_group(item, self.now)
-        elif kind is o.CompositePodGroup:
-            self.engine.set_composite(item, self.now)
-        self.executor.object_changed(Change(how, item, None), GROUPS)
-        return item
-
-    def pod(self, name: str, **more: Any) -> None:
-        self.see(pod(name, uid=f"uid-{name}", **more))
-
-    def gang(self, *names: str, least: int, cpu: str = "1") -> None:
-        self.see(the_group(least), o.PodGroup)
-        for name in names:
-            self.pod(name, group="g", cpu=cpu)
-
-    def step(self) -> Decision:
-        decision = self.engine.step(self.now)
-        assert decision is not None
-        self.executor.decided(decision, seconds=0.01, now=self.now)
-        return decision
-
-    async def settle(self) -> None:
-        await until(lambda: not self.executor.bindings_under_way)
-        await self.executor.conditions_written(5.0)
-
-    @property
-    def said(self) -> list[tuple[str, str]]:
-        """Status and message of the group's conditions, as written."""
-        return [(condition["status"], condition["message"]) for _, condition, _ in self.writes.groups]
-
-
-def play(
-    test: Callable[[Stage], Awaitable[None]], engine: Engine | None = None, *, extenders: ExtenderCalls | None = None
-) -> None:
-    async def run() -> None:
-        raised: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
-        stage = Stage(engine, extenders=extenders)
-        try:
-            await test(stage)
-        finally:
-            await stage.executor.aclose()
-        assert raised == [], "in a callback, where nobody sees it"
-
-    asyncio.run(run())
 
 
 def test_a_binding_that_the_api_has_is_told_to_everybody() -> None:
@@ -424,23 +228,6 @@ def test_it_looks_around_for_what_no_event_tells() -> None:
     play(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
-def test_a_group_that_may_not_be_tried_gives_its_nominations_up_after_a_while() -> None:
-    """Five seconds behind its gate: a killed scheduler may have left them, or the other members may be yet to come."""
-
-    async def test(stage: Stage) -> None:
-        stage.see(the_group(2), o.PodGroup)
-        stage.see(pod("a", uid="uid-a", group="g") | {"status": {"nominatedNodeName": "n1"}})
-        nominated = []
-        for seconds in (4.9, 0.2):
-            stage.clock.advance(seconds)
-            stage.executor.tick(stage.now)
-            nominated.append(stage.engine.cluster.pods["uid-a"].nominated >= 0)
-        assert nominated == [True, False]
-        assert [found.name for found in stage.engine.take_unnominated()] == ["a"]
-
-    play(test)
-
-
 def test_trouble_that_no_decision_tells_is_told_by_the_next_look_around() -> None:
     """A plugin that fails as a pod comes, while there is nothing to decide."""
 
@@ -461,99 +248,6 @@ def test_trouble_that_no_decision_tells_is_told_by_the_next_look_around() -> Non
         assert "Traceback" in told, "where it was raised is told with it"
 
     play(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
-
-
-def test_room_that_was_given_back_is_an_event() -> None:
-    """cost.md 5: on each pod that it was held for."""
-
-    async def test(stage: Stage) -> None:
-        stage.pod("a")
-        record = stage.engine.cluster.pods["uid-a"]
-        room = ReleasedRoom("pod/uid-a", None, ((record, "n1"),), Released.NOT_USED, "nobody came", stage.now)
-        stage.executor.room_released(room)
-        [event] = [found for found in stage.observer.events if found["reason"] == "RoomReleased"]
-        assert (event["regarding"]["name"], event["note"]) == ("a", "Room held on n1 is released: nobody came")
-
-    play(test)
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_a_victim_whose_binding_has_not_begun_gives_its_room_back_without_a_call(late: bool) -> None:
-    """preemption.md 7.2: also where the engine hears of it only when a cycle is over."""
-
-    async def test(stage: Stage) -> None:
-        loop = LateLoop(stage.clock) if late else Loop(stage.clock)
-        stage.executor.attach(loop)
-        stage.pod("low", cpu="4")
-        stage.engine.step(stage.now)  # reserved; its binding is yet to be begun
-        low = stage.engine.cluster.pods["uid-low"]
-        assert low.row >= 0
-        stage.pod("hi", cpu="4", priority=100)
-        assert stage.step().preemption is not None
-        await until(lambda: not stage.executor.preemptor.under_way)
-        await loop.calls_made()
-        assert low.row < 0
-        assert stage.writes.deleted == []
-
-    play(test)
-
-
-def test_a_victim_that_turns_out_to_be_bound_is_deleted() -> None:
-    """7.2: an informer was quicker than the word that it gives its room back; the first node is one, too."""
-
-    async def test(stage: Stage) -> None:
-        loop = LateLoop(stage.clock)
-        stage.executor.attach(loop)
-        stage.pod("low", cpu="4")
-        stage.engine.step(stage.now)
-        loop.call_soon(lambda _: stage.pod("low", cpu="4", node="n1"))
-        stage.pod("hi", cpu="4", priority=100)
-        assert stage.step().preemption is not None
-        await until(lambda: not stage.executor.preemptor.under_way)
-        assert stage.engine.cluster.pods["uid-low"].row == 0
-        assert stage.writes.deleted == ["uid-low"]
-
-    play(test)
-
-
-def test_a_victim_whose_binding_gets_through_is_deleted() -> None:
-    """7.2: what has been sent is waited for."""
-
-    async def test(stage: Stage) -> None:
-        stage.pod("low", cpu="4")
-        stage.step()
-        await until(lambda: stage.writes.bindings)
-        stage.writes.sent = True
-        stage.pod("hi", cpu="4", priority=100)
-        assert stage.step().preemption is not None
-        await until(lambda: stage.writes.taken)
-        assert stage.writes.deleted == []
-        stage.writes.bindings["low"].set_result(None)
-        await until(lambda: not stage.executor.preemptor.under_way)
-        assert stage.writes.deleted == ["uid-low"]
-
-    play(test)
-
-
-def test_a_preemption_that_failed_is_decided_anew_at_once() -> None:
-    """7.5: its victims are nobody's, and who was to get their room has no nomination any more."""
-
-    async def test(stage: Stage) -> None:
-        stage.pod("low", cpu="4", node="n1")
-        stage.pod("hi", cpu="4", priority=100)
-        stage.writes.errors = [ApiError(403, "Forbidden", "no")] * 2  # once more for who waits for the nomination
-        stage.step()
-        assert stage.engine.cluster.doomed
-        await until(lambda: not stage.executor.preemptor.under_way)
-        assert not stage.engine.cluster.doomed
-        assert stage.engine.cluster.pods["uid-hi"].nominated < 0
-        assert stage.writes.deleted == []
-        again = stage.step()
-        assert again.preemption is not None
-        await until(lambda: not stage.executor.preemptor.under_way)
-        assert stage.writes.deleted == ["uid-low"]
-
-    play(test)
 
 
 def test_who_is_closed_has_nothing_under_way() -> None:
@@ -656,58 +350,6 @@ def test_conditions_are_waited_for_but_not_for_ever() -> None:
         assert not waiting.done()
         stage.writes.held[0].set_result(None)
         await waiting
-
-    play(test)
-
-
-def test_nominations_that_ended_are_taken_back() -> None:
-    async def test(stage: Stage) -> None:
-        stage.see(pod("a", uid="uid-a", cpu="9") | {"status": {"nominatedNodeName": "n1"}})
-        stage.executor.unnominated([stage.engine.cluster.pods["uid-a"]])
-        await stage.settle()
-        assert stage.writes.pods == [("uid-a", {"nominatedNodeName": None})]
-
-    play(test)
-
-
-@pytest.mark.parametrize("asynchronous", [True, False])
-def test_victims_are_evicted_beside_or_within_the_cycle(asynchronous: bool) -> None:
-    """preemption.md 7.6: without SchedulerAsyncPreemption it is the loop that waits for the calls."""
-    engine = Engine(EngineOptions(gates=FeatureGates(scheduler_async_preemption=asynchronous), validate=True))
-
-    async def test(stage: Stage) -> None:
-        stage.pod("low", cpu="4", node="n1")
-        stage.pod("hi", cpu="4", priority=10)
-        decision = stage.step()
-        assert decision.result is Result.WAITING
-        assert decision.preemption is not None
-        await asyncio.sleep(0)
-        assert stage.executor.preemptor.under_way == asynchronous
-        if asynchronous:
-            await until(lambda: stage.writes.deleted)
-        else:
-            assert stage.writes.deleted == []
-            await stage.executor.preempt(decision.preemption)
-        assert stage.writes.deleted == ["uid-low"]
-
-    play(test, engine)
-
-
-def test_a_victim_that_is_only_reserved_gives_its_room_back_without_a_call() -> None:
-    """preemption.md 7.2: its binding is taken back; it goes to the queue again, and nothing is deleted."""
-
-    async def test(stage: Stage) -> None:
-        stage.pod("low", cpu="4")
-        stage.step()
-        await until(lambda: stage.writes.bindings)
-        stage.pod("hi", cpu="4", priority=10)
-        decision = stage.step()
-        assert decision.preemption is not None
-        await until(lambda: stage.observer.ended)
-        assert [error for _, error in stage.observer.ended] == [None]
-        assert stage.writes.deleted == []
-        assert stage.engine.cluster.pods["uid-low"].row < 0
-        assert stage.observer.told("bind failed") == []
 
     play(test)
 

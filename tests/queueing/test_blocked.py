@@ -1,0 +1,120 @@
+"""A preemptor whose calls run is not tried, and misses nothing meanwhile (preemption.md 7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.queueing.entity import QueueState
+from tests.building import World, node, pod
+from tests.queueing.waiting import blocked_preemptor
+
+
+def test_a_preemptor_stays_gated_while_its_calls_run() -> None:
+    """preemption.md 7.3: until the calls are done the preemptor is gated; no event may lose it."""
+    world = blocked_preemptor()
+    assert world.place("p") is QueueState.GATED
+    world.gone("r")
+    assert world.place("p") is QueueState.GATED
+    world.engine.preemption_done(world.entity("p").key, world.now)
+    assert world.place("p") is QueueState.BACKOFF
+    assert world.settle().where == {"p": "n"}
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_who_is_to_be_tried_at_once_is_not_while_its_calls_run(blocked: bool) -> None:
+    """scheduling.md 3.3 and preemption.md 7.3: without backoff, unless it is gated by its own preemption."""
+    world = World(node("n", cpu=1), pod("p", cpu=1))
+    queue = world.engine.queue
+    entity = queue.pop(world.now)
+    assert entity is not None
+    entity.blocked = "waiting" if blocked else None
+    queue.requeue_now(entity, world.now)
+    assert entity.state is (QueueState.GATED if blocked else QueueState.ACTIVE)
+    assert entity.attempts == 0
+
+
+def test_without_an_event_it_waits_on_after_the_calls() -> None:
+    """Unblocked, it is woken by its victims' going."""
+    world = blocked_preemptor()
+    world.engine.preemption_done(world.entity("p").key, world.now)
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+    world.gone("r")
+    assert world.settle().where == {"p": "n"}
+
+
+def test_a_failed_call_lets_it_try_at_once() -> None:
+    """preemption.md 7.5: "the preemptor is activated again at once"."""
+    world = blocked_preemptor()
+    reverted = world.engine.preemption_failed(world.entity("p").key, world.now)
+    assert [p.name for p in reverted] == ["p"]
+    assert world.place("p") is QueueState.ACTIVE
+    assert world.nominated == {}
+
+
+def test_calls_that_fail_again_and_again_are_made_after_the_backoff() -> None:
+    """preemption.md 7.5: a victim whose deletion is refused for good is not asked for as fast as refusals come."""
+    world = blocked_preemptor()
+    engine, now, key = world.engine, world.now, world.entity("p").key
+    engine.preemption_failed(key, now)
+    assert engine.step(now) is not None  # at once, the first time
+    for backoff in (2.0, 4.0, 8.0, 10.0):
+        engine.preemption_failed(key, now)
+        assert world.place("p") is QueueState.BACKOFF
+        assert engine.step(now + backoff - 0.1) is None
+        now += backoff
+        decision = engine.step(now)
+        assert decision is not None
+        assert decision.preemption is not None
+    engine.preemption_done(key, now)
+    world.gone("r")
+    assert engine.step(now + 10.0) is not None
+    assert world.where == {"p": "n"}
+
+
+def test_calls_that_went_well_end_the_row_of_failures() -> None:
+    """preemption.md 7.5: the next failure is the first again."""
+    world = blocked_preemptor()
+    key = world.entity("p").key
+    world.engine.preemption_failed(key, world.now)
+    assert world.engine.step(world.now) is not None
+    world.engine.preemption_done(key, world.now)
+    assert world.entity("p").failed_preemptions == 0
+
+
+def test_a_preemptor_that_is_deleted_while_blocked_leaves_nothing() -> None:
+    """Neither the deletion nor the end of the calls finds anything afterwards."""
+    world = blocked_preemptor()
+    key = world.entity("p").key
+    world.gone("p")
+    world.engine.preemption_done(key, world.now)
+    world.engine.preemption_failed(key, world.now)
+    assert len(world.engine.queue) == 0
+    assert not world.engine.cluster.nodes.nominated
+
+
+def test_calls_that_end_twice_change_nothing() -> None:
+    """Only what is blocked can be unblocked."""
+    world = blocked_preemptor()
+    key = world.entity("p").key
+    world.engine.preemption_done(key, world.now)
+    place = world.place("p")
+    world.engine.preemption_done(key, world.now)
+    world.engine.queue.unblock("pod/unknown", world.now, retry=True)
+    assert world.place("p") is place
+
+
+@pytest.mark.parametrize("retry", [False, True])
+@pytest.mark.parametrize("missed", [False, True])
+def test_what_happens_while_its_calls_run_is_replayed(missed: bool, retry: bool) -> None:
+    """preemption.md 7.3: nothing that happened meanwhile is lost, and nothing is kept of it afterwards."""
+    world = blocked_preemptor()
+    queue, entity = world.engine.queue, world.entity("p")
+    if missed:
+        queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n")), world.now)
+    assert len(entity.events) == missed
+    queue.unblock(entity.key, world.now, retry=retry)
+    expected = QueueState.BACKOFF if missed else QueueState.UNSCHEDULABLE
+    assert entity.state is (QueueState.ACTIVE if retry else expected)
+    queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=0), world.now)
+    assert queue.kept_events() == {}

@@ -1,0 +1,207 @@
+"""Which event wakes whom, also one that comes in the middle of a cycle (scheduling.md 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.queueing.entity import QueueState
+from tests.building import World, check_queue, gang, group, node, pod, toleration
+from tests.queueing.waiting import FULL, pop_all, wake
+
+
+def _cordon(on: bool) -> Callable[[World], object]:
+    return lambda w: w.add(node("n", cpu=1, unschedulable=on))
+
+
+def _taint(key: str, effect: str) -> Callable[[World], object]:
+    return lambda w: w.add(node("n", cpu=1, taints=[(key, "", effect)]))
+
+
+REJECTED_BY: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "NodeResourcesFit": (FULL, {"cpu": 1}),
+    "NodeUnschedulable": ([node("n", cpu=1, unschedulable=True)], {}),
+    "TaintToleration": ([node("n", cpu=1, taints=[("k", "", "NoSchedule")])], {}),
+    "NodeAffinity": ([node("n", cpu=1)], {"selector": {"zone": "a"}}),
+    "NodePorts": ([node("n", cpu=1), pod("r", node="n", ports=[80], priority=100)], {"ports": [80]}),
+}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "what", "happens", "wakes"),
+    [
+        ("NodeResourcesFit", "a pod leaves", lambda w: w.gone("r"), True),
+        ("NodeResourcesFit", "a node comes", lambda w: w.add(node("n2", cpu=1)), True),
+        ("NodeResourcesFit", "a node comes, too small", lambda w: w.add(node("n2", cpu="500m")), False),
+        ("NodeResourcesFit", "a node grows", lambda w: w.add(node("n", cpu=2)), True),
+        ("NodeResourcesFit", "a node changes and is too small", lambda w: w.add(node("n", cpu="900m")), False),
+        ("NodeResourcesFit", "a pod shrinks", lambda w: w.change_pod("r", _shrunk), True),
+        ("NodeResourcesFit", "the same node again", lambda w: w.add(node("n", cpu=1)), False),
+        ("NodeResourcesFit", "a node goes", lambda w: w.engine.remove_node("n", w.now), False),
+        ("NodeResourcesFit", "another pod comes", lambda w: w.add(pod("other", cpu=1)), False),
+        ("NodeResourcesFit", "a pod starts to leave", lambda w: w.engine.pod_terminating("uid-r", w.now), False),
+        ("NodeUnschedulable", "uncordoned", _cordon(False), True),
+        ("NodeUnschedulable", "another cordoned node", lambda w: w.add(node("n2", unschedulable=True)), False),
+        ("NodeUnschedulable", "another node", lambda w: w.add(node("n2")), True),
+        ("TaintToleration", "the taint goes", lambda w: w.add(node("n", cpu=1)), True),
+        ("TaintToleration", "another taint", _taint("j", "NoSchedule"), False),
+        ("TaintToleration", "it becomes soft", _taint("k", "PreferNoSchedule"), True),
+        ("TaintToleration", "the pod tolerates it now", lambda w: w.change_pod("p", _tolerant), True),
+        ("NodeAffinity", "the label comes", lambda w: w.add(node("n", cpu=1, labels={"zone": "a"})), True),
+        ("NodeAffinity", "another label", lambda w: w.add(node("n", cpu=1, labels={"zone": "b"})), False),
+        ("NodeAffinity", "a matching node", lambda w: w.add(node("n2", labels={"zone": "a"})), True),
+        ("NodeAffinity", "a node without", lambda w: w.add(node("n2")), False),
+        ("NodePorts", "its user leaves", lambda w: w.gone("r"), True),
+        ("NodePorts", "a node comes", lambda w: w.add(node("n2")), True),
+        ("NodePorts", "somebody else leaves", lambda w: w.add(pod("x", node="n")).gone("x"), False),
+    ],
+)
+def test_hints(plugin: str, what: str, happens: Callable[[World], object], wakes: bool) -> None:
+    """scheduling.md 1: queueing hints per plugin: which event may help which rejection."""
+    items, wants = REJECTED_BY[plugin]
+    world = World(*items, pod("p", **wants)).drain()
+    assert world.entity("p").rejected_by == {plugin}
+    happens(world)
+    assert world.place("p") is (QueueState.BACKOFF if wakes else QueueState.UNSCHEDULABLE), what
+
+
+def _shrunk(item: objects.Pod) -> objects.Pod:
+    return replace(item, spec=pod("r", cpu="100m", node="n", priority=100).spec)
+
+
+def _tolerant(item: objects.Pod) -> objects.Pod:
+    return replace(item, spec=replace(item.spec, tolerations=(toleration("k", "Exists"),)))
+
+
+def test_a_cluster_without_nodes_wakes_up_with_its_first() -> None:
+    """Nobody rejected the pod, so every plugin's hint counts."""
+    for items in ([pod("p", cpu=1)], gang("p", 2, cpu=1)):
+        world = World(*items).drain()
+        assert world.place("p") is QueueState.UNSCHEDULABLE
+        world.add(node("n"))
+        assert not world.settle().pending
+
+
+def test_one_members_hint_suffices() -> None:
+    """scheduling.md 1: "For a group one member's hint suffices"."""
+    world = World(
+        node("n", cpu=2),
+        group("crew", min_count=2),
+        pod("big", group="crew", cpu=4),
+        pod("picky", group="crew", selector={"zone": "a"}),
+    ).drain()
+    assert world.place("crew") is QueueState.UNSCHEDULABLE
+    world.add(node("n2", cpu=8))
+    assert world.place("crew") is QueueState.BACKOFF
+
+
+def test_a_hint_that_raises_counts_as_yes() -> None:
+    """Better one attempt too many than a lost wake-up."""
+    from tests.scheduling.plugins_for_tests import BadHint
+
+    world = World(node("n"), pod("p"), profiles={"default-scheduler": BadHint().profile()}).drain()
+    assert world.entity("p").rejected_by == {"BadHint"}
+    world.add(node("n2"))
+    assert world.place("p") is QueueState.BACKOFF
+
+
+@pytest.mark.parametrize("helping", ["NodeAffinity", "NodePorts", "NodeResourcesFit", ""])
+def test_any_plugin_that_rejected_may_say_that_a_missed_event_helps(helping: str) -> None:
+    """scheduling.md 1: events of the cycle are replayed to the hints of all that rejected it, one yes is enough."""
+    rejected_by = {"NodeAffinity", "NodePorts", "NodeResourcesFit"}
+    world = World(*FULL, pod("p", cpu=1))
+    queue = world.engine.queue
+    for plugin in rejected_by:
+        queue._hints.by_plugin[plugin] = {EventKind.NODE_ADDED: lambda *_, yes=plugin == helping: yes}
+    (entity,) = pop_all(world)
+    queue.on_event(ClusterEvent(EventKind.NODE_REMOVED, row=0), world.now)  # no plugin has a hint for the first of them
+    queue.on_event(ClusterEvent(EventKind.NODE_ADDED, row=0), world.now)
+    queue.requeue(entity, world.now, rejected_by)
+    assert entity.state is (QueueState.BACKOFF if helping else QueueState.UNSCHEDULABLE)
+
+
+# -- events that come in the middle of a cycle -----------------------------------------------------------------------
+
+
+def test_events_during_a_cycle_are_replayed() -> None:
+    """scheduling.md 1: "Events that arrive during an entity's own cycle are kept and replayed to it at the end"."""
+    for kind, place in ((EventKind.POD_GONE, QueueState.BACKOFF), (EventKind.NODE_REMOVED, QueueState.UNSCHEDULABLE)):
+        world = World(*FULL, pod("p", cpu=1))
+        queue = world.engine.queue
+        entity = queue.pop(world.now)
+        assert entity is not None
+        queue.on_event(ClusterEvent(kind, row=world.row("n")), world.now)
+        assert entity.state is QueueState.IN_CYCLE
+        queue.requeue(entity, world.now, {"NodeResourcesFit"})
+        assert entity.state is place
+        check_queue(world.engine)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "events", "most", "place"),
+    [
+        ("GangScheduling", 600, 600, QueueState.UNSCHEDULABLE),  # one member speaks for its group
+        ("NodeResourcesFit", 100, 64 * 100, QueueState.UNSCHEDULABLE),
+        ("NodeResourcesFit", 600, 1 << 14, QueueState.BACKOFF),  # rather one attempt too many
+    ],
+)
+def test_what_is_asked_about_missed_events_is_bounded(plugin: str, events: int, most: int, place: QueueState) -> None:
+    """scheduling.md 1: as many events as victims are replayed to a gang of unlike members, in bounded time."""
+    members = [pod(f"crew-{i}", group="crew", cpu=1, memory=f"{i + 1}Mi") for i in range(64)]
+    world = World(node("n", cpu=64), group("crew", min_count=64), *members)
+    queue, asked = world.engine.queue, 0
+
+    def hint(*_: object) -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    queue._hints.by_plugin[plugin] = {EventKind.POD_TERMINATING: hint}
+    entity = queue.pop(world.now)
+    assert entity is not None
+    for _ in range(events):
+        queue.on_event(ClusterEvent(EventKind.POD_TERMINATING, row=world.row("n")), world.now)
+    queue.requeue(entity, world.now, {plugin})
+    assert entity.state is place
+    assert asked == most if place is QueueState.UNSCHEDULABLE else asked <= most
+
+
+def test_events_before_the_cycle_are_not_replayed() -> None:
+    """What was known when the cycle began has been taken into account."""
+    world = World(*FULL, pod("p", cpu=1))
+    wake(world)
+    world.drain()
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+
+
+def test_new_members_wait_for_the_cycle_to_end() -> None:
+    """scheduling.md 1: "New pods of a group in its cycle wait for the cycle to end"."""
+    world = World(*FULL, *gang("crew", 2, cpu=1))
+    queue = world.engine.queue
+    entity = queue.pop(world.now)
+    assert entity is not None
+    world.add(pod("crew-2", group="crew", cpu=1))
+    assert world.place("crew") is QueueState.IN_CYCLE
+    assert set(entity.ready) == {"uid-crew-0", "uid-crew-1", "uid-crew-2"}
+    queue.requeue(entity, world.now, {"GangScheduling"})
+    assert entity.state is QueueState.BACKOFF
+
+
+def test_events_are_counted_that_are_kept_for_who_is_in_its_cycle() -> None:
+    """As the gauge of events in flight shows them, by kind."""
+    world = World(*FULL, *gang("crew", 2, cpu=1))
+    queue = world.engine.queue
+    entity = queue.pop(world.now)
+    assert entity is not None
+    assert queue.kept_events() == {}
+    kinds = (EventKind.NODE_ADDED, EventKind.POD_GONE, EventKind.NODE_ADDED)
+    for kind in kinds:
+        queue.on_event(ClusterEvent(kind, row=0), world.now)
+    assert queue.kept_events() == {EventKind.NODE_ADDED: 2, EventKind.POD_GONE: 1}
+    queue.requeue(entity, world.now, {"GangScheduling"})
+    assert queue.kept_events() == {}
