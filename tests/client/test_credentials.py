@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from reprieve.client.connection import Connection, ExecPlugin, Identity, TlsSettings
-from reprieve.client.credentials import REREAD_SECONDS, Plugin, TokenFile
+from reprieve.client.credentials import REREAD_SECONDS, Plugin, TokenFile, credentials_for
 from reprieve.client.errors import ApiError, CredentialError
 
 from .clock import FakeClock
@@ -161,6 +161,222 @@ def test_a_broken_plugin_is_one_clear_error(name: str, tmp_path: Path) -> None:
     with pytest.raises(CredentialError, match=message) as refused:
         asyncio.run(plugin(script(tmp_path, code), FakeClock()).current())
     assert "the credential plugin" in str(refused.value)
+
+
+class Printed:
+    """A program that has printed this and ended; no process is started."""
+
+    def __init__(self, output: bytes, code: int) -> None:
+        self.stdout = asyncio.StreamReader()
+        self.stdout.feed_data(output)
+        self.stdout.feed_eof()
+        self.returncode = code
+
+    async def wait(self) -> int:
+        return self.returncode
+
+
+def printing(monkeypatch: pytest.MonkeyPatch, *outputs: Any, code: int = 0) -> list[dict[str, Any]]:
+    """What programs that are started print, one after the other, the last again and again; how they were started."""
+    left, started = list(outputs), []
+
+    async def start(*command: str, **how: Any) -> Printed:
+        started.append({"command": command, **how})
+        output = left.pop(0) if len(left) > 1 else left[0]
+        return Printed(output if isinstance(output, bytes) else json.dumps(output).encode(), code)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    return started
+
+
+def said(version: str = V1, kind: str = "ExecCredential", **status_of: Any) -> dict[str, Any]:
+    return {"kind": kind, "apiVersion": version, "status": status_of}
+
+
+LONGEST = 1024 * 1024
+PRINTED: dict[str, tuple[Any, int, str]] = {
+    "another kind": (said(kind="Other", token="t"), 0, "want an ExecCredential of"),
+    "another version": (said(BETA, token="t"), 0, "want an ExecCredential of"),
+    "no status": ({"kind": "ExecCredential", "apiVersion": V1}, 0, "neither a token nor a client certificate"),
+    "an empty status": (said(), 0, "neither a token nor a client certificate"),
+    "a key alone": (said(token="t", clientKeyData="k"), 0, "or a key alone"),
+    "a certificate alone": (said(token="t", clientCertificateData="c"), 0, "without its key"),
+    "a blank in the token": (said(token="a b"), 0, "white space"),
+    "a time without a zone": (said(token="t", expirationTimestamp="2026-01-01T00:00:00"), 0, "without a time zone"),
+    "no JSON": (b"hello", 0, "did not print an ExecCredential in JSON"),
+    "deep JSON": (b"[" * 200_000, 0, "did not print an ExecCredential in JSON"),
+    "a byte too many": (b"x" * (LONGEST + 1), 0, f"printed more than {LONGEST} bytes"),
+    "as many bytes as may be": (b"x" * LONGEST, 0, "did not print an ExecCredential in JSON"),
+    "a failure": (said(token="t"), 1, "failed with exit code 1"),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_a_plugin_prints_that_is_no_credential(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    output, code, message = PRINTED[name]
+    printing(monkeypatch, output, code=code)
+    with pytest.raises(CredentialError, match=message):
+        asyncio.run(plugin("p", FakeClock()).current())
+
+
+@pytest.mark.parametrize(
+    ("status_of", "authorization", "certificate"),
+    [
+        ({"token": "t"}, "Bearer t", None),
+        ({"clientCertificateData": "c", "clientKeyData": "k"}, None, (b"c", b"k")),
+        ({"token": "t", "clientCertificateData": "c", "clientKeyData": "k"}, "Bearer t", (b"c", b"k")),
+    ],
+)
+def test_what_a_plugin_prints_is_what_a_request_carries(
+    status_of: dict[str, str], authorization: str | None, certificate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printing(monkeypatch, said(**status_of))
+    found = asyncio.run(plugin("p", FakeClock()).current())
+    assert (found.authorization, found.certificate) == (authorization, certificate)
+
+
+@pytest.mark.parametrize(("later", "times"), [(0.0, 1), (594.9, 1), (595.0, 2), (600.0, 2)])
+def test_five_seconds_before_it_expires_a_plugin_is_asked_again(
+    later: float, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    expires = (clock.now() + timedelta(seconds=600)).isoformat()
+    started = printing(monkeypatch, said(token="one", expirationTimestamp=expires), said(token="two"))
+
+    async def run() -> None:
+        asked = plugin("p", clock)
+        await asked.current()
+        clock.advance(later)
+        found = await asked.current()
+        assert (found.authorization == "Bearer two") is (times == 2)
+        assert len(started) == times
+        clock.advance(3600.0)
+        if times == 2:
+            assert (await asked.current()).authorization == "Bearer two", "it does not say when it expires"
+            assert len(started) == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("mode", "terminal", "interactive"),
+    [("Never", True, False), ("IfAvailable", True, True), ("IfAvailable", False, False), ("Always", True, True)],
+)
+def test_whether_a_plugin_gets_the_terminal(
+    mode: str, terminal: bool, interactive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal:
+        def isatty(self) -> bool:
+            return terminal
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    started = printing(monkeypatch, said(token="t"))
+    asyncio.run(plugin("p", FakeClock(), interactive_mode=mode).current())
+    [how] = started
+    assert how["stdin"] is (None if interactive else asyncio.subprocess.DEVNULL)
+    spec = json.loads(how["env"]["KUBERNETES_EXEC_INFO"])["spec"]
+    assert spec == {"interactive": interactive}, "of the cluster it is told only where it asks for that"
+
+
+@pytest.mark.parametrize(
+    ("tls", "told"),
+    [
+        (TlsSettings(), {}),
+        (TlsSettings(insecure=True), {"insecure-skip-tls-verify": True}),
+        (TlsSettings(ca_data=b"CA"), {"certificate-authority-data": "Q0E="}),
+        (TlsSettings(ca_file=Path("ca.pem")), {"certificate-authority-data": "RklMRQ=="}),
+        (TlsSettings(ca_data=b"CA", ca_file=Path("none.pem")), {"certificate-authority-data": "Q0E="}),
+    ],
+)
+def test_what_a_plugin_is_told_of_the_server_s_certificate(
+    tls: TlsSettings, told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ca.pem").write_text("FILE")
+    started = printing(monkeypatch, said(token="t"))
+    connection = Connection("https://api", "test", tls=tls)
+    asyncio.run(plugin("p", FakeClock(), connection, provide_cluster_info=True).current())
+    assert json.loads(started[0]["env"]["KUBERNETES_EXEC_INFO"])["spec"]["cluster"] == {"server": "https://api", **told}
+
+
+def test_a_certificate_of_the_server_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    connection = Connection("https://api", "test", tls=TlsSettings(ca_file=tmp_path / "none.pem"))
+    with pytest.raises(CredentialError, match=r"none\.pem: No such file"):
+        asyncio.run(plugin("p", FakeClock(), connection, provide_cluster_info=True).current())
+
+
+def test_a_plugin_is_asked_again_for_a_credential_that_was_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes with an older one has another to try already."""
+    started = printing(monkeypatch, said(token="one"), said(token="two"), said(token="two"))
+
+    async def run() -> None:
+        asked = plugin("p", FakeClock())
+        first = await asked.current()
+        assert await asked.renewed(first)
+        assert len(started) == 2
+        assert await asked.renewed(first)
+        assert len(started) == 2
+        assert not await asked.renewed(await asked.current())
+        assert len(started) == 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("identity", "authorization"),
+    [
+        (Identity(), None),
+        (Identity(token="t"), "Bearer t"),
+        (Identity(username="u", password="p"), "Basic dTpw"),
+        (Identity(username="u"), "Basic dTo="),
+        (Identity(token="t", username="u", password="p"), "Bearer t"),
+        (Identity(token="t", token_file=Path("file")), "Bearer from-file"),
+        (Identity(token="t", token_file=Path("none")), "Bearer t"),
+    ],
+)
+def test_what_comes_first_of_an_identity(
+    identity: Identity, authorization: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text(" from-file\n")
+    found = credentials_for(Connection("https://api", "test", identity=identity), FakeClock())
+    assert asyncio.run(found.current()).authorization == authorization
+    if identity.token_file is None:
+        assert not asyncio.run(found.renewed(asyncio.run(found.current()))), "there is no other to try"
+
+
+@pytest.mark.parametrize(("later", "token"), [(REREAD_SECONDS - 0.1, "one"), (REREAD_SECONDS, "two")])
+def test_a_token_file_is_read_again_after_ten_seconds(later: float, token: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one")
+
+    async def run() -> None:
+        clock = FakeClock()
+        found = TokenFile(file, clock)
+        await found.current()
+        file.write_text("two")
+        clock.advance(later)
+        assert (await found.current()).authorization == f"Bearer {token}"
+        file.write_text("three")
+        assert (await found.current()).authorization == f"Bearer {token}", "read a moment ago"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("content", ["", "two words", "two\nlines"])
+def test_a_token_file_that_is_spoilt_later_leaves_the_last_token(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one")
+
+    async def run() -> None:
+        found = TokenFile(file, FakeClock())
+        first = await found.current()
+        file.write_text(content)
+        assert not await found.renewed(first)
+        file.write_text("two")
+        assert await found.renewed(first)
+
+    asyncio.run(run())
 
 
 def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:

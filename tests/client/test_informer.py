@@ -248,6 +248,65 @@ CASES: dict[str, Case] = {
         "9",
         (FIRST, {"resourceVersion": "5"}, FIRST, FIRST),
     ),
+    "garbage after something that could be read is the first again": Case(
+        (
+            lines(bookmark(5, end=True), b"<html>\n", then="silence"),
+            lines(event("ADDED", pod("a", 6)), b"<html>\n", then="silence"),
+            SILENT,
+        ),
+        ["added a@6"],
+        "6",
+        (FIRST, {"resourceVersion": "5"}, {"resourceVersion": "6"}),
+    ),
+    "a deletion that is repeated, or older than what is known, is nothing": Case(
+        (
+            lines(bookmark(5, end=True), event("ADDED", pod("a", 6)), then="cut"),
+            lines(event("DELETED", pod("a", 4)), event("ADDED", pod("b", 7)), then="silence"),
+        ),
+        ["added a@6", "added b@7"],
+        "7",
+    ),
+    "bookmarks do not lead back": Case(
+        (lines(bookmark(9, end=True), bookmark(7), event("ADDED", pod("a", 8)), bookmark(10), then="silence"),),
+        [],
+        "10",
+    ),
+    "a deletion before everything was sent, of what was never sent": Case(
+        (lines(event("DELETED", pod("a", 3)), event("ADDED", pod("b", 4)), bookmark(5, end=True), then="silence"),),
+        ["added b@4"],
+        "5",
+    ),
+    "a bookmark before everything was sent ends nothing": Case(
+        (lines(event("ADDED", pod("a", 3)), bookmark(4), bookmark(5, end=True), then="silence"),),
+        ["added a@3"],
+        "5",
+    ),
+    "a list without a revision is asked for again": Case(
+        (
+            status(422, "Invalid"),
+            answer({"metadata": {}, "items": []}),
+            answer(page([pod("a", 3)], 4)),
+            SILENT,
+        ),
+        ["added a@3"],
+        "4",
+        (FIRST, {"limit": "500"}, {"limit": "500"}, {"resourceVersion": "4"}),
+    ),
+    "a bad request later is no reason to list": Case(
+        (lines(bookmark(5, end=True)), status(400, "BadRequest"), status(422, "Invalid"), SILENT),
+        [],
+        "5",
+        (FIRST, {"resourceVersion": "5"}, {"resourceVersion": "5"}, {"resourceVersion": "5"}),
+    ),
+    "an event without a revision cuts the watch": Case(
+        (
+            lines(bookmark(5, end=True), event("ADDED", {"metadata": {"name": "a"}}), then="silence"),
+            lines(event("ADDED", pod("a", 6)), then="silence"),
+        ),
+        ["added a@6"],
+        "6",
+        (FIRST, {"resourceVersion": "5"}),
+    ),
     "refusals and cuts are tried again": Case(
         (status(500), status(429, retry_after=3), cut, status(503), lines(bookmark(5, end=True), then="silence")),
         [],
@@ -369,6 +428,102 @@ def test_410_again_and_again_is_not_a_storm() -> None:
         async with informing(*replies, instant=0.0) as heard:
             await until(lambda: backs_off(heard))
             assert len(heard.server.seen) == 3
+
+    asyncio.run(run())
+
+
+def test_410_while_everything_is_sent_is_not_a_storm_either() -> None:
+    """What was sent before it is no sign that it goes better: the second start over waits."""
+
+    async def run() -> None:
+        first = lines(event("ADDED", pod("a", 3)), gone())
+        async with informing(first, instant=0.0) as heard:
+            await until(lambda: backs_off(heard))
+            assert len(heard.server.seen) == 2
+
+    asyncio.run(run())
+
+
+def test_410_after_something_was_heard_starts_over_at_once() -> None:
+    """Restarts are counted from the last word of the server: each of these is the first."""
+
+    async def run() -> None:
+        replies = [lines(bookmark(revision, end=True), gone()) for revision in (5, 6, 7)]
+        async with informing(*replies, lines(bookmark(8, end=True), then="silence"), instant=0.0) as heard:
+            await until(lambda: heard.informer.revision == "8")
+            assert not backs_off(heard)
+            assert heard.trouble == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("lasted", "pause"), [(0.9, True), (1.0, False), (1.1, False)])
+def test_a_watch_that_said_nothing_and_did_not_last_is_followed_by_a_pause(lasted: float, pause: bool) -> None:
+    async def run() -> None:
+        released = asyncio.Event()
+        silent = lines(then="silence", hold=released.wait())
+        async with informing(lines(bookmark(5, end=True)), silent, SILENT, instant=0.0) as heard:
+            await until(lambda: len(heard.server.seen) == 2 and heard.clock.sleeping)
+            heard.clock.advance(lasted)
+            released.set()
+            await until(lambda: backs_off(heard) if pause else len(heard.server.seen) == 3)
+            assert backs_off(heard) is pause
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_who_may_not_read_is_told_by_either_code(code: int) -> None:
+    async def run() -> None:
+        async with informing(status(code, "No", "not for you")) as heard:
+            assert heard.task is not None
+            with pytest.raises(ApiError, match="not for you"):
+                await heard.task
+
+    asyncio.run(run())
+
+
+def test_an_item_of_a_list_that_cannot_be_read_stays_as_it_was() -> None:
+    """It is told with its metadata; one that was never seen is left out."""
+    broken, unknown = pod("a", 7), pod("b", 8)
+    broken["spec"] = unknown["spec"] = {"containers": "none"}
+    told: list[str] = []
+
+    async def run() -> None:
+        replies = (
+            answer(page([pod("a", 3)], 5)),
+            lines(gone()),
+            answer(page([broken, unknown, pod("c", 9)], 10)),
+            SILENT,
+        )
+        async with scripted(*replies) as server, client_of(server) as client:
+            informer = Informer(
+                client,
+                PODS,
+                Pod,
+                options=InformerOptions(watch_list=False),
+                on_trouble=lambda _: None,
+                on_unreadable=lambda meta, error: told.append(f"{meta.key}: {error.path}"),
+            )
+            task = asyncio.create_task(informer.run())
+            await until(lambda: informer.revision == "10")
+            task.cancel()
+            found = {key: item.metadata.resource_version for key, item in informer.objects.items()}
+        assert found == {"default/a": "3", "default/c": "9"}
+        assert told == ["default/a: spec.containers", "default/b: spec.containers"]
+
+    asyncio.run(run())
+
+
+def test_the_end_of_an_object_that_cannot_be_read_is_told_as_it_was_last_seen() -> None:
+    broken = pod("a", 7)
+    broken["spec"] = {"containers": "none"}
+
+    async def run() -> None:
+        stream = lines(event("ADDED", pod("a", 3)), bookmark(5, end=True), event("DELETED", broken), then="silence")
+        async with informing(stream) as heard:
+            await until(lambda: heard.changes == ["added a@3", "deleted a@3"])
+            assert not heard.informer.objects
 
     asyncio.run(run())
 

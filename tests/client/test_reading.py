@@ -1,0 +1,325 @@
+"""A cluster read for a plan, and what is added to it: what is refused, missing, doubled, orphaned, there already.
+
+A server in this process serves what a test says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from reprieve.api.errors import InputError
+from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, read
+from reprieve.client.errors import ApiError
+from reprieve.client.reading import Reading, add_new, manifests_of, read_cluster
+
+from .scripted import Json, client_of, scripted, status
+
+NATIVE = "scheduling.k8s.io/v1beta1"
+KINDS: dict[str, tuple[str, str]] = {
+    "pods": ("v1", "Pod"),
+    "nodes": ("v1", "Node"),
+    "namespaces": ("v1", "Namespace"),
+    "services": ("v1", "Service"),
+    "deployments": ("apps/v1", "Deployment"),
+}
+
+
+def named(name: str, namespace: str = "", **more: Any) -> Json:
+    meta: Json = {"name": name, "uid": f"{namespace}-{name}", "resourceVersion": "1"}
+    return {"metadata": {**meta, **({"namespace": namespace} if namespace else {})}, **more}
+
+
+def pod_on(name: str, node: str = "", phase: str = "Running") -> Json:
+    spec: Json = {"containers": [{"name": "c"}], **({"nodeName": node} if node else {})}
+    return named(name, "default", spec=spec, status={"phase": phase})
+
+
+class Cluster:
+    """An API server that serves these collections by path, or refuses one with a code."""
+
+    def __init__(self, collections: Mapping[str, list[Json]], refused: Mapping[str, int] | None = None) -> None:
+        self.collections = {"/api/v1/pods": [], "/api/v1/nodes": [named("n1")], **collections}
+        self.refused = refused or {}
+        self.asked: list[str] = []
+
+    async def reply(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
+        self.asked.append(path)
+        if path == "/api":
+            return web.json_response({"kind": "APIVersions", "versions": ["v1"]})
+        if path == "/apis":
+            versions = sorted({found.split("/")[2] + "/" + found.split("/")[3] for found in self._grouped()})
+            groups = [{"name": v.split("/")[0], "versions": [{"groupVersion": v}]} for v in versions]
+            return web.json_response({"kind": "APIGroupList", "groups": groups})
+        if path in self.refused:
+            return await status(self.refused[path], "No", "not for you")(request)
+        if path in self.collections:
+            body = {"metadata": {"resourceVersion": "9"}, "items": self.collections[path]}
+            return web.json_response(body)
+        served = [found for found in self.collections if found.rpartition("/")[0] == path]
+        if served:
+            entries = [self._entry(found.rpartition("/")[2]) for found in served]
+            return web.json_response({"kind": "APIResourceList", "resources": entries})
+        for collection, items in self.collections.items():
+            plural = collection.rpartition("/")[2]
+            for item in items:
+                there = f"{collection.rpartition('/')[0]}/namespaces/{item['metadata'].get('namespace')}/{plural}"
+                if path == f"{there}/{item['metadata']['name']}":
+                    return web.json_response(item)
+        return await status(404, "NotFound", "none")(request)
+
+    def _grouped(self) -> list[str]:
+        return [found for found in self.collections if found.startswith("/apis/")]
+
+    def _entry(self, plural: str) -> Json:
+        kind = {"podgroups": "PodGroup", **{name: kind for name, (_, kind) in KINDS.items()}}[plural]
+        return {"name": plural, "kind": kind, "namespaced": plural not in ("nodes", "namespaces")}
+
+    def read(self, **more: Any) -> Reading:
+        async def run() -> Reading:
+            async with scripted(self.reply) as server, client_of(server) as client:
+                return await read_cluster(client, **more)
+
+        return asyncio.run(run())
+
+
+# --- what may not be read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "passed_over"),
+    [(401, True), (403, True), (404, True), (405, True), (400, False), (402, False), (406, False), (422, False)],
+)
+def test_which_refusals_of_an_optional_kind_are_passed_over(code: int, passed_over: bool) -> None:
+    cluster = Cluster({"/api/v1/services": [], "/api/v1/pods": [pod_on("p")]}, {"/api/v1/services": code})
+    if not passed_over:
+        with pytest.raises(ApiError, match="not for you"):
+            cluster.read()
+        return
+    reading = cluster.read()
+    assert [item.name for item in reading.objects] == ["n1", "p"]
+    [said] = [warning for warning in reading.warnings if "services" in warning]
+    assert said.startswith("services not read: ")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes"])
+@pytest.mark.parametrize("code", [401, 403, 404, 405])
+def test_nodes_and_pods_may_not_be_refused(path: str, code: int) -> None:
+    with pytest.raises(ApiError) as refused:
+        Cluster({}, {path: code}).read()
+    assert refused.value.code == code
+
+
+def test_what_is_not_served_is_named_once_and_in_order() -> None:
+    [said] = Cluster({"/api/v1/namespaces": [named("default")]}).read().warnings
+    assert said.startswith("not served by this API server: PriorityClass, PodGroup, CompositePodGroup, Workload, ")
+    assert "Namespace" not in said
+
+
+@pytest.mark.parametrize("missing", ["pods", "nodes"])
+def test_a_server_without_nodes_or_pods_is_no_cluster(missing: str) -> None:
+    cluster = Cluster({})
+    del cluster.collections[f"/api/v1/{missing}"]
+    with pytest.raises(ApiError, match=f"serves no {KINDS[missing][1]}: is this a cluster") as refused:
+        cluster.read()
+    assert (refused.value.code, refused.value.reason) == (404, "NotFound")
+
+
+def test_of_two_groups_of_one_name_the_stronger_version_counts() -> None:
+    group = {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    native, other = (
+        [named("g", "default", **group), named("a", "default", **group)],
+        [named("g", "default", spec={"minMember": 5}), named("b", "default", spec={"minMember": 5})],
+    )
+    paths = {
+        "/apis/scheduling.k8s.io/v1beta1/podgroups": native,
+        "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": other,
+    }
+    reading = Cluster(paths).read()
+    assert sorted(item.name for item in reading.objects if item.KIND == "PodGroup") == ["a", "b", "g"]
+    [said] = [warning for warning in reading.warnings if "counts" in warning]
+    assert said == f'PodGroup "default/g" of scheduling.x-k8s.io/v1alpha1 left out: that of {NATIVE} counts'
+
+
+def test_an_object_that_cannot_be_read_is_left_out_and_said() -> None:
+    bad = pod_on("bad")
+    bad["spec"]["priority"] = "high"
+    reading = Cluster({"/api/v1/pods": [pod_on("p"), bad]}).read()
+    assert [item.name for item in reading.objects] == ["n1", "p"]
+    [said] = [warning for warning in reading.warnings if warning.startswith("left out: ")]
+    assert 'Pod "default/bad": spec.priority' in said
+
+
+# --- pods of nodes that are gone -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pods", "kept", "said"),
+    [
+        ([pod_on("p", "n1")], ["p"], None),
+        ([pod_on("p")], ["p"], None),
+        ([pod_on("p", "gone")], [], "left out: 1 pod bound to nodes that are gone"),
+        (
+            [pod_on("p", "gone"), pod_on("q", "lost"), pod_on("r", "n1")],
+            ["r"],
+            "left out: 2 pods bound to nodes that are gone",
+        ),
+        ([pod_on("p", "gone", "Succeeded"), pod_on("q", "gone", "Failed"), pod_on("r")], ["r"], None),
+        (
+            [pod_on("p", "gone", "Failed"), pod_on("q", "gone", "Pending")],
+            [],
+            "left out: 1 pod bound to nodes that are gone",
+        ),
+    ],
+)
+def test_pods_of_nodes_that_are_gone(pods: list[Json], kept: list[str], said: str | None) -> None:
+    reading = Cluster({"/api/v1/pods": pods}).read()
+    assert [item.name for item in reading.objects if item.KIND == "Pod"] == kept
+    assert [warning for warning in reading.warnings if "gone" in warning] == ([said] if said else [])
+
+
+# --- controllers that are scaled -------------------------------------------------------------------------------
+
+DEPLOYMENT = named("d", "default", spec={"replicas": 2})
+
+
+@pytest.mark.parametrize(
+    ("asked", "requests", "found"),
+    [
+        ([("Deployment", "apps", "default", "d")], ["d"], 1),
+        ([("Deployment", "", "default", "d")], ["d"], 1),
+        ([("Deployment", "apps", "default", "d")] * 2, ["d"], 1),
+        ([("Deployment", "example.com", "default", "d")], [], 0),
+        ([("Widget", "apps", "default", "d")], [], 0),
+        ([("Deployment", "apps", "default", "none"), ("Deployment", "", "default", "d")], ["none", "d"], 1),
+        ([("Widget", "", "default", "w"), ("Deployment", "", "default", "d")], ["d"], 1),
+    ],
+)
+def test_makers_that_are_asked_for_by_name(
+    asked: list[tuple[str, str, str, str]], requests: list[str], found: int
+) -> None:
+    cluster = Cluster({"/apis/apps/v1/deployments": [DEPLOYMENT]})
+    reading = cluster.read(makers=asked)
+    place = "/apis/apps/v1/namespaces/default/deployments/"
+    assert [path.removeprefix(place) for path in cluster.asked if path.startswith(place)] == requests
+    assert [(one["apiVersion"], one["kind"], one["spec"]) for one in reading.makers] == [
+        ("apps/v1", "Deployment", {"replicas": 2})
+    ] * found
+    assert [str(one.origin) for one in manifests_of(reading, "live").pod_makers] == ["live"] * found
+
+
+# --- what is added to a cluster --------------------------------------------------------------------------------
+
+
+def manifests(*documents: str) -> Manifests:
+    return read([("input", "---\n".join(f"{document}\n" for document in documents))], complete=False)
+
+
+def klass(value: int = 5, policy: str = "PreemptLowerPriority", default: str = "false") -> str:
+    return (
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: c}\n"
+        f"value: {value}\npreemptionPolicy: {policy}\nglobalDefault: {default}"
+    )
+
+
+def node(name: str) -> str:
+    return f"apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}"
+
+
+def pod(name: str, on: str = "", created: str = "") -> str:
+    stamp = f", creationTimestamp: {created}" if created else ""
+    bound = f"nodeName: {on}, " if on else ""
+    return (
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default{stamp}}}\n"
+        f"spec: {{{bound}containers: [{{name: c}}]}}"
+    )
+
+
+NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {a: b}}"
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "names"),
+    [
+        ([klass()], [klass(), pod("p")], ["c", "p"]),
+        ([NAMESPACE.replace("b}", "other}")], [NAMESPACE, pod("p")], ["default", "p"]),
+        ([node("n1")], [pod("p", "n1")], ["n1", "p"]),
+        ([node("n1")], [pod("p", "n2"), node("n2")], ["n1", "p", "n2"]),
+        ([pod("p")], [pod("q")], ["p", "q"]),
+    ],
+)
+def test_what_may_be_added(there: list[str], new: list[str], names: list[str]) -> None:
+    cluster = manifests(*there)
+    add_new(cluster, manifests(*new))
+    assert [found.object.name for found in cluster.all()] == names
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "message"),
+    [
+        ([klass()], klass(6), 'metadata.name: Duplicate value: "c": exists in the cluster with value 5 and another'),
+        ([klass()], klass(policy="Never"), "exists in the cluster with value 5 and another meaning"),
+        ([klass()], klass(default="true"), "exists in the cluster with value 5 and another meaning"),
+        ([node("n1")], node("n1"), "exists in the cluster already: only new objects can be added to a plan"),
+        ([node("n1")], pod("p", "n2"), 'spec.nodeName: Invalid value: "n2": no Node with this name'),
+    ],
+)
+def test_what_may_not_be_added(there: list[str], new: str, message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        add_new(manifests(*there), manifests(new))
+    assert message in str(refused.value)
+
+
+def created(cluster: Manifests) -> dict[str, float]:
+    """Seconds after the first creation, by name."""
+    first = FIRST_CREATION.timestamp()
+    return {found.object.name: found.created - first for found in cluster.all()}
+
+
+@pytest.mark.parametrize("now", [0.0, FIRST_CREATION.timestamp() + 1000.0])
+def test_new_objects_come_after_everything_and_after_now_in_their_order(now: float) -> None:
+    """Unless they say when they were made."""
+    cluster = manifests(pod("a", created='"2026-03-01T00:00:00Z"'), pod("b"))
+    before = created(cluster)
+    said = '"2026-02-01T00:00:00Z"'
+    more = manifests(pod("x"), pod("dated", created=said), pod("z"))
+    latest = max(now - FIRST_CREATION.timestamp(), *before.values(), 0.0)
+    dated = created(manifests(pod("dated", created=said)))["dated"]
+    add_new(cluster, more, now)
+    assert created(cluster) == {**before, "x": latest + 1, "dated": dated, "z": latest + 3}
+    stamps = {found.object.name: found.object.metadata.creation_timestamp for found in cluster.all()}
+    for name in ("x", "z"):
+        stamp = stamps[name]
+        assert stamp is not None
+        assert stamp.timestamp() - FIRST_CREATION.timestamp() == created(cluster)[name]
+    assert [found.order for found in cluster.all()] == [0, 1, 2, 3, 4]
+
+
+def test_makers_and_unknown_objects_come_in_their_turn_too() -> None:
+    def widget(kind: str, stamp: str = "") -> str:
+        return f"apiVersion: example.com/v1\nkind: {kind}\nmetadata: {{name: {kind.lower()}{stamp}}}"
+
+    def deployment(name: str, stamp: str = "") -> str:
+        selector = "selector: {matchLabels: {a: b}}"
+        template = "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}"
+        meta = f"metadata: {{name: {name}, namespace: default{stamp}}}"
+        return f"apiVersion: apps/v1\nkind: Deployment\n{meta}\nspec: {{{selector}, {template}}}"
+
+    stamp = ', creationTimestamp: "2026-02-01T00:00:00Z"'
+    documents = (widget("First"), widget("Second", stamp), deployment("third"), deployment("fourth", stamp))
+    alone, cluster = manifests(*documents), manifests(pod("a"))
+    add_new(cluster, manifests(*documents), FIRST_CREATION.timestamp() + 99.0)
+    moved = [after.created - before.created for after, before in zip(cluster.unknown, alone.unknown, strict=True)]
+    moved += [maker.created - at.created for maker, at in zip(cluster.pod_makers, alone.pod_makers, strict=True)]
+    assert moved == [100.0, 0.0, 100.0, 0.0]
+
+
+def test_what_was_read_is_in_its_order_and_dated() -> None:
+    reading = Cluster({"/api/v1/pods": [pod_on("b"), pod_on("a")]}).read()
+    found: list[Loaded[Any]] = manifests_of(reading, "live").all()
+    assert [(one.object.name, one.order) for one in found] == [("n1", 0), ("b", 1), ("a", 2)]
