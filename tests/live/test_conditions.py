@@ -6,12 +6,17 @@ observability.md "Conditions"; kube-scheduler's `UpdatePodCondition` for transit
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from typing import Any
 
 import msgspec
 import pytest
 
 from reprieve.api import objects as o
+from reprieve.api.foreign_groups import VOLCANO_VERSION, ForeignGroup
+from reprieve.api.meta import ObjectMeta
+from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leading import DeposedError
 from reprieve.cluster.pods import PodRecord
@@ -553,6 +558,25 @@ def test_a_group_that_could_not_say_that_it_runs_again_says_so_later(error: Exce
         assert len(scene.troubles) == again
         assert not scene.conditions.is_disrupted("group/default/g")
         assert {c["observedGeneration"] for _, c, _ in scene.writes.groups} == {7}
+
+    run(test)
+
+
+def test_who_stands_by_keeps_nothing_of_groups_that_are_gone() -> None:
+    """workloads.md 4.3: who does not lead accepts no group, and so never comes to leave out those that are gone."""
+
+    async def test(scene: Scene) -> None:
+        resource = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", True)
+        foreign = ForeignGroup(api_version=VOLCANO_VERSION)
+        before = sys.getrefcount(foreign)
+        for number in range(20):
+            meta = ObjectMeta(name=f"g{number}", namespace="default", uid=f"uid-{number}")
+            scene.conditions.seen_group(o.PodGroup(metadata=meta, foreign=foreign), resource)
+        assert sys.getrefcount(foreign) >= before + 20
+        for number in range(20):
+            scene.conditions.forget_group(f"group/default/g{number}")
+        gc.collect()
+        assert sys.getrefcount(foreign) == before
 
     run(test)
 

@@ -206,6 +206,9 @@ class Conditions:
         """A group is gone."""
         self._groups.pop(ref, None)
         self._dirty.pop(ref, None)
+        kind, _, key = ref.partition("/")
+        if kind == "group":  # who stands by never comes to `_accept`
+            self._unaccepted.pop(key, None)
 
     # -- what the scheduler says -------------------------------------------------------------------
 
