@@ -118,8 +118,8 @@ def served_once(server: Live) -> Iterator[socket.socket]:
     """A connection that has been answered; a new one where this process stood still until the first was cut."""
     ends = time.monotonic() + DEADLINE
     while True:
+        began = time.monotonic()
         with connected(server) as connection:
-            began = time.monotonic()
             try:
                 answered(connection, head(server))
             except (AssertionError, OSError):
