@@ -43,7 +43,8 @@ from reprieve.scheduling.arrival_order import in_order  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
 from reprieve.scheduling.engine_options import EngineOptions  # noqa: E402
 from reprieve.simulation import openb  # noqa: E402
-from reprieve.simulation.bench.scenarios import SCENARIOS, Cluster  # noqa: E402
+from reprieve.simulation.bench.building import Cluster  # noqa: E402
+from reprieve.simulation.bench.scenarios import SCENARIOS  # noqa: E402
 from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
 
 MODES: dict[str, dict[str, Any]] = {

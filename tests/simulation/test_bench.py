@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
-from reprieve.simulation.bench import comparing, running, scenarios, series
+from reprieve.simulation.bench import building, comparing, over_time, running, series
 from reprieve.simulation.bench.scenarios import DEFAULT, FAMILIES, SCENARIOS, Scenario, at_size, named
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
@@ -79,8 +79,8 @@ def test_a_scenario_that_cannot_end_is_no_figure() -> None:
 
 @pytest.mark.parametrize(("nodes", "units"), [(1000, 651), (5000, 3117)])
 def test_running_gangs_fill_every_gpu_in_the_agreed_number_of_units(nodes: int, units: int) -> None:
-    machines = scenarios._gpu_nodes(nodes)
-    groups, pods = scenarios.running_gangs(machines)
+    machines = building.gpu_nodes(nodes)
+    groups, pods = building.running_gangs(machines)
     assert Counter(pod.spec.node_name for pod in pods) == {machine.name: 8 for machine in machines}
     sizes = Counter(pod.spec.scheduling_group.pod_group_name for pod in pods if pod.spec.scheduling_group)
     singles = sum(1 for pod in pods if pod.spec.scheduling_group is None)
@@ -93,7 +93,7 @@ def test_running_gangs_fill_every_gpu_in_the_agreed_number_of_units(nodes: int, 
 
 def test_constrained_pods_carry_all_three_rules_and_keep_them() -> None:
     """performance.md: zone spread, inter-pod anti-affinity on hostname and host ports, victims and preemptors alike."""
-    cluster = scenarios.SCENARIOS["constrained-1000"].build()
+    cluster = SCENARIOS["constrained-1000"].build()
     for pod in (*cluster.running, *cluster.work):
         (port,) = pod.spec.containers[0].ports
         (spread,) = pod.spec.topology_spread_constraints
@@ -101,7 +101,7 @@ def test_constrained_pods_carry_all_three_rules_and_keep_them() -> None:
         assert pod.spec.affinity.pod_anti_affinity is not None
         (term,) = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
         assert port.host_port > 0
-        assert (spread.topology_key, term.topology_key) == (scenarios.ZONE, scenarios.HOSTNAME)
+        assert (spread.topology_key, term.topology_key) == (building.ZONE, building.HOSTNAME)
     places = Counter((pod.spec.node_name, pod.metadata.labels["slot"]) for pod in cluster.running)
     assert set(places.values()) == {1}
     assert len(places) == 8 * len(cluster.nodes)
@@ -109,7 +109,7 @@ def test_constrained_pods_carry_all_three_rules_and_keep_them() -> None:
 
 def test_steady_work_is_200_pods_a_second_and_a_gang_of_64_every_ten() -> None:
     """performance.md, steady-5000: five virtual minutes."""
-    arrivals = list(scenarios.steady_work(5_000, SCENARIOS["steady-5000"].pods))
+    arrivals = list(over_time.steady_work(5_000, SCENARIOS["steady-5000"].pods))
     gangs = [arrival for arrival in arrivals if arrival.group is not None]
     assert [len(arrival.pods) for arrival in gangs] == [64] * 30
     assert [arrival.at for arrival in gangs] == [10.0 * turn for turn in range(1, 31)]
@@ -140,7 +140,7 @@ def test_what_is_taken_in_differs_in_affinity_too() -> None:
     """Each pod has a signature, constraints, labels and a term of its own."""
     machines = TINY["take-in"].build().nodes
     engine = running.synced(TINY["take-in"].build())
-    for order, pod in enumerate(scenarios.running_elsewhere(machines, 80)):
+    for order, pod in enumerate(over_time.running_elsewhere(machines, 80)):
         engine.set_pod(pod, 0.0, created=float(order))
     sizes = engine.sizes()
     assert {sizes[kind] for kind in ("signatures", "pod_constraints", "label_classes", "affinity_terms")} == {80}
@@ -154,7 +154,7 @@ def test_what_churn_leaves_is_what_lives_and_nothing_is_left_when_all_have_ended
     assert longer["label_classes"] == shorter["label_classes"] == 200
     assert all(200 <= kept["signatures"] <= 200 + kept["views"] for kept in (shorter, longer))
     engine, uids = running._long_running(Scenario("some", "churn", 20, 100))
-    for arrival in scenarios.churn_work(20, 100):
+    for arrival in over_time.churn_work(20, 100):
         for pod in arrival.pods:
             engine.set_pod(pod, arrival.at)
             uids.append(pod.metadata.uid)

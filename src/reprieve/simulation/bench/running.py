@@ -23,14 +23,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.bench.scenarios import (
-    Cluster,
-    Scenario,
-    churn_work,
-    running_elsewhere,
-    steady_work,
-    while_waiting,
-)
+from reprieve.simulation.bench.building import Cluster
+from reprieve.simulation.bench.over_time import churn_work, running_elsewhere, steady_work, while_waiting
+from reprieve.simulation.bench.scenarios import Scenario
 
 _WAITING_SECONDS = 60
 """Virtual time of `waiting` in which a pod ends each second."""
