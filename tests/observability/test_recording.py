@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprieve.library.helping import helps_of
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import MOST_LOOKED_AT, MOST_REPRIEVED, DecisionRecord, decode, encode
 from reprieve.observability.store import MemoryStore
@@ -115,6 +116,23 @@ def test_a_request_above_every_node() -> None:
     assert lack is not None
     assert [(t.resource, t.asked, t.largest) for t in lack.too_big] == [("cpu", "64", "8")]
     assert lack.closest is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "or_more", "clause"),
+    [
+        ("64", False, "it asks for 64 cpu, and the largest node has 8"),
+        ("9e18", True, "it asks for 72057594037927936m cpu or more, and the largest node has 8"),
+        ("1e30", True, "it asks for 72057594037927936m cpu or more, and the largest node has 8"),
+    ],
+)
+def test_what_is_more_than_is_counted_is_not_told_as_a_number(asked: str, or_more: bool, clause: str) -> None:
+    """whatif.md 5.3: no node is known to be large enough, so none is told to help."""
+    seen = Recorded(node("n2", cpu=8), pod("a", cpu=asked)).settle()
+    record = seen.one("a")
+    assert record.lack is not None
+    assert [(one.or_more, one.clause) for one in record.lack.too_big] == [(or_more, clause)]
+    assert [one.kind for one in helps_of(record)] == ([] if or_more else ["Node"])
 
 
 def test_a_gang_that_lacks_places() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -139,6 +141,29 @@ def test_a_drain_names_the_data_it_loses_and_what_kubectl_insists_on() -> None:
     assert alone.changes[0].kubectl_needs == ("--force",)
     assert planned(loaded(*NODES, web), "fail n1").displaced[0].empty_dirs == ("cache",)
     assert planned(loaded(*NODES, web), "fail n1").changes[0].kubectl_needs == ()
+
+
+@pytest.mark.parametrize(
+    ("volume", "uid", "lost"),
+    [
+        ({"emptyDir": None}, "", ("v",)),
+        ({}, "", ("v",)),
+        ({"configMap": None}, "", ("v",)),
+        ({"configMap": {"name": "c"}}, "", ()),
+        ({"hostPath": {"path": "/x"}, "emptyDir": None}, "", ()),
+        ({"emptyDir": {}}, "1", ("v",)),
+        ({}, "1", ()),  # admitted, so it had a source that was left out
+    ],
+)
+@pytest.mark.parametrize("dumped", [yaml.safe_dump_all, lambda documents: "\n".join(map(json.dumps, documents))])
+def test_a_volume_without_a_source_is_an_empty_directory(
+    volume: Json, uid: str, lost: tuple[str, ...], dumped: Callable[[Sequence[Json]], str]
+) -> None:
+    """whatif.md 4.4, as an API server defaults the volume before any drain sees it."""
+    web = pod("web", on="n1", volumes=[{"name": "v", **volume}])
+    web["metadata"]["uid"] = uid
+    cluster = load(["-"], stdin=io.BytesIO(dumped([*NODES, web]).encode()))
+    assert planned(cluster, "drain n1").displaced[0].empty_dirs == lost
 
 
 def test_a_drain_names_the_budgets_in_its_way() -> None:
@@ -458,6 +483,33 @@ def test_a_priority_is_that_of_everybody_who_shares_it() -> None:
     assert after.manifests.pod_groups[0].object.spec.priority == 900
     later = made(loaded(*NODES, PYTORCH), "set-priority pytorchjob/pt=7")
     assert {one.object.spec.priority for one in expand(later.manifests).manifests.pods} == {7}
+
+
+def test_the_priority_of_a_train_job_is_not_that_of_others_with_its_runtime() -> None:
+    """whatif.md 4.9: its templates are in its runtime."""
+    replicated = {"name": "node", "template": {"spec": {"template": TEMPLATE}}}
+    version = "trainer.kubeflow.org/v1alpha1"
+    runtime = {
+        "apiVersion": version,
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "torch"},
+        "spec": {"template": {"spec": {"replicatedJobs": [replicated]}}},
+    }
+    jobs = [
+        {
+            "apiVersion": version,
+            "kind": "TrainJob",
+            "metadata": {"name": name},
+            "spec": {"runtimeRef": {"name": "torch"}},
+        }
+        for name in ("t", "u")
+    ]
+    cluster = loaded(*NODES, runtime, *jobs)
+    after = made(cluster, "set-priority trainjob/t=5", "set-priority trainjob/t=7")
+    pods = expand(after.manifests).manifests.pods
+    assert {one.object.name[0]: one.object.spec.priority for one in pods} == {"t": 7, "u": 0}
+    with pytest.raises(InputError, match="trainjob default/t has no pods and no template"):
+        made(loaded(*NODES, *jobs), "set-priority trainjob/t=7")
 
 
 def test_without_takes_all_that_is_owned() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.api import objects as o
 from reprieve.api.defaults import apply_defaults
@@ -109,11 +110,11 @@ def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) 
             if kind is o.PodGroup and version in VERSIONS_WITHOUT_POLICY and isinstance(manifest.get("spec"), Mapping):
                 manifest = {**manifest, "spec": {**manifest["spec"], "preemptionPolicy": o.NO_POLICY_FIELD}}
         try:
-            return msgspec.convert(manifest, kind)
+            return _with_empty_dirs(msgspec.convert(manifest, kind), manifest)
         except msgspec.ValidationError:
             cleaned = _without_nulls(manifest, 0)
         try:
-            return msgspec.convert(cleaned, kind)
+            return _with_empty_dirs(msgspec.convert(cleaned, kind), cleaned)
         except msgspec.ValidationError as error:
             raise _type_error(str(error), cleaned) from None
     except FieldError as error:
@@ -129,11 +130,43 @@ def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head:
     """The typed object of one JSON object whose `head` is known (an item of a typed list has none of its own)."""
     if kind not in _CONVERTED:
         try:
-            return cast(ObjectT, _DECODERS[kind].decode(text))
+            found = cast(ObjectT, _DECODERS[kind].decode(text))
         except msgspec.ValidationError:
             pass  # nulls, or an error to be worded below
+        else:
+            if not _may_lack_sources(found):
+                return found
     manifest = plain_json(text, origin)
     return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)
+
+
+_SOURCES: Final = tuple(field for field in o.Volume.__struct_fields__ if field != "name")
+
+
+def _lacks_source(volume: o.Volume) -> bool:
+    """Whether a volume has no source, or one that nobody here reads."""
+    return all(getattr(volume, source) is None for source in _SOURCES)
+
+
+def _may_lack_sources(found: KubernetesObject) -> bool:
+    """Whether it is a new pod with volumes of which only the plain data says whether they are empty directories."""
+    return isinstance(found, o.Pod) and not found.metadata.uid and any(map(_lacks_source, found.spec.volumes))
+
+
+def _with_empty_dirs(found: ObjectT, manifest: Mapping[str, Any]) -> ObjectT:
+    """A new pod whose volumes without any source are empty directories, as an API server defaults them.
+
+    A pod with a UID was defaulted when it was admitted; what it says of a volume may have been left out since.
+    """
+    if not isinstance(found, o.Pod) or not _may_lack_sources(found):
+        return found
+    volumes = tuple(
+        replace(volume, empty_dir=o.EmptyDirVolumeSource())
+        if _lacks_source(volume) and all(given is None for key, given in plain.items() if key != "name")
+        else volume
+        for volume, plain in zip(found.spec.volumes, manifest["spec"]["volumes"], strict=True)
+    )
+    return cast(ObjectT, replace(found, spec=replace(found.spec, volumes=volumes)))
 
 
 def plain_json(text: bytes | memoryview | msgspec.Raw, origin: Origin) -> Any:

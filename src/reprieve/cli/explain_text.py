@@ -353,10 +353,7 @@ def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
     """Why nobody would do. `suggested`: sorts of changes that would help, which name what they need."""
     notes = []
     if record.lack is not None and "Node" not in suggested:
-        notes += [
-            f"It asks for {big.asked} {big.resource}, and the largest node has {big.largest}."
-            for big in record.lack.too_big
-        ]
+        notes += [f"I{big.clause[1:]}." for big in record.lack.too_big]
     if record.members is not None and record.result != "Error":
         members = record.members
         notes.append(f"Of {count(members.tried, 'pod')} tried together {members.placed} found a place.")

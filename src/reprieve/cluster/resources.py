@@ -25,9 +25,9 @@ PODS = 5
 FIRST_RESOURCE = CPU
 """Columns from here on are resources of the API; those before are for scoring only."""
 
-LIMIT = 1 << 56
 SERVED = 1 << 40
 """What a node has of a resource that device classes serve there: devices decide, not numbers. Sums do not wrap."""
+LIMIT = 1 << 56
 """The largest amount kept; what is more counts as this much (72 PB, or 72 trillion cores, on one node or in one pod).
 
 127 pods of that size on one node, and an amount times 100 in a score, stay within int64.

@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.loading import MAX_INPUT_BYTES, Manifests
 from reprieve.api.loading import load as load_sources
@@ -244,7 +245,7 @@ class Cluster:
         return plan(self, **how)
 
     def table(self, what: Literal["pods", "nodes"] = "pods") -> Table:
-        """All pods (with their node and phase) or nodes, sorted."""
+        """All pods (with their node and phase) or nodes, sorted; who is on a node and says no phase is running."""
         if what == "nodes":
             on = Counter(node for node in self.pods.values() if node is not None)
             nodes = sorted((loaded.object for loaded in self._whole.nodes), key=lambda node: node.name)
@@ -265,7 +266,7 @@ class Cluster:
         return Table(
             ("namespace", "name", "node", "priority", "phase"),
             [
-                (pod.namespace, pod.name, pod.spec.node_name or None, pod.spec.priority or 0, pod.status.phase)
+                (pod.namespace, pod.name, pod.spec.node_name or None, pod.spec.priority or 0, _phase(pod))
                 for pod in pods
             ],
         )
@@ -352,6 +353,11 @@ def _both(first: Changed, then: Changed) -> Changed:
         [*first.displaced, *then.displaced],
         [*first.broken, *then.broken],
     )
+
+
+def _phase(pod: objects.Pod) -> str:
+    """The phase of a pod as a plan takes it: manifests of pods on nodes need no status."""
+    return "Running" if pod.spec.node_name and pod.status == objects.PodStatus() else pod.status.phase
 
 
 def _cell(amount: object) -> str | None:

@@ -56,6 +56,8 @@ def _room(record: DecisionRecord) -> list[Help]:
     lack = record.lack
     if lack is None:
         return []
+    # Of what is more than can be counted no node is known to be large enough.
+    countable = not any(big.or_more for big in lack.too_big)
     found = [
         Help(
             kind="Node",
@@ -66,6 +68,7 @@ def _room(record: DecisionRecord) -> list[Help]:
             f"{big.largest}.",
         )
         for big in lack.too_big
+        if countable
     ]
     closest = lack.closest
     if closest is None:

@@ -95,6 +95,14 @@ class TooBig(Part):
     resource: str
     asked: str
     largest: str
+    or_more: bool = False
+    """`asked` is the most that is counted of a resource: it asks for that or for any amount above."""
+
+    @property
+    def clause(self) -> str:
+        """`it asks for 16 cpu, and the largest node has 8`."""
+        asked = f"{self.asked} {self.resource}"
+        return f"it asks for {asked}{' or more' if self.or_more else ''}, and the largest node has {self.largest}"
 
 
 class Lack(Part):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.resources import readable
+from reprieve.cluster.resources import LIMIT, readable
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.observability.records import Lack, Shortage, TooBig
@@ -61,7 +61,14 @@ def _too_big(cluster: ClusterState, wanted: Sequence[tuple[int, int]], have: Amo
         largest = int(row.max())
         if amount > largest:
             name = names[column]
-            found.append(TooBig(resource=name, asked=readable(name, amount), largest=readable(name, largest)))
+            found.append(
+                TooBig(
+                    resource=name,
+                    asked=readable(name, amount),
+                    largest=readable(name, largest),
+                    or_more=amount >= LIMIT,
+                )
+            )
     return found
 
 

@@ -197,7 +197,7 @@ def train_job(workload: Workload, maker: Maker) -> None:
     spec = workload.spec
     reference = mapping(spec.get("runtimeRef"))
     kind, name = text(reference.get("kind")) or "ClusterTrainingRuntime", text(reference.get("name"))
-    runtime = maker.runtime(kind, name, workload.namespace)
+    runtime = maker.runtime(workload)
     if runtime is None:
         maker.problem(workload, f'its {kind} "{name[:253]}" is not in the input')
         return

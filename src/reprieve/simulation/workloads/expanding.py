@@ -35,7 +35,7 @@ from reprieve.simulation.workloads.owners import (
     is_active,
     key_of,
     mapping,
-    namespace_of,
+    runtime_of,
     subject_of_maker,
     text,
 )
@@ -319,18 +319,10 @@ class Maker:
         except InputError as error:
             raise workload.error(".".join(filter(None, (path, error.path))), error.message) from None
 
-    def runtime(self, kind: str, name: str, namespace: str) -> Mapping[str, Any] | None:
-        """A training runtime of the input."""
-        for found in self._there.unknown:
-            meta = mapping(found.manifest.get("metadata"))
-            if (
-                found.kind == kind
-                and meta.get("name") == name
-                and group_of(found.api_version) == "trainer.kubeflow.org"
-                and (kind != "TrainingRuntime" or namespace_of(meta) == namespace)
-            ):
-                return found.manifest
-        return None
+    def runtime(self, workload: Workload) -> Mapping[str, Any] | None:
+        """The training runtime of a TrainJob, if it is in the input."""
+        found = runtime_of(workload.manifest, self._there.unknown)
+        return found.manifest if found is not None else None
 
     def run_asked(self, workload: Workload) -> bool:
         """Whether a run of the CronJob was asked for."""

@@ -161,6 +161,23 @@ def namespace_of(meta: Mapping[str, Any]) -> str:
     return text(meta.get("namespace"))[:253] or "default"
 
 
+def runtime_of(manifest: Mapping[str, Any], among: Iterable[UnknownObject]) -> UnknownObject | None:
+    """The runtime that a TrainJob names, which has its pod templates (whatif.md 2.5)."""
+    reference = mapping(mapping(manifest.get("spec")).get("runtimeRef"))
+    kind, name = text(reference.get("kind")) or "ClusterTrainingRuntime", text(reference.get("name"))
+    namespace = namespace_of(mapping(manifest.get("metadata")))
+    for found in among:
+        meta = mapping(found.manifest.get("metadata"))
+        if (
+            found.kind == kind
+            and meta.get("name") == name
+            and group_of(found.api_version) == "trainer.kubeflow.org"
+            and (kind != "TrainingRuntime" or namespace_of(meta) == namespace)
+        ):
+            return found
+    return None
+
+
 def subject_of_maker(manifest: Mapping[str, Any]) -> str:
     """`Job "default/train"`, as messages name it."""
     meta = mapping(manifest.get("metadata"))

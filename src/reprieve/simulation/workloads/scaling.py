@@ -17,7 +17,17 @@ from reprieve.api.loading import Loaded, Manifests
 from reprieve.api.unknown_fields import Path, nearest
 from reprieve.api.workloads import POD_MAKERS, group_of, templates_in
 from reprieve.simulation.workloads.by_row import steps_of, varies
-from reprieve.simulation.workloads.owners import HASH, Owner, Owners, is_active, key_of, mapping, reference_of, text
+from reprieve.simulation.workloads.owners import (
+    HASH,
+    Owner,
+    Owners,
+    is_active,
+    key_of,
+    mapping,
+    reference_of,
+    runtime_of,
+    text,
+)
 from reprieve.simulation.workloads.rows import PodSet, Rows, WorkloadKind, entries_of, filled, value_at
 
 _SHORT: Final = {
@@ -250,17 +260,26 @@ class Workloads:
         index = self._maker(found)
         if index is None:
             return 0
-        manifest = self._manifests.pod_makers[index].manifest
-        places = [path for path, _ in templates_in(manifest)]
-        for path in places:
-            at: Any = manifest
-            for step in path:
-                at = at[step]
-            spec = {key: each for key, each in at["spec"].items() if key not in ("priorityClassName", "priority")}
-            spec |= {"priorityClassName": name} if name else {"priority": number}
-            manifest = _with(manifest, (*path, "spec"), spec)
+        manifest, templates = _with_priority(self._manifests.pod_makers[index].manifest, name, number)
+        if not templates:
+            manifest, templates = self._with_own_runtime(manifest, found, name, number)
         self._replace(index, manifest)
-        return len(places)
+        return templates
+
+    def _with_own_runtime(
+        self, manifest: Mapping[str, Any], found: Named, name: str, number: int
+    ) -> tuple[Mapping[str, Any], int]:
+        """A TrainJob whose runtime has another priority: a copy for it alone, as others may use that runtime too."""
+        runtime = runtime_of(manifest, self._manifests.unknown)
+        if runtime is None:
+            return manifest, 0
+        changed, templates = _with_priority(runtime.manifest, name, number)
+        own = f"{text(mapping(changed.get('metadata')).get('name'))} of {found.name}"  # no object can have this name
+        kind = "TrainingRuntime"
+        meta = {**mapping(changed.get("metadata")), "name": own, "namespace": found.namespace}
+        changed = {**changed, "kind": kind, "metadata": meta}
+        self._manifests.unknown.append(runtime._replace(kind=kind, manifest=changed))
+        return _with(manifest, ("spec", "runtimeRef"), {"kind": kind, "name": own}), templates
 
     def remove(self, found: Named) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
         """Take a workload, and what it owns, out of the input; the pods and groups that go with it."""
@@ -373,6 +392,19 @@ def _goes_last(found: Named) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]
 def _ordinal(name: str) -> int:
     last = name.rpartition("-")[2]
     return int(last) if last.isdecimal() and len(last) < 9 else 0
+
+
+def _with_priority(manifest: Mapping[str, Any], name: str, number: int) -> tuple[Mapping[str, Any], int]:
+    """An object whose pod templates have another priority, and how many templates there are."""
+    places = [path for path, _ in templates_in(manifest)]
+    for path in places:
+        at: Any = manifest
+        for step in path:
+            at = at[step]
+        spec = {key: each for key, each in at["spec"].items() if key not in ("priorityClassName", "priority")}
+        spec |= {"priorityClassName": name} if name else {"priority": number}
+        manifest = _with(manifest, (*path, "spec"), spec)
+    return manifest, len(places)
 
 
 def _says_what_it_makes(manifest: Mapping[str, Any]) -> bool:
