@@ -64,9 +64,9 @@ def test_pods_on_nodes_run_unless_they_say_otherwise() -> None:
     """Manifests of what runs need no status: a plan takes who has a node as running."""
     cluster = reprieve.load(
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": 8}}},
-        {**pod("bound", nodeName="n")},
-        {**pod("starting", nodeName="n"), "status": {"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"}},
-        {**pod("ended", nodeName="n"), "status": {"phase": "Succeeded"}},
+        pod("bound", nodeName="n"),
+        pod("starting", nodeName="n") | {"status": {"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"}},
+        pod("ended", nodeName="n") | {"status": {"phase": "Succeeded"}},
         pod("waiting"),
     )
     phases = {row[1]: row[4] for row in cluster.table().rows}
