@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from datetime import UTC, datetime
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -15,6 +16,10 @@ class Clock:
     def now(self) -> datetime:
         """Return the present moment."""
         return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Return seconds that only go on, by which it is measured how long something took."""
+        return time.monotonic()
 
     def stamp(self) -> str:
         """Return now as metadata times are written: seconds, ``Z``."""

@@ -32,6 +32,10 @@ class SetClock(Clock):
         """Return the set moment."""
         return self.moment
 
+    def monotonic(self) -> float:
+        """What is done while the clock stands still took no time, however slow the machine is."""
+        return self.moment.timestamp()
+
     def forward(self, seconds: float) -> None:
         """Let time pass."""
         self.moment += timedelta(seconds=seconds)

@@ -269,9 +269,9 @@ class Controller:
             self.context.timers.at(until, lambda: self.queue(key))
             yield False
             return
-        started = time.monotonic()
+        started = self.context.clock.monotonic()
         yield True
-        took = time.monotonic() - started
+        took = self.context.clock.monotonic() - started
         if took > short:
             self._rests[key] = self.context.now() + timedelta(seconds=factor * took)
         if len(self._rests) > _MOST_BUDGETS:
