@@ -2,7 +2,7 @@
 
 Rules and texts: kube-apiserver 1.36 (endpoints/filters/impersonation). The user needs ``impersonate`` on users (or, for
 the name of a service account, on serviceaccounts in its namespace), on groups, on uids and on userextras/KEY. A part
-without a user is 400. The result belongs to system:authenticated unless the groups deny it.
+without a user is 400. The result belongs to system:authenticated unless the groups name system:unauthenticated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The shape of a controller: a queue of keys, one synchronous sync per key, retried with backoff.
+"""The shape of a controller: a queue of keys, each synced within one turn of the loop, retried with backoff.
 
 Terms: to *reconcile* a key is to read the newest state and stage what is missing. It is level-triggered and
 idempotent, keeps nothing that cannot be read again (so kill -9 costs nothing), and runs in one turn of the

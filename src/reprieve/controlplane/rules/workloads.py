@@ -35,7 +35,9 @@ def _fits_template(spec: Json, path: str) -> r.Found:
 
 
 def _selector(kind: str, *, needed: bool = True) -> r.Check:
-    """A selector, by what the API server calls its kind. Of a daemon set without one only an empty match is found."""
+    """A selector, by what the API server calls its kind; of one that is missing a daemon set's rules find only that no
+    template fits it.
+    """
 
     def check(spec: Json, path: str) -> r.Found:
         selector = spec.get("selector")

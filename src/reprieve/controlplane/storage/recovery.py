@@ -1,7 +1,7 @@
 """Before a log is written to: is it ours, is it whole, and what can be saved of one that is not.
 
 ``examine`` reads a data file once, read-only, and refuses one that is foreign, of a newer format, damaged, or that
-holds less than was acknowledged by its mark. ``salvage`` is for a user who accepts the loss: what can still be read
+holds less than its mark has as acknowledged. ``salvage`` is for a user who accepts the loss: what can still be read
 goes into a new file, and the damaged ones are kept beside it.
 """
 
