@@ -494,3 +494,33 @@ def test_a_node_that_moved_to_another_zone_counts_there_when_a_pod_on_it_ends() 
     assert shut(), "one place in a and two in b"
     world.engine.pod_gone(world.record("second").uid, world.now)
     assert not shut()
+
+
+def test_who_tolerates_more_than_before_is_no_measure_for_those_it_was_alike_to() -> None:
+    """scheduling.md 1.7: one of two gets a toleration; the tainted zone is none that the other has to fill."""
+    spread = objects.TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="zone",
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=objects.LabelSelector(match_labels={"app": "x"}),
+        node_taints_policy="Honor",
+    )
+    world = World(
+        node("a", cpu=1, labels={"zone": "a"}, taints=[("kept", "", "NoSchedule")]),
+        node("b", cpu=1, labels={"zone": "b"}),
+        node("c", cpu=1, labels={"zone": "c"}),
+        *(pod(f"on-{name}", cpu=1, node=name, priority=9) for name in "abc"),
+    )
+    for name in ("first", "second"):
+        world.add(*(_spread(item, (spread,), random.Random(0)) for item in gang(name, 4, cpu=1, labels={"app": "x"})))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    assert all(bound.out_of_reach(world.entity(name)) for name in ("first", "second"))
+    for i in range(4):
+        world.change_pod(
+            f"first-{i}", lambda p: replace(p, spec=replace(p.spec, tolerations=(toleration("kept", "Exists"),)))
+        )
+    bound.forget(world.entity("first").key)
+    world.add(node("b2", cpu=2, labels={"zone": "b"}), node("c2", cpu=2, labels={"zone": "c"}))
+    bound.refresh()
+    assert not bound.out_of_reach(world.entity("second"))

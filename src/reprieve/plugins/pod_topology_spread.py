@@ -245,11 +245,6 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         """The constraints that the pod states itself and that filter."""
         return self._constraints(cluster, pod, DO_NOT_SCHEDULE) if pod.signature.spread else ()
 
-    def eligible(self, cluster: ClusterState, pod: PodRecord, constraint: Constraint) -> Mask:
-        """`bool[rows]`: the nodes on which one of those constraints counts pods."""
-        labelled = _labelled(cluster, self.filtering(cluster, pod))
-        return labelled & _eligible(cluster.nodes, pod.signature, constraint)
-
     def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[Constraint, ...]:
         """The pod's constraints of one kind, compiled once per label_class, signature and owner."""
         label_class = cluster.pod_affinity.label_class(pod)
@@ -393,6 +388,13 @@ def _compiled(stated: objects.TopologySpreadConstraint, pod: PodRecord, default:
         honors_taints=stated.node_taints_policy == "Honor",
         own=int(selector.matches(pod.labels)),
     )
+
+
+def eligible(
+    cluster: ClusterState, signature: PodSpecSignature, constraints: Sequence[Constraint], constraint: Constraint
+) -> Mask:
+    """`bool[rows]`: the nodes on which one of the constraints of a pod with that signature counts pods."""
+    return _labelled(cluster, constraints) & _eligible(cluster.nodes, signature, constraint)
 
 
 def _labelled(cluster: ClusterState, constraints: Sequence[Constraint]) -> Mask:

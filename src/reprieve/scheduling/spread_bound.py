@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from reprieve.cluster.budgets import ByLabel
 from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
-from reprieve.plugins.pod_topology_spread import Constraint, PodTopologySpread
+from reprieve.plugins.pod_topology_spread import Constraint, PodTopologySpread, eligible
 from reprieve.preemption.units import effective_priority
 
 _MOST: Final = 4096
@@ -43,8 +44,9 @@ class Layout:
     change of nodes.  `users`: how many spreads have it.
     """
 
-    plugin: PodTopologySpread
-    pod: PodRecord
+    signature: PodSpecSignature
+    constraints: Sequence[Constraint]
+    """All that the pods have which spread so, this one among them."""
     constraint: Constraint
     domain_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     before: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -56,11 +58,11 @@ class Layout:
     def work_out(self, cluster: ClusterState) -> npt.NDArray[np.int64]:
         """Look at the nodes again; the rows that are in another domain than before."""
         domains, highest = cluster.pod_affinity.domains(self.constraint.key)
-        eligible = self.plugin.eligible(cluster, self.pod, self.constraint)
+        counted = eligible(cluster, self.signature, self.constraints, self.constraint)
         self.before = np.zeros(len(domains), dtype=np.int64)
         self.before[: len(self.domain_of)] = self.domain_of
-        self.domain_of = np.where(eligible, domains, _UNCOUNTED)
-        self.there = np.unique(domains[eligible]).tolist() if highest <= _MOST_DOMAINS else []
+        self.domain_of = np.where(counted, domains, _UNCOUNTED)
+        self.there = np.unique(domains[counted]).tolist() if highest <= _MOST_DOMAINS else []
         self.domains = highest + 1
         moved: npt.NDArray[np.int64] = np.flatnonzero(self.before != self.domain_of)
         return moved
@@ -140,30 +142,30 @@ class SpreadBounds:
             ):
                 continue
             self._made += 1
-            layout = self._layout(plugin, first, constraint, constraints)
+            layout = self._layout(first.signature, constraint, constraints)
             spread = self._spreads[self._made] = Spread(self._made, layout, constraint, first, priority)
             self._by_label = None
             found.append(spread)
         return found
 
-    def _layout(
-        self, plugin: PodTopologySpread, pod: PodRecord, constraint: Constraint, all_of_it: Sequence[Constraint]
-    ) -> Layout:
-        """The one of a constraint of the pod, with one user more; see `PodTopologySpread.eligible`."""
-        key = self._layout_key(pod, constraint, all_of_it)
+    def _layout(self, signature: PodSpecSignature, constraint: Constraint, constraints: Sequence[Constraint]) -> Layout:
+        """The one of a constraint of pods with that signature, with one user more; see `eligible`."""
+        key = self._layout_key(signature, constraint, constraints)
         layout = self._layouts.get(key)
         if layout is None:
-            layout = self._layouts[key] = Layout(plugin, pod, constraint)
+            layout = self._layouts[key] = Layout(signature, constraints, constraint)
             layout.work_out(self._cluster)
             layout.before = layout.domain_of
         layout.users += 1
         return layout
 
     @staticmethod
-    def _layout_key(pod: PodRecord, constraint: Constraint, all_of_it: Sequence[Constraint]) -> tuple[object, ...]:
-        keys = frozenset(one.key for one in all_of_it)
+    def _layout_key(
+        signature: PodSpecSignature, constraint: Constraint, constraints: Sequence[Constraint]
+    ) -> tuple[object, ...]:
+        keys = frozenset(one.key for one in constraints)
         policies = constraint.honors_affinity, constraint.honors_taints
-        return pod.signature.constraints.nodes.id, keys, constraint.key, *policies
+        return signature.constraints.nodes.id, keys, constraint.key, *policies
 
     def place(self, spread: Spread, places: npt.NDArray[np.int64]) -> None:
         """Reckon anew: `int64[rows]`, for how many members there is room on each."""
