@@ -130,6 +130,7 @@ class Engine:
         if known is None:
             return self._new_pod(pod, now, created)
         self._pods.changed(known, pod, now)
+        self._check()
         return known
 
     def pod_terminating(self, uid: str, now: float, *, preempted: bool = False) -> None:

@@ -176,8 +176,8 @@ class RoomBound:
         self._spread: dict[str, _Entry] = {}
         """The entities of which spread constraints count."""
         self._nominated: set[str] = set()
-        self._noted = (-1, -1)
-        """Of which nominations and trees that is, as they count their changes."""
+        self._noted = (-1, -1, -1)
+        """Of which nominations, groups and trees that is, as they count their changes."""
 
     def sizes(self) -> dict[str, int]:
         """How much is kept, for the gauges."""
@@ -236,7 +236,7 @@ class RoomBound:
     def refresh(self) -> None:
         """Take in what has changed in the picture."""
         cluster = self._cluster
-        noted = (cluster.nodes.nominations, cluster.trees.settled)
+        noted = (cluster.nodes.nominations, cluster.groups_version, cluster.trees.settled)
         if noted != self._noted:
             self._noted = noted
             nominated = cluster.nodes.nominated
