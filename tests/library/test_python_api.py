@@ -140,6 +140,13 @@ def test_plans_follow_one_another() -> None:
     assert not waits.before.plan(suggest=False).help
 
 
+def test_what_is_suspended_is_so_in_the_cluster_afterwards_too() -> None:
+    """whatif.md 1.5."""
+    first = reprieve.load(CLUSTER.replace("parallelism: 2", "suspend: true")).plan()
+    assert [(one.kind, one.name) for one in first.plan.suspended] == [("Job", "train")]
+    assert first.cluster.plan().plan.suspended == first.plan.suspended
+
+
 def test_changes_of_several_stages_are_told_together() -> None:
     made = cluster().with_nodes(1, like="n1").drain("n1").with_manifests(pod("more")).cordon("n1-1")
     assert [change.split(":")[0] for change in made.changes] == [

@@ -60,8 +60,10 @@ def afterwards(
     for turn, item in enumerate(written.values()):
         found.append(Loaded(item, Origin("<plan>"), order + turn, at))
     unknown = list(manifests.unknown)
-    jobs = [*manifests.jobs, *(job for scenario in scenarios for step in scenario.steps for job in step.jobs)]
-    made = Manifests(unknown=unknown, unknown_fields=manifests.unknown_fields, jobs=jobs)
+    steps = [step for scenario in scenarios for step in scenario.steps]
+    jobs = [*manifests.jobs, *(job for step in steps for job in step.jobs)]
+    idle = [*manifests.suspended, *(each for step in steps for each in step.suspended)]
+    made = Manifests(unknown=unknown, unknown_fields=manifests.unknown_fields, jobs=jobs, suspended=idle)
     for loaded in found:
         item = loaded.object
         if someone_went and isinstance(item, objects.PodDisruptionBudget):
