@@ -110,6 +110,18 @@ def test_gangs_that_come_at_once_are_as_many_as_one_after_the_other(seed: int) -
     assert together.at_least == ()
 
 
+def test_gangs_of_unlike_pods_that_come_at_once_are_no_fewer_than_is_told() -> None:
+    """whatif.md 8.6: evicting one after the other, one copy more finds its places than in the emptied cluster."""
+    there = [node("n1", cpu=6), node("n2", cpu=2), node("n3", cpu=1), pod("low", cpu=3, priority=0, node="n1")]
+    group, first, _ = gang("new", 2, cpu=1, priority=5)
+    shape = [group, first, pod("new-1", cpu=2, group="new", priority=5)]
+    found = asked(manifests(*there), manifests(*shape))
+    assert (found.now, found.with_preemption, found.victims, found.at_least) == (1, 3, 1, ())
+    with mock.patch.object(module, "MOST_SEARCHED", 0):
+        found = asked(manifests(*there), manifests(*shape))
+    assert (found.now, found.with_preemption, found.at_least) == (1, 2, ("withPreemption",))
+
+
 def test_gangs_that_cannot_be_decided_on_at_once_are_told_as_far_as_they_were_tried() -> None:
     """whatif.md 8.6: each of these has to be within one zone of its own."""
     there = [node(f"n{i}", cpu=2, labels={"zone": f"z{i}"}) for i in range(5)]

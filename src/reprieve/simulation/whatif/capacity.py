@@ -121,9 +121,9 @@ def capacity(
     one = pod_requests(pods[0])
     on_nodes = _singles(cluster, pods[0], options, _most(free, pods[:1], MOST_SINGLES, by_claim))
     singles = sum(on_nodes.values())
-    alike = singles < MOST_SINGLES and _only_amounts_count(pods, groups) and not by_claim & one.keys()
-    told = alike or (len(pods) == 1 and not groups)
-    counting = _Counting(cluster, pods, groups, options, most, by_claim)
+    alike = _only_amounts_count(pods, groups) and not by_claim & one.keys()
+    told = (alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups)
+    counting = _Counting(cluster, pods, groups, options, most, by_claim, alike)
     copies = counting.counts(free, min(singles // len(pods), most) if told else None)
     counted = {"now": (copies.now, most), "withPreemption": (copies.with_preemption, copies.tried)}
     counted["largestGang"] = (singles, MOST_SINGLES)
@@ -234,7 +234,10 @@ class _Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
-    """Counts copies of a shape, at most `most`; `by_claim`: resources that nodes do not list."""
+    """Counts copies of a shape, at most `most`; `by_claim`: resources that nodes do not list.
+
+    `alike`: whether as many copies fit as there are places for their pods, however they are placed.
+    """
 
     cluster: Manifests
     pods: Sequence[objects.Pod]
@@ -242,6 +245,7 @@ class _Counting:
     options: PlanOptions
     most: int
     by_claim: Set[str]
+    alike: bool
 
     def counts(self, free: Sequence[Mapping[str, int]], now: int | None) -> _Counted:
         """All of it; `free` on each node; `now`: the copies that fit now, where that is known."""
@@ -257,8 +261,8 @@ class _Counting:
             return _Counted(now, *self._one_after_the_other(number), self.most)
         without = self._placed(emptied, number, never=True)[0]
         victims = self._together(without) if without > now else None
-        if victims is not None:
-            return _Counted(now, without, victims, self.most)
+        if victims is not None:  # of pods that differ more may fit where others of them are put on each node
+            return _Counted(now, without, victims, self.most if self.alike else without)
         few = min(number, now + max(1, MOST_SEARCHED // searched))
         return _Counted(now, *self._one_after_the_other(few), few if few < number else self.most)
 
