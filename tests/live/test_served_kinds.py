@@ -61,19 +61,10 @@ def test_pods_and_nodes_are_required(kind: str) -> None:
 )
 def test_of_two_groups_of_one_name_the_native_one_counts(group: str, version: str, spec: Callable[[int], Json]) -> None:
     """api.md: custom PodGroups are read beside native ones; whichever comes first, goes or changes."""
-    plural = f"/apis/{group}/{version}/namespaces/default/podgroups"
 
     async def act(stage: Stage) -> None:
         async with stage.running():
-            await stage.create(DEFINITIONS, f"podgroups.{group}", **definition(group, version))
-
-            async def served() -> bool:
-                return len((await discover(stage.client)).readable("PodGroup")) == 2
-
-            loop = asyncio.get_running_loop()
-            ends = loop.time() + DEADLINE
-            while not await served():
-                assert loop.time() < ends
+            plural = await served_as_well(stage, group, version)
             for name in ("both", "theirs"):
                 await stage.create(plural, name, kind="PodGroup", apiVersion=f"{group}/{version}", spec=spec(5))
             await stage.until(lambda: stage.minimum == {"default/both": 5, "default/theirs": 5})
