@@ -41,11 +41,29 @@ def test_another_shell_is_refused_with_those_there_are(run: Run) -> None:
         (("reprieve", "pl"), {"plan"}),
         (("reprieve", "plan", "--feature"), {"--feature-gates"}),
         (("reprieve", "plan", "-o", "js"), {"json"}),
+        (("reprieve", "help", "re"), {"replay"}),
+        (("reprieve", "help", "q"), {"questions", "queue"}),
         (("reprieve", "nonsense"), set()),
     ],
 )
 def test_commands_options_and_values_are_completed(words: tuple[str, ...], some: set[str]) -> None:
     assert set(completed(*words)) == some
+
+
+def test_fish_is_told_one_line_for_each() -> None:
+    """A second line of a description would be something else to complete, whatever the width of the terminal."""
+    asked = {
+        "_REPRIEVE_COMPLETE": "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": "reprieve plan --",
+        "COLUMNS": "40",
+    }
+    done = subprocess.run(
+        COMMAND[:-1], env={"PATH": "", **asked}, capture_output=True, text=True, check=True, timeout=DEADLINE
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) > 20
+    assert [line for line in lines if line and not line.startswith("--")] == []
 
 
 def test_kubectl_finds_it_by_its_name() -> None:

@@ -153,3 +153,17 @@ def test_gangs_of_like_pods_are_as_many_as_their_pods_have_places_for(seed: int)
     found = asked(manifests(*there), manifests(*shape))
     with mock.patch.object(module, "_only_amounts_count", return_value=False):
         assert asked(manifests(*there), manifests(*shape)) == found
+
+
+@pytest.mark.parametrize(
+    ("pods", "called"),
+    [
+        (2, "pod default/p0, pod default/p1"),
+        (3, "pod default/p0, pod default/p1, pod default/p2"),
+        (5, "pod default/p0, pod default/p1, pod default/p2 and 2 more"),
+    ],
+)
+def test_a_shape_of_many_pods_says_how_many_are_not_named(pods: int, called: str) -> None:
+    """whatif.md 8.1: all of them are one copy."""
+    shape = [pod(f"p{number}", cpu=1) for number in range(pods)]
+    assert asked(manifests(node("n1", cpu=8)), manifests(*shape)).shape == called

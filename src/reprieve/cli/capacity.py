@@ -88,10 +88,11 @@ def capacity_sections(found: "Capacity") -> "list[Section]":
     if found.domains:
         rows = tuple(Row((one.name, str(one.nodes), str(one.pods))) for one in found.domains)
         sections.append(Section(f"By {found.topology_key}", ("domain", "nodes", "largest gang"), rows))
-    pools = tuple(
-        Row((one.name, str(one.nodes), str(one.pods), one.free, one.stranded or "unknown", ", ".join(one.by)))
+    pools = [
+        (one.name, str(one.nodes), str(one.pods), one.free, one.stranded or "unknown", ", ".join(one.by))
         for one in found.pools
-    )
+    ]
     columns = ("pool", "nodes", "pods that fit", f"{found.resource} free", "stranded", "most of the rest there has")
-    sections.append(Section("Nodes", columns, pools))
+    shown = len(columns) if any(by for *_, by in pools) else len(columns) - 1
+    sections.append(Section("Nodes", columns[:shown], tuple(Row(cells[:shown]) for cells in pools)))
     return sections

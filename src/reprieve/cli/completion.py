@@ -1,5 +1,6 @@
 """`reprieve completion SHELL`: what makes a shell complete commands, options and their values."""
 
+import os
 from enum import StrEnum
 from typing import Annotated
 
@@ -32,4 +33,6 @@ def answer_shells() -> None:
     """Let the program answer a shell that asks; called only when one does."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
+    # A description is one line whatever the width: fish takes what is on the next for something else to complete.
+    os.environ["COLUMNS"] = "1000"
     completion_init()

@@ -32,10 +32,18 @@ TOPICS = (
 """In the order in which they are listed; pyproject.toml puts these pages of docs/ into the wheel."""
 
 
+def _completed(context: typer.Context, incomplete: str) -> list[str]:
+    """Topics and commands that begin like that."""
+    program = context.parent.command if context.parent is not None else None
+    names = dict.fromkeys((*TOPICS, *getattr(program, "commands", {})))
+    return [name for name in names if name.startswith(incomplete.lower())]
+
+
 def command(
     context: typer.Context,
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC|COMMAND", help="What to explain.", show_default=False)
+        str | None,
+        typer.Argument(metavar="TOPIC|COMMAND", help="What to explain.", show_default=False, autocompletion=_completed),
     ] = None,
 ) -> None:
     """Show a page of the documentation, or the options of a command; without a topic, which there are."""

@@ -393,9 +393,9 @@ def _topology(group: objects.PodGroup) -> tuple[Any, ...]:
 
 
 def _called(pods: list[objects.Pod], groups: list[objects.PodGroup]) -> str:
-    if groups:
-        return ", ".join(f"gang {group.key}" for group in groups[:MOST_NAMED])
-    return ", ".join(f"pod {pod.key}" for pod in pods[:MOST_NAMED])
+    names = [f"gang {group.key}" for group in groups] or [f"pod {pod.key}" for pod in pods]
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _domains(cluster: Manifests, on_nodes: Counter[str], topology: str) -> tuple[Domain, ...]:
