@@ -162,6 +162,20 @@ def test_of_a_large_cluster_it_is_said_that_nothing_was_tried(
     assert "tried" not in run("explain", "job/sweep", "-f", cluster, "--no-suggest").err
 
 
+def test_of_a_large_cluster_it_is_said_that_no_priority_of_a_tree_was_tried(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 11.1: nothing else is tried of a tree, and that in smaller clusters than what helps others."""
+    from reprieve.cli import whatif
+
+    file = tmp_path / "tree.yaml"
+    file.write_text(TREE)
+    monkeypatch.setattr(whatif, "MOST_OF_PRIORITIES", 2)
+    ended = run("explain", "cpg/root", "-f", str(file), "-o", "json")
+    assert json.loads(ended.out)["computed"]["priorityThatHelps"] is None
+    assert "in a cluster of more than 2 objects it is not tried what would help\n" in ended.err
+
+
 def test_an_owner_says_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
     ended = run("explain", "job/train", "-f", cluster)
     assert ended.out.startswith("job default/train has 2 pods: 0 on nodes, 2 wait.\n\npodgroup default/train waits")

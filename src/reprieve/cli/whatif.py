@@ -99,10 +99,12 @@ def ask(
         return Answered(record=turn.record, fits=True)
     if not suggest or decision.result is not Result.UNSCHEDULABLE:
         return Answered(record=turn.record)
-    if len(items) > MOST_OBJECTS:
-        note(f"in a cluster of more than {MOST_OBJECTS:,} objects it is not tried what would help")
+    in_tree = len(_one_tree(items, kind, namespace, name)) > 1
+    most = MOST_OF_PRIORITIES if in_tree else MOST_OBJECTS
+    if len(items) > most:
+        note(f"in a cluster of more than {most:,} objects it is not tried what would help")
         return Answered(record=turn.record)
-    if len(_one_tree(items, kind, namespace, name)) > 1:  # what is changed has to be changed in all of the tree
+    if in_tree:  # what is changed has to be changed in all of the tree
         return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
     expanding = expanding or Expanding()
     options = PlanOptions(now=max(now, starts_at(manifests.all())), rows=expanding.rows)
