@@ -1,6 +1,6 @@
 """How much room each GPU of a node has (replay.md 4.6).
 
-Where GPUs are asked for in thousandths, an amount per node does not have on which GPU there is room: half of one and
+Where GPUs are asked for in thousandths, an amount per node does not tell on which GPU there is room: half of one and
 half of another are no whole one.  A policy that keeps the room of every GPU by itself is asked for it
 (`KnowsRoomOfGpus`).  Without one, it is kept here, as such policies do when they are indifferent: a part goes to the
 fullest GPU that has room for it, whole GPUs are the first free ones.  The engine, which goes by the node's sum, may

@@ -501,7 +501,7 @@ class Replay:
 
 
 def _asked(plugin: KnowsRoomOfGpus) -> Callable[[ClusterState], Ints]:
-    """What a plugin's score has of GPUs, taken with care: it is not ours."""
+    """The room that a plugin reports for each GPU, checked: the plugin is not ours."""
 
     def free_per_gpu(cluster: ClusterState) -> Ints:
         name = type(plugin).__name__
