@@ -53,13 +53,22 @@ class NamespaceLifecycle(Step):
 
 
 class PodOverhead(Step):
-    """Overhead is what a RuntimeClass adds; there are none here, so a pod may not state any (recorded 182)."""
+    """Overhead is what a RuntimeClass adds; there are none here, so a pod may not state any (recorded 182).
+
+    Overhead without a resource in it is stated as well. A pod may name a class all the same: they are not served, so
+    nobody could make the one that a kube-apiserver would ask for.
+    """
 
     kinds = frozenset(("pods",))
 
     def mutate(self, request: Request) -> None:
-        """Refuse a new pod that states overhead."""
-        if request.operation == "CREATE" and not request.subresource and request.new.get("spec", {}).get("overhead"):
+        """Refuse a new pod that states overhead; of one that is there, nothing is no overhead."""
+        spec = request.new.get("spec", {})
+        if request.operation != "CREATE" or request.subresource:
+            if spec.get("overhead") == {}:
+                del spec["overhead"]
+            return
+        if spec.get("overhead") is not None:
             why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
             raise request.refused(why)
 

@@ -87,6 +87,9 @@ class Decoder:
             warnings.extend(texts)
         if pruned is obj:
             pruned = dict(obj)
+        if kind.kind == "Pod" and not kind.group and (obj.get("spec") or {}).get("overhead") == {}:
+            # Admission of new pods tells overhead without a resource from none; what is stored does not.
+            pruned["spec"] = {**pruned.get("spec", {}), "overhead": {}}
         self._check_wanted(kind, pruned, validation, warnings)
         self._default(kind, schema, pruned)
         return pruned

@@ -49,7 +49,7 @@ class StatusError(Exception):
     """A refusal with everything a Kubernetes client is sent; ``to_json`` gives the ``Status`` object.
 
     ``reason`` may be None (upstream has 500s without one). ``details`` are merged with ``causes``; pass
-    ``{}`` to send empty details and None to leave them out. ``headers`` go onto the HTTP answer.
+    ``{}`` to send empty details and None to leave them out. ``headers`` and ``warnings`` go onto the HTTP answer.
     """
 
     code: int
@@ -59,6 +59,7 @@ class StatusError(Exception):
     causes: tuple[Cause, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.message = excerpt(self.message, LONGEST_MESSAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprieve.api.json import Json
+from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import Attributes, Authorizer
 from reprieve.controlplane.kinds import Kind
@@ -43,7 +44,7 @@ def _decision(authorizer: Authorizer, user: User, spec: Json) -> Json:
 
 
 def answer(kind: Kind, review: Json, user: User, authorizer: Authorizer, tokens: Tokens) -> Json:
-    """Return the status that answers ``review`` (a decoded object of a review kind) asked by ``user``."""
+    """Return the status that answers ``review`` (a decoded object of a review kind) asked by ``user``; raises 400."""
     spec = review.get("spec") or {}
     match kind.kind:
         case "SelfSubjectReview":
@@ -54,6 +55,8 @@ def answer(kind: Kind, review: Json, user: User, authorizer: Authorizer, tokens:
             resources, paths = authorizer.rules_for(user, spec.get("namespace", ""))
             return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
         case "TokenReview":
+            if not spec.get("token"):
+                raise errors.bad_request("token is required for TokenReview in authentication")
             try:
                 found = tokens.verify(spec.get("token", ""), spec.get("audiences") or (AUDIENCE,))
             except TokenError as error:

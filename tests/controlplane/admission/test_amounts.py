@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import START, Plane
 
-from reprieve.controlplane.admission.amounts import ONE, ZERO, added, amount, amounts, of_pod, printed, subtracted
 from reprieve.controlplane.admission.usage import in_scope, is_over, unspecified, usage_of
+from reprieve.controlplane.amounts import ONE, ZERO, added, amount, amounts, of_pod, printed, subtracted
 
 Json = dict[str, Any]
 PLANE = Plane()

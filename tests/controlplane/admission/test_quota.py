@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import Plane, pod, pod_group, refused
 
-from reprieve.controlplane.admission.amounts import ONE
 from reprieve.controlplane.admission.usage import in_scope, usage_of
 from reprieve.controlplane.admission_chain import Request, Step
+from reprieve.controlplane.amounts import ONE
 
 Json = dict[str, Any]
 

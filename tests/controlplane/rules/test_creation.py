@@ -69,7 +69,7 @@ _PORT = {"containerPort": 80}
         (container(env=[{"name": " ~"}]), []),  # the first and the last of the printable characters
         (container(env=[{"name": "a\x1f"}]), [("Invalid", "spec.containers[0].env[0].name")]),
         (container(env=[{"name": "a\x7f"}]), [("Invalid", "spec.containers[0].env[0].name")]),
-        (container(env=[{"name": "a", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]),
+        (container(env=[{"name": "a", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]),
          [("Invalid", "spec.containers[0].env[0].valueFrom")]),
         (container(volumeMounts=[{"name": "v", "mountPath": "/x"}]),
          [("NotFound", "spec.containers[0].volumeMounts[0].name")]),

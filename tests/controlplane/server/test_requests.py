@@ -248,3 +248,60 @@ def test_a_binding_clears_the_nomination(plane: Live) -> None:
     assert plane.request("POST", f"{path}/nominated/binding", {"target": {"kind": "Node", "name": "n2"}})[0] == 201
     bound = plane.request("GET", f"{path}/nominated")[1]
     assert (bound["spec"]["nodeName"], bound["status"].get("nominatedNodeName")) == ("n2", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        pytest.param({"metadata": {"labels": {"a b": "c"}}, "spec": {"nonsense": 1}}, 422, id="refused"),
+        pytest.param({"metadata": {"labels": {"a": "c"}}, "spec": {"nonsense": 1}}, 200, id="accepted"),
+    ],
+)
+def test_an_unknown_field_is_warned_of_whether_the_rest_is_refused_or_not(
+    plane: Live, change: dict[str, object], status: int
+) -> None:
+    """api.md 5; recorded of a kube-apiserver 1.36.2: Warning headers go out with a 422 as with a 200."""
+    plane.request("POST", PODS, pod("warned"))
+    headers = {"Content-Type": "application/merge-patch+json"}
+    got, _, answer = plane.request("PATCH", f"{PODS}/warned", change, headers=headers)
+    assert (got, "spec.nonsense" in answer.get("warning", "")) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("overhead", "status"), [pytest.param({}, 403, id="nothing"), pytest.param(None, 201, id="not stated")]
+)
+def test_overhead_is_refused_even_without_a_resource(plane: Live, overhead: dict[str, str] | None, status: int) -> None:
+    """api.md 5; recorded of a kube-apiserver 1.36.2. A PUT of a pod with it changes nothing."""
+    body = pod(f"overhead-{status}")
+    body["spec"]["overhead"] = overhead
+    assert plane.request("POST", PODS, body)[0] == status
+    if status == 201:
+        _, made, _ = plane.request("GET", f"{PODS}/overhead-201")
+        made["spec"]["overhead"] = {}
+        got, after, _ = plane.request("PUT", f"{PODS}/overhead-201", made)
+        assert (got, "overhead" in after["spec"]) == (200, False)
+
+
+def test_a_token_review_asks_of_a_token(plane: Live) -> None:
+    """api.md 5: 400 without one, as a kube-apiserver 1.36.2 answers."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
+    status, answer, _ = plane.request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+    assert (status, answer["message"]) == (400, "token is required for TokenReview in authentication")
+
+
+@pytest.mark.parametrize(
+    ("status", "addresses"),
+    [
+        pytest.param({"podIP": "10.0.0.1"}, ("10.0.0.1", [{"ip": "10.0.0.1"}]), id="one"),
+        pytest.param({"podIPs": [{"ip": "10.0.0.2"}]}, ("10.0.0.2", [{"ip": "10.0.0.2"}]), id="the list"),
+    ],
+)
+def test_the_two_fields_of_a_pods_address_agree(
+    plane: Live, status: dict[str, object], addresses: tuple[str, list[dict[str, str]]]
+) -> None:
+    """Conversions of core/v1: whoever writes one of them has written both."""
+    name = f"addressed-{addresses[0].rpartition('.')[2]}"
+    plane.request("POST", PODS, pod(name))
+    headers = {"Content-Type": "application/merge-patch+json"}
+    _, after, _ = plane.request("PATCH", f"{PODS}/{name}/status", {"status": status}, headers=headers)
+    assert (after["status"]["podIP"], after["status"]["podIPs"]) == addresses

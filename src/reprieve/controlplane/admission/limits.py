@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane.admission.amounts import Amount, amounts, of_container, of_pod
 from reprieve.controlplane.admission_chain import Request, Step
+from reprieve.controlplane.amounts import Amount, amounts, of_container, of_pod
 
 _RANGES = "limitranges"
 _ANNOTATION = "kubernetes.io/limit-ranger"

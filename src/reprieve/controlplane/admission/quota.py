@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from reprieve.controlplane.admission.amounts import Amount, Amounts, added, amounts, printed, subtracted
 from reprieve.controlplane.admission.usage import in_scope, unspecified, usage_of
 from reprieve.controlplane.admission_chain import Request, Step
+from reprieve.controlplane.amounts import Amount, Amounts, added, amounts, printed, subtracted
 from reprieve.controlplane.storage import Store, Stored
 
 _QUOTAS = "resourcequotas"

@@ -14,7 +14,7 @@ from typing import Any
 from reprieve.api.devices import IMPLICIT
 from reprieve.api.json import Json
 from reprieve.api.requests import is_extended_resource
-from reprieve.controlplane.admission.amounts import (
+from reprieve.controlplane.amounts import (
     ONE,
     Amount,
     Amounts,

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane.admission.amounts import ZERO, Amounts, added, printed
 from reprieve.controlplane.admission.usage import in_scope, usage_of
+from reprieve.controlplane.amounts import ZERO, Amounts, added, printed
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.sources import VIEWS, HasMeta
 from reprieve.controlplane.controllers.views import Key, PodSeen, Seen, SelectingSeen

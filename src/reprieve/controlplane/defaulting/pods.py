@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprieve.api.json import Json
+from reprieve.controlplane import amounts
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _QOS_RESOURCES = ("cpu", "memory")
@@ -11,6 +12,17 @@ _QOS_RESOURCES = ("cpu", "memory")
 def pod(obj: Json) -> None:
     """A pod: its spec, and requests where only limits are given."""
     pod_spec(obj.setdefault("spec", {}))
+    if obj.get("status"):
+        _addresses(obj["status"])
+
+
+def _addresses(status: Json) -> None:
+    """`podIP` is the first of `podIPs`; of two that differ the former holds (conversions of core/v1)."""
+    address, addresses = status.get("podIP"), status.get("podIPs")
+    if address and (not addresses or addresses[0].get("ip") != address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and addresses[0].get("ip"):
+        status["podIP"] = addresses[0]["ip"]
 
 
 def pod_template(template: Json) -> None:
@@ -38,10 +50,24 @@ def pod_spec(spec: Json, *, requests: bool = True) -> None:
                 for port in container.get("ports", ()):
                     if "containerPort" in port and not port.get("hostPort"):
                         port["hostPort"] = port["containerPort"]
-    if requests and "resources" in spec:
+    if requests and (spec.get("resources") or {}).get("limits"):
+        _requests_from_containers(spec)
         _requests_from_limits(spec["resources"])
     for volume in spec.get("volumes", ()):
         _volume(volume)
+
+
+def _requests_from_containers(spec: Json) -> None:
+    """A pod with limits as a whole requests what its containers do, where it says nothing of a resource (KEP-2837)."""
+    parts: Json = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
+    requests = spec["resources"].get("requests", {})
+    missing = {
+        name: one.text
+        for name, one in amounts.of_pod(parts, "requests").items()
+        if name not in requests and name in _QOS_RESOURCES
+    }
+    if missing:
+        spec["resources"]["requests"] = {**requests, **missing}
 
 
 def _requests_from_limits(resources: Json) -> None:

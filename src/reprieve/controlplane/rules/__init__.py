@@ -21,9 +21,11 @@ from reprieve.controlplane.rules import (
     devices,
     endpoints,
     events,
+    job_status,
     metadata,
     names,
     nodes,
+    pod_status,
     pod_updates,
     pods,
     policies,
@@ -56,7 +58,7 @@ _SPEC_FIXED = (fixed("", "spec"),)
 _RBAC = "rbac.authorization.k8s.io"
 _DEFAULT = Rules()
 RULES: dict[tuple[str, str], Rules] = {
-    ("", "Pod"): Rules(pods.create, (pod_updates.update,)),
+    ("", "Pod"): Rules(pods.create, (pod_updates.update,), (pod_status.status,)),
     ("", "Node"): Rules(nodes.node, (ANEW, *nodes.node_changes), (ANEW, *nodes.node_changes)),
     ("", "Namespace"): Rules(nodes.namespace, status=(of_new(nodes.namespace_status),), name=names.dns_label),
     ("", "Service"): Rules(config.service, (config.same_address, ANEW), name=names.dns_label),
@@ -92,6 +94,7 @@ RULES: dict[tuple[str, str], Rules] = {
             workloads.same_job_template,
             fixed("spec", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"),
         ),
+        (job_status.status,),
     ),
     ("batch", "CronJob"): Rules(workloads.cron_job, (ANEW,), name=workloads.cron_job_name),
     ("scheduling.k8s.io", "PriorityClass"): Rules(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
+
+import msgspec
 
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
@@ -56,10 +59,30 @@ def secret(obj: Json, _: str) -> r.Found:
     for key in _KEYS_OF_TYPE.get(obj.get("type", ""), ()):
         if key not in data:
             yield fe.required(f"data[{key}]")
+    for key in _JSON_OF_TYPE.get(obj.get("type", ""), ()):
+        if key in data:
+            yield from _json(data[key], f"data[{key}]")
     if obj.get("type") == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
         yield from (fe.required(f"data[{key}]") for key in ("username", "password"))
 
 
+def _json(encoded: str, path: str) -> r.Found:
+    """A file of JSON, which is an object. What is in it is not told."""
+    try:
+        held = msgspec.json.decode(base64.b64decode(encoded))
+    except ValueError as error:
+        yield fe.invalid(path, _REDACTED, str(error))
+        return
+    if held is not None and not isinstance(held, dict):
+        yield fe.invalid(path, _REDACTED, "must be a JSON object")
+
+
+_REDACTED = "<secret contents redacted>"
+_JSON_OF_TYPE = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
+"""What a secret of a type holds as JSON."""
 _KEYS_OF_TYPE = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),

@@ -29,6 +29,7 @@ __all__ = [
     "percent",
     "port_name",
     "qualified",
+    "search",
     "subdomain",
 ]
 
@@ -68,6 +69,23 @@ def dns1035_label(text: str) -> Messages:
     """The name of a service."""
     long = ("must be no more than 63 bytes",) if len(text) > 63 else ()
     return long if _DNS1035.fullmatch(text) else (*long, _DNS1035_MESSAGE)
+
+
+_SEARCH = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
+_SEARCH_FORM = re.compile(_SEARCH, re.ASCII)
+
+
+@remembered(1024)
+def search(text: str) -> Messages:
+    """A search domain: a subdomain whose labels may have underscores."""
+    long = ("must be no more than 253 bytes",) if len(text) > 253 else ()
+    if _SEARCH_FORM.fullmatch(text):
+        return long
+    return (
+        *long,
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
+        f"start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCH}')",
+    )
 
 
 @remembered(1024)

@@ -10,7 +10,7 @@ import json
 
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import pods
-from reprieve.controlplane.rules.rows import Found
+from reprieve.controlplane.rules.rows import Found, reach
 from reprieve.controlplane.schema import field_errors as fe
 
 _MAY_CHANGE = (
@@ -48,7 +48,13 @@ def update(new: Json, old: Json) -> Found:
         # A gated pod may be narrowed: selectors may be added to (KEP-3838).
         yield from _narrowed_selector(after, before)
         _take(allowed, after, "nodeSelector")
-        _take(allowed, after, "affinity")
+        yield from _narrowed_affinity(after, before)
+        affinity = {**before.get("affinity", {})}
+        _take(affinity, after.get("affinity", {}), "nodeAffinity")
+        if affinity or "affinity" in after:
+            allowed["affinity"] = affinity
+        else:
+            allowed.pop("affinity", None)
     if allowed != after:
         yield fe.forbidden("spec", f"{_MAY_CHANGE}\n{_diff(allowed, after)}")
 
@@ -61,7 +67,10 @@ def _take(target: Json, source: Json, name: str) -> None:
 
 
 def _with_image(was: Json, now: Json) -> Json:
-    return {**was, "image": now["image"]} if "image" in now else was
+    """The container with the image of the new one; that there is none is found elsewhere."""
+    if "image" in now:
+        return {**was, "image": now["image"]}
+    return {key: value for key, value in was.items() if key != "image"}
 
 
 def _deadline(after: Json, before: Json) -> Found:
@@ -71,7 +80,7 @@ def _deadline(after: Json, before: Json) -> Found:
         if new is None:
             yield fe.invalid(path, None, "must not update from a positive integer to nil value")
         elif new > old:
-            yield fe.invalid(path, new, f"must be less than or equal to previous value {old}")
+            yield fe.invalid(path, new, "must be less than or equal to previous value")
 
 
 def _gates(after: Json, before: Json) -> Found:
@@ -95,9 +104,30 @@ def _narrowed_selector(after: Json, before: Json) -> Found:
     selector = after.get("nodeSelector", {})
     for key, value in before.get("nodeSelector", {}).items():
         if selector.get(key) != value:
-            detail = "only additions are allowed (no mutations or deletions)"
+            detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             yield fe.invalid("spec.nodeSelector", selector, detail)
             return
+
+
+def _narrowed_affinity(after: Json, before: Json) -> Found:
+    """Required terms stay as many; each may get more requirements after those it has, unless it has none."""
+    path = f"affinity.nodeAffinity.{_REQUIRED}"
+    old, new = reach(before, path).get("nodeSelectorTerms", []), reach(after, path).get("nodeSelectorTerms", [])
+    if not old:
+        return
+    place = f"spec.{path}.nodeSelectorTerms"
+    if len(new) != len(old):
+        yield fe.invalid(place, new, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+        return
+    for index, (was, now) in enumerate(zip(old, new, strict=True)):
+        empty = not any(was.get(part) for part in _TERM)
+        kept = all(now.get(part, [])[: len(was.get(part, []))] == was.get(part, []) for part in _TERM)
+        if not kept or (empty and any(now.get(part) for part in _TERM)):
+            yield fe.invalid(f"{place}[{index}]", now, "only additions are allowed (no mutations or deletions)")
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERM = ("matchExpressions", "matchFields")
 
 
 def _diff(before: Json, after: Json) -> str:

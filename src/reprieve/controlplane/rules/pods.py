@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from reprieve.api.json import Json
-from reprieve.controlplane.rules import containers, metadata, names, resources, selectors
+from reprieve.controlplane import amounts
+from reprieve.controlplane.rules import containers, metadata, names, network, resources, security, selectors
 from reprieve.controlplane.rules import rows as r
+from reprieve.controlplane.rules.volumes import volumes as check_volumes
 from reprieve.controlplane.schema import field_errors as fe
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -38,7 +40,7 @@ def template(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
 
 def spec(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
     """Everything below `spec`; `claims` as in `template`."""
-    yield from containers.volumes(pod, path)
+    yield from check_volumes(pod, path)
     volumes = {*claims, *(volume.get("name", "") for volume in pod.get("volumes", ()))}
     yield from containers.containers(pod, path, volumes)
     yield from _FIELDS(pod, path)
@@ -48,7 +50,44 @@ def _pod_level(needs: Json, path: str) -> r.Found:
     for part in ("limits", "requests"):
         for name in needs.get(part, ()):
             if name not in _POD_LEVEL and not name.startswith("hugepages-"):
-                yield fe.not_supported(f"{path}.{part}[{name}]", name, ("cpu", "memory", "hugepages-"))
+                yield fe.not_supported(f"{path}.{part}[{name}]", name, ("cpu", "hugepages-", "memory"))
+    if needs.get("claims"):
+        yield fe.forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+
+
+def _whole(pod: Json, path: str) -> r.Found:
+    """What a pod asks for as a whole is room for what its containers ask for (KEP-2837)."""
+    whole = pod["resources"]
+    known = sorted(claim.get("name", "") for claim in pod.get("resourceClaims", ()))
+    yield from containers.known_claims(whole, f"{path}.resources", known)
+    requests, limits = whole.get("requests", {}), whole.get("limits", {})
+    if requests:
+        parts = amounts.of_pod({key: value for key, value in pod.items() if key in _CONTAINERS}, "requests")
+        for name in sorted(requests):
+            if name in parts and resources.nano(requests[name]) < parts[name].nano:
+                detail = f"must be greater than or equal to aggregate container requests of {parts[name].text}"
+                yield fe.invalid(f"{path}.resources.requests[{name}]", requests[name], detail)
+    for part in _CONTAINERS:
+        for index, container in enumerate(pod.get(part, ())):
+            own = r.reach(container, "resources.limits")
+            for name in sorted(limits):
+                if name in own and resources.nano(own[name]) > resources.nano(limits[name]):
+                    detail = f"must be less than or equal to pod limits of {limits[name]}"
+                    yield fe.invalid(f"{path}.resources.{part}[{index}][{name}].limits", own[name], detail)
+
+
+_CONTAINERS = ("containers", "initContainers")
+
+
+def _sharing(pod: Json, path: str) -> r.Found:
+    """What of its node a pod shares fits together."""
+    if pod.get("shareProcessNamespace") and pod.get("hostPID"):
+        detail = "ShareProcessNamespace and HostPID cannot both be enabled"
+        yield fe.invalid(f"{path}.securityContext.shareProcessNamespace", True, detail)
+    if pod.get("hostUsers") is False:
+        for name in ("hostNetwork", "hostPID", "hostIPC"):
+            if pod.get(name):
+                yield fe.forbidden(f"{path}.{name}", "when `hostUsers` is false")
 
 
 def _claim_source(claim: Json, path: str) -> r.Found:
@@ -58,6 +97,8 @@ def _claim_source(claim: Json, path: str) -> r.Found:
         if sources:
             detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
         yield fe.invalid(path, claim, detail)
+    for name in sources:
+        yield from fe.malformed(f"{path}.{name}", claim[name], names.subdomain)
 
 
 def _grace(pod: Json, path: str) -> r.Found:
@@ -88,11 +129,14 @@ def _group(group: Json, path: str) -> r.Found:
 
 
 _FIELDS = r.all_of(
-    r.given("resources", _pod_level, resources.requirements),
+    r.given("resources", resources.requirements, _pod_level),
+    r.IfThere("resources", _whole),
     r.listed("resourceClaims", r.wanted("name", names.dns_label), r.Unique("name"), _claim_source),
     r.choice("restartPolicy", RESTART_POLICIES),
     r.choice("dnsPolicy", _DNS_POLICIES),
     _grace,
+    r.given("securityContext", security.of_pod),
+    _sharing,
     r.given("nodeSelector", metadata.label_map),
     r.given("affinity", selectors.affinity),
     r.listed("readinessGates", r.formed("conditionType", names.qualified, "always")),
@@ -101,6 +145,8 @@ _FIELDS = r.all_of(
     r.formed("serviceAccountName", names.subdomain),
     r.formed("nodeName", names.subdomain),
     r.within(1, 2**31 - 1, "activeDeadlineSeconds"),
+    network.resolution,
+    network.host_aliases,
     r.formed("hostname", names.dns_label),
     r.formed("subdomain", names.dns_label),
     selectors.tolerations,

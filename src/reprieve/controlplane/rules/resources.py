@@ -99,6 +99,20 @@ def _one(name: str, text: str, path: str) -> Found:
     for message in _container_name_errors(name):
         yield fe.invalid(path, name, message)
     yield from amount(name, text, path)
+    if name.startswith(_HUGE) and not _whole_pages(name, text):
+        yield fe.invalid(path, text, f"{text} is not positive integer multiple of {name}")
+
+
+_HUGE = "hugepages-"
+
+
+def _whole_pages(name: str, text: str) -> bool:
+    """Whether an amount of huge pages is some whole pages of the size that the name ends with."""
+    try:
+        size = quantity.parse(name.removeprefix(_HUGE)).nano
+    except ValueError:
+        return False
+    return size > 0 and nano(text) > 0 and nano(text) % size == 0
 
 
 def capacity(given: Json, path: str) -> Found:

@@ -64,7 +64,7 @@ def _field(requirement: Json, path: str) -> r.Found:
 _KEY = r.formed("key", names.qualified, "always")
 _REQUIREMENTS = r.listed("matchExpressions", operands(), _KEY, r.texts("values", names.label_value))
 node_term = r.all_of(
-    r.listed("matchExpressions", operands(comparisons=True), _KEY),
+    r.listed("matchExpressions", operands(comparisons=True), _KEY, r.texts("values", names.label_value)),
     r.listed("matchFields", _field, r.texts("values", names.subdomain)),
 )
 """Requirements on labels and fields of a node."""
@@ -179,7 +179,6 @@ topology_spread = r.listed(
     "topologySpreadConstraints",
     r.at_least(1, "maxSkew", detail=r.POSITIVE, missing=0),
     r.required("topologyKey", detail="can not be empty"),
-    r.formed("topologyKey", names.qualified),
     r.enum("whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway")),
     r.Unique(
         "topologyKey",

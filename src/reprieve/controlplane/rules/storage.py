@@ -5,7 +5,7 @@ from __future__ import annotations
 from reprieve.api.json import Json
 from reprieve.controlplane.rules import devices, names, resources, selectors
 from reprieve.controlplane.rules import rows as r
-from reprieve.controlplane.rules.containers import one_source
+from reprieve.controlplane.rules.volumes import one_source
 from reprieve.controlplane.schema import field_errors as fe
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

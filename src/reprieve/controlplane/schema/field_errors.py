@@ -98,9 +98,10 @@ def type_invalid(field: str, value: Any, detail: str) -> FieldError:
     return FieldError("FieldValueTypeInvalid", field, f"Invalid value: {shown(value)}: {detail}")
 
 
-def not_found(field: str, value: Any) -> FieldError:
+def not_found(field: str, value: Any, detail: str = "") -> FieldError:
     """The value names nothing that exists."""
-    return FieldError("FieldValueNotFound", field, f"Not found: {shown(value)}")
+    text = f"Not found: {shown(value)}"
+    return FieldError("FieldValueNotFound", field, f"{text}: {detail}" if detail else text)
 
 
 def malformed(field: str, value: str, syntax: Callable[[str], Collection[str]]) -> Collection[FieldError]:

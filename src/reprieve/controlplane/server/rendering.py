@@ -134,7 +134,7 @@ def error_reply(error: StatusError, answer: Answer = PLAIN) -> Reply:
     retry = (error.details or {}).get("retryAfterSeconds")
     if retry is not None:
         headers.setdefault("Retry-After", str(retry))
-    return Reply(error.code, _dump(error.to_json(), answer.yaml), answer.content_type, headers)
+    return Reply(error.code, _dump(error.to_json(), answer.yaml), answer.content_type, headers, error.warnings)
 
 
 def _dump(value: Json, as_yaml: bool, pretty: bool = False) -> bytes:

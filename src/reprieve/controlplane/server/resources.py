@@ -207,7 +207,15 @@ class Resources:
         return await off_loop(decode) if len(call.body) > LARGE else decode()
 
     async def _written(self, call: Call, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]) -> Outcome:
-        """Do a write with the decoded body; what is long in it is done beside the event loop."""
+        """Do a write with the decoded body; a refusal carries the warnings there are by then."""
+        try:
+            return await self._tried(call, options, sent, write)
+        except StatusError as error:
+            error.warnings = tuple(options.warnings)
+            raise
+
+    async def _tried(self, call: Call, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]) -> Outcome:
+        """Do a write; what is long in it is done beside the event loop."""
         state = self._registry.head(call.kind, call.target.namespace, call.target.name) if call.target.name else None
         large = len(call.body) > LARGE or (state is not None and len(state.raw) > LARGE)
         if not large and not call.kind.custom:
