@@ -277,6 +277,39 @@ def test_who_violates_a_budget(budgets: list[object], units: list[list[str]], ex
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        [{"app": "a"}, {"app": "b"}],
+        [{"app": "a"}, {"tier": "x"}],
+        [{"app": "a", "tier": "x"}, {"app": "a"}],
+        [{"app": ""}, {"app": "a"}],
+        [{"app": "a"}, {}],
+        [],
+    ],
+    ids=["one label", "two labels", "more than the label", "an empty value", "the whole namespace", "none"],
+)
+def test_a_budget_is_charged_with_each_pod_that_it_counts(selectors: list[dict[str, str]]) -> None:
+    """preemption.md 6, whether all budgets of a namespace ask for one label or not."""
+    labels: list[dict[str, str]] = [{}, {"app": ""}, {"app": "a"}, {"app": "b", "tier": "x"}, {"app": "a", "tier": "x"}]
+    pods = [
+        pod(f"{namespace}-{turn}", namespace=namespace, labels=each)
+        for turn, each in enumerate(labels)
+        for namespace in ("default", "other")
+    ]
+    budgets = [budget_of(pdb(f"b{turn}", each, allowed=turn)) for turn, each in enumerate(selectors)]
+    budgets.append(budget_of(pdb("elsewhere", {"app": "a"}, namespace="other", disrupted=["other-4"])))
+    world = World(*pods)
+    units = [[each] for each in world.engine.cluster.pods.values()]
+    assert len(units) == len(pods)
+    units.append([each for (each,) in units])
+    index = BudgetIndex(budgets)
+    assert len(index.allowed) == len(budgets)  # no two of them count the same
+    for unit, charged in zip(units, index.charges(units), strict=True):
+        counts = [sum(budget.counts(each) for each in unit) for budget in budgets]
+        assert charged == {number: count for number, count in enumerate(counts) if count}
+
+
 def test_names_of_shortages() -> None:
     """Upstream's reasons."""
     assert [insufficient(n) for n in ("cpu", "pods", "a/b")] == [

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -322,11 +323,16 @@ def test_no_bundle_is_better_than_what_stands_for_a_node_not_looked_at(
         state.settle()
         for _ in range(6):
             for kind in range(len(numbers.kinds)):
-                least = least_rates(state, kind)
+                least, gains = least_rates(state, kind)
                 looked_at, asked = Bundles(state, kind), Bundles(state, kind)
                 looked_at.every()
                 for at, bundles in enumerate(looked_at.of):
                     assert (least[:, at] <= _rates(bundles)).all(), at
+                for unit, gain in enumerate(gains):
+                    assert gain in (-1, looked_at._gain_of([unit])), unit
+                for units in numbers.on:
+                    for pair in pairwise(units):
+                        assert looked_at._gain_of_two(*pair) == looked_at._gain_of(pair)
                 missing = chance.choice((1, 2, 3, 5, 40))
                 assert asked.best(missing) == looked_at.best(missing)
             staying = sorted(set(range(len(numbers.units))) - state.gone - state.barred)
@@ -355,6 +361,13 @@ def test_what_many_break_together_is_what_they_break_one_by_one(monkeypatch: pyt
                 broken = by_walk._broken(going)
                 patched.setattr(state_module, "_FEW_CHARGES", -1)
                 assert at_once._broken(going) == broken
+            one_by_one = Eviction(charging)
+            violations = 0
+            for unit in going:
+                violations += one_by_one.violates(unit)
+                one_by_one.evict(unit)
+            assert by_walk.violating(going) == violations
+            assert by_walk.violating(going[:1]) == sum(map(by_walk.violates, going[:1]))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -62,6 +62,13 @@ class ByLabel:
                     found = found + values[value] if found else values[value]
         return found
 
+    def by_one_label(self, namespace: str) -> tuple[str, Mapping[str, Sequence[int]]] | None:
+        """The label by which all selectors of the namespace ask, and the numbers by value; None: not by one."""
+        by_key = self._by_label.get(namespace, {})
+        if self._others.get(namespace) or len(by_key) != 1:
+            return None
+        return next(iter(by_key.items()))
+
 
 class BudgetIndex:
     """Some budgets, ready to be asked whom they count.
@@ -93,10 +100,19 @@ class BudgetIndex:
             return [{} for _ in units]
         found = []
         candidates, budgets, sure = self._by_label.candidates, self._budgets, self._sure
+        namespace, by_one = "", None
         for unit in units:
             counts: dict[int, int] = {}
             for pod in unit:
-                for number in candidates(pod.namespace, pod.labels):
+                if pod.namespace != namespace:
+                    namespace = pod.namespace
+                    by_one = self._by_label.by_one_label(namespace)
+                if by_one is None:
+                    numbers = candidates(namespace, pod.labels)
+                else:
+                    value = pod.labels.get(by_one[0])
+                    numbers = () if value is None else by_one[1].get(value, ())
+                for number in numbers:
                     if sure[number] or budgets[number].counts(pod):
                         counts[number] = counts.get(number, 0) + 1
             found.append(counts)

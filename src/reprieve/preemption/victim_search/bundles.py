@@ -59,7 +59,7 @@ class Bundles:
         self._kind = kind
         self._wanted = [each for each in enumerate(eviction.numbers.kinds[kind].wants) if each[1]]
         self.of: list[Sequence[Bundle]] = [()] * nodes
-        self._rate = least_rates(eviction, kind)
+        self._rate, self._gains_at_first = least_rates(eviction, kind)
         self._stale: set[int] = set()
         self._unseen: set[int] = set(np.flatnonzero(self._rate[0] < np.inf).tolist())
         """Nodes not looked at so far. The first look is no step of the search: it is done once for each."""
@@ -74,6 +74,8 @@ class Bundles:
         """By unit: how often something has changed on its nodes."""
         self._gains: dict[tuple[int, ...], tuple[int, int]] = {}
         """By units: the sum of their changes when it was worked out, and the places that they bring."""
+        self._nodes: dict[int, frozenset[int]] = {}
+        """By unit: where it holds anything, once it was asked for."""
         self.looked = 0
 
     def touch(self, nodes: Iterable[int]) -> None:
@@ -201,6 +203,8 @@ class Bundles:
             return _NOBODY
         gone, barred, takes, age = state.gone, state.barred, state.numbers.takes, state.age
         on = state.numbers.on[node]
+        if len(on) == 1:
+            return _NOBODY if on[0] in gone or on[0] in barred else _There(on, _NOBODY.alike, -1)
         if gone.issuperset(on):
             return _NOBODY
         units = tuple([unit for unit in on if unit not in gone and unit not in barred])
@@ -282,13 +286,40 @@ class Bundles:
         """How many more pods fit on all nodes together with these units gone."""
         key = tuple(units)
         changes = self._changes
-        now = changes[key[0]] if len(key) == 1 else sum([changes[unit] for unit in key])
+        if len(key) > 1:
+            now = sum([changes[unit] for unit in key])
+        else:
+            now = changes[key[0]]
+            if not now and self._gains_at_first[key[0]] >= 0:
+                return self._gains_at_first[key[0]]
         known = self._gains.get(key)
         if known is not None and known[0] == now:
             return known[1]
-        gain = self._gain_of(key)
+        gain = self._gain_of_two(*key) if len(key) == 2 else self._gain_of(key)
         self._gains[key] = now, gain
         return gain
+
+    def _gain_of_two(self, one: int, other: int) -> int:
+        """What each gains, and on nodes that have both what they gain together beyond that."""
+        state, wanted, usable = self._eviction, self._wanted, self._eviction.numbers.kinds[self._kind].usable
+        gain = self.gain((one,)) + self.gain((other,))
+        for node in self._nodes_of(one) & self._nodes_of(other):
+            if usable[node]:
+                left, mine, others = state.left[node], state.share[node][one], state.share[node][other]
+                together = alone = beside = 1 << 40
+                for resource, want in wanted:
+                    have, more, yet = left[resource], mine[resource], others[resource]
+                    together = min(together, (have + more + yet) // want)
+                    alone = min(alone, (have + more) // want)
+                    beside = min(beside, (have + yet) // want)
+                gain += max(together, 0) - max(alone, 0) - max(beside, 0) + state.spare[self._kind][node]
+        return gain
+
+    def _nodes_of(self, unit: int) -> frozenset[int]:
+        found = self._nodes.get(unit)
+        if found is None:
+            found = self._nodes[unit] = frozenset([node for node, _ in self._eviction.numbers.takes[unit]])
+        return found
 
     def _gain_of(self, units: Sequence[int]) -> int:
         state, wanted = self._eviction, self._wanted
@@ -311,8 +342,10 @@ class Bundles:
         return gain
 
 
-def least_rates(eviction: Eviction, kind: int) -> npt.NDArray[np.float64]:
+def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64], list[int]]:
     """`float64[missing, nodes]`: no bundle of a node weighs less for each place, by how many pods are missing.
+
+    And by unit how many places it makes on all nodes by itself; -1: it may not go, or nobody may.
 
     Infinite where there is none.  Where one unit alone may go that is what it does weigh.  Elsewhere the resource that
     is scarcest now gains no more places than the parts of it that the units hold, each in parts of what makes the first
@@ -330,7 +363,7 @@ def least_rates(eviction: Eviction, kind: int) -> npt.NDArray[np.float64]:
     there = may_go[units] & usable[at]
     units, at, amounts = units[there], at[there], amounts[there]
     if not columns or not len(units):
-        return rates
+        return rates, [-1] * len(may_go)
     want = np.array([wants[resource] for resource in columns], dtype=np.int64)
     first = np.flatnonzero(np.diff(at, prepend=-1))
     having = at[first]
@@ -347,8 +380,10 @@ def least_rates(eviction: Eviction, kind: int) -> npt.NDArray[np.float64]:
     gain = np.minimum(np.minimum(held / lack[own], -(-held // each[own])), most[own])
     alone = np.bincount(own) == 1
     weight = np.array(eviction.heavy) + np.array(eviction.age)
+    by_unit = gain
     for those in (slice(None), alone[own]):
-        gains = np.bincount(units, weights=gain, minlength=len(may_go))[units[those]]
+        by_unit = np.bincount(units, weights=gain, minlength=len(may_go))
+        gains = by_unit[units[those]]
         with np.errstate(divide="ignore"):
             for level, missing in enumerate(_MISSING):
                 per_place = weight[units[those]] / np.minimum(gains, missing)
@@ -358,7 +393,7 @@ def least_rates(eviction: Eviction, kind: int) -> npt.NDArray[np.float64]:
                     rates[level, having[alone]] = per_place
         places = ((have[own] + amounts) // want).min(axis=1)
         gain = np.maximum(places, 0) - now[own]
-    return rates * (1 - 1e-12)
+    return rates * (1 - 1e-12), np.where(may_go, by_unit, -1).astype(np.int64).tolist()
 
 
 def _rates(bundles: Sequence[Bundle]) -> list[float]:

@@ -185,13 +185,22 @@ def shares_of(
 
 def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
     """`charged` and `allowed` without the budgets that could spare all of their units at once."""
-    most = [0] * len(ranking.allowed)
+    left = dict(enumerate(ranking.allowed))
     for each in ranking.charged:
-        for budget, count in each.items():
-            most[budget] += count
-    short = [budget for budget, allowed in enumerate(ranking.allowed) if allowed < most[budget]]
-    if len(short) == len(most):
-        return tuple([tuple(sorted(each.items())) for each in ranking.charged]), tuple(ranking.allowed)
+        if not left:
+            break
+        for budget in left.keys() & each.keys():
+            left[budget] -= each[budget]
+            if left[budget] < 0:
+                del left[budget]
+    if not left:
+        ones = [(budget, 1) for budget in range(len(ranking.allowed))]
+        # Most units are charged with one pod of each: they share these.
+        charged = tuple(
+            [tuple([ones[one[0]] if one[1] == 1 else one for one in each.items()]) for each in ranking.charged]
+        )
+        return charged, tuple(ranking.allowed)
+    short = [budget for budget in range(len(ranking.allowed)) if budget not in left]
     number = {budget: turn for turn, budget in enumerate(short)}
     charged = tuple(
         tuple(sorted([(number[budget], count) for budget, count in each.items() if budget in number]))

@@ -55,6 +55,8 @@ class Eviction:
         self.age = [starts[-start] / (4.0 * len(starts)) for start in self._start]
         """By unit: from 0 for those who started last to less than a quarter."""
         self.budget_left = list(numbers.allowed)
+        self._counted_by: dict[int, frozenset[int]] = {}
+        """By unit: its budgets, once they were asked for."""
         self.budgets_first = bool(numbers.allowed) and (numbers.pricing is None or numbers.pricing.budgets_first)
         """A violated budget weighs more than anything else."""
         self._charged_on = self._charged_by_budget()
@@ -137,7 +139,7 @@ class Eviction:
         log = self._log
         while len(log) > mark:
             undo, arguments = log.pop()
-            undo(*arguments)
+            undo(self, *arguments)
         for node in self._uncounted:
             self._recount(node)
         self._uncounted.clear()
@@ -149,7 +151,7 @@ class Eviction:
     def evict(self, unit: int) -> None:
         """The unit goes."""
         self.gone.add(unit)
-        self._log.append((self._unevict, (unit,)))
+        self._log.append((Eviction._unevict, (unit,)))
         self._shift(unit, 1)
         self._charge(unit, 1)
         for node, amounts in self.numbers.takes[unit]:
@@ -162,7 +164,7 @@ class Eviction:
     def restore(self, unit: int) -> None:
         """The unit stays after all; pods that no longer fit beside it are missing again."""
         self.gone.remove(unit)
-        self._log.append((self._unrestore, (unit,)))
+        self._log.append((Eviction._unrestore, (unit,)))
         self._shift(unit, -1)
         self._charge(unit, -1)
         for node, amounts in self.numbers.takes[unit]:
@@ -194,21 +196,21 @@ class Eviction:
 
     def touched(self, mark: int) -> set[int]:
         """Nodes that have changed since."""
-        save = self._unsave
-        return {arguments[0] for undo, arguments in self._log[mark:] if undo == save}  # type: ignore[misc]
+        save = Eviction._unsave
+        return {arguments[0] for undo, arguments in self._log[mark:] if undo is save}  # type: ignore[misc]
 
     def bar(self, unit: int) -> None:
         """The unit may not be evicted from now on."""
         if unit not in self.barred:
             self.barred.add(unit)
-            self._log.append((self._unbar, (unit,)))
+            self._log.append((Eviction._unbar, (unit,)))
             self.dirty.update(node for node, _ in self.numbers.takes[unit])
 
     def unbar(self, unit: int) -> None:
         """The unit may be evicted again."""
         if unit in self.barred:
             self._unbar(unit)
-            self._log.append((self._rebar, (unit,)))
+            self._log.append((Eviction._rebar, (unit,)))
 
     def settle(self) -> bool:
         """Put missing pods where there is room; returns whether none is left."""
@@ -370,6 +372,9 @@ class Eviction:
     def violating(self, units: Sequence[int]) -> int:
         """How many of these would exceed a budget, evicted one after the other beside those who are gone."""
         charged = self.numbers.charged
+        counted = [self._budgets_of(unit) for unit in units]
+        if len(set().union(*counted)) == sum(map(len, counted)):  # no budget counts two of them
+            return sum([self.over[unit] > 0 for unit in units])
         left: dict[int, int] = {}
         violations = 0
         for unit in units:
@@ -379,6 +384,12 @@ class Eviction:
                 over = over or rest < 0
             violations += over
         return violations
+
+    def _budgets_of(self, unit: int) -> frozenset[int]:
+        found = self._counted_by.get(unit)
+        if found is None:
+            found = self._counted_by[unit] = frozenset([budget for budget, _ in self.numbers.charged[unit]])
+        return found
 
     def violates(self, unit: int) -> bool:
         """Whether evicting one more unit would exceed a budget beside those who are gone."""
@@ -499,7 +510,7 @@ class Eviction:
 
     def _miss(self, kind: int, count: int) -> None:
         self.missing[kind] += count
-        self._log.append((self._unmiss, (kind, count)))
+        self._log.append((Eviction._unmiss, (kind, count)))
 
     def _recount(self, node: int) -> None:
         have = self.left[node]
@@ -523,7 +534,7 @@ class Eviction:
 
     def _save(self, node: int) -> None:
         there = self.put[node]
-        self._log.append((self._unsave, (node, self.left[node].copy(), None if there is None else there.copy())))
+        self._log.append((Eviction._unsave, (node, self.left[node].copy(), None if there is None else there.copy())))
 
     def _unsave(self, node: int, left: list[int], put: list[int] | None) -> None:
         self.left[node] = left
