@@ -66,7 +66,7 @@ _DEVICES = "DynamicResources"
 
 
 class PodPreemption:
-    """Finds the cheapest node to preempt on; `plugin` is the name that is told."""
+    """Finds the cheapest node to preempt on; `plugin` is the name in messages."""
 
     def __init__(self, running: RunningProfile, plugin: str, options: EvictionOptions) -> None:
         self._running = running

@@ -1,12 +1,12 @@
 """Rules about other pods, kept up to date while units are put back (preemption.md 4.3).
 
 The k-th assigned pod's rules are counted once in a view with the assigned pods before it and not those after.  What
-happens afterwards - a unit put back, or taken away again - is the same for all of them and is told to the filters pod
-by pod, so nothing is counted again; the plain path in `reprieve.preemption.reprieving` does count everything again,
-and property tests hold the two equal.
+happens afterwards - a unit put back, or taken away again - is the same for all of them, and the filters are notified
+pod by pod, so nothing is counted again; the plain path in `reprieve.preemption.reprieving` does count everything
+again, and property tests hold the two equal.
 
-Filters that can keep many like pods up together say which of them to look at (`IncrementalFilter`); only those are
-asked about.
+Filters that can keep many like pods up together name those that may be affected (`IncrementalFilter`); only those are
+checked.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ from reprieve.preemption.units import PreemptionUnit
 
 
 class _Each(IncrementalFilter):
-    """For a filter that has to be told about every pod by itself."""
+    """For a filter whose states have to be notified of every pod one by one."""
 
     def __init__(self, plugin: FilterPlugin, states: Sequence[CycleState]) -> None:
         self._plugin = plugin
@@ -29,11 +29,11 @@ class _Each(IncrementalFilter):
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
         """What counts for one counts for all."""
-        tell = self._plugin.add_pod if by > 0 else self._plugin.remove_pod
-        if not tell(self._states[0], pod, row):
+        notify = self._plugin.add_pod if by > 0 else self._plugin.remove_pod
+        if not notify(self._states[0], pod, row):
             return False
         for state in self._states[1:]:
-            tell(state, pod, row)
+            notify(state, pod, row)
         self._counted = True
         return True
 
@@ -43,7 +43,7 @@ class _Each(IncrementalFilter):
         return range(len(self._states)) if counted else ()
 
     def update_state(self, position: int) -> None:
-        """They have been told."""
+        """Nothing is left to do: `count` has notified every state."""
 
 
 class _Kind:
@@ -129,7 +129,7 @@ class IncrementalFilters:
                     kept.suspects()
 
     def of(self, index: int) -> Sequence[FilterPlugin]:
-        """The filters with a rule for an assigned pod, told all that has happened."""
+        """The filters with a rule for an assigned pod, their states brought up to date."""
         kind, position = self._whose[index]
         for kept in kind.filters:
             kept.update_state(position)

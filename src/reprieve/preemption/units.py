@@ -42,7 +42,7 @@ class PreemptionUnit:
 
     @property
     def groups(self) -> list[Group]:
-        """The groups that are told that it goes, the topmost first (composite.md 4.4)."""
+        """The groups whose status says that it goes, the topmost first (composite.md 4.4)."""
         return disrupted_with(self.group) if self.group is not None else []
 
 

@@ -27,7 +27,7 @@ class QueueingHints:
         self._cluster = cluster
         self.by_plugin: dict[str, Hints] = {}
         self.of_groups: set[str] = set()
-        """Plugins that look at groups alone: an event of one group is no news to them for another."""
+        """Plugins whose hints depend on the group alone: an event of one group changes nothing for another."""
         for profile in profiles.values():
             self.of_groups |= {p.name for p in profile.pre_enqueue if p.concerns_group}
             for plugin in profile.plugins:
@@ -60,7 +60,7 @@ class QueueingHints:
         if hint is None:
             return False
         for kind, pod in (kinds if kinds is not None else self.kinds(plugin, entity.ready.values())).items():
-            # A hint that looks at the group is asked per entity; the others give one answer per signature.
+            # A hint that depends on the group is called per entity; the others give one answer per signature.
             where = (plugin, kind, None if event.group is None and event.composite is None else entity.key)
             answer = cache.get(where)
             if answer is None:

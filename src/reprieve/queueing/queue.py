@@ -96,7 +96,7 @@ class SchedulingQueue:
         self._listening: dict[str, Entity] = {}
         """Entities in their cycle or blocked: events are kept for them."""
         self._doubtful: dict[str, float] = {}
-        """Entities kept back by a PreEnqueue plugin that failed, and when it is asked again; soonest first."""
+        """Entities gated since a PreEnqueue plugin failed, and when it is called again; soonest first."""
         self.incoming: dict[tuple[QueueState, Cause], int] = {}
         """Pods that came to a state, and what brought them there (`scheduler_queue_incoming_pods_total`)."""
         self._cause: Cause = EventKind.POD_ADDED

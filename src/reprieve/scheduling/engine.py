@@ -579,7 +579,7 @@ class Engine:
                 self._groups.give_up_if_gated(entity, now)
 
     def _give_back_unused(self, now: float) -> None:
-        """Room that was held long enough is free, and who did not come may look for other (cost.md 5.2)."""
+        """Free the room that was held long enough; whoever did not use it may preempt elsewhere (cost.md 5.2)."""
         for key in self._nominations.give_back_unused(self._preemptions, now):
             self._preemptions.forget(key)
             self.queue.wake(key, now)

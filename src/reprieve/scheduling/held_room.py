@@ -4,7 +4,7 @@ Victims leave so that somebody else can run.  Until that one is bound its nomina
 priority off the room.  One who never comes must not hold it for ever: a hold ends `holdSeconds` after the room was
 there, that is after the last victim had left, or should have by its grace period.
 
-Every hold that ends without the preemptor on the room is told as a `ReleasedRoom`.
+Every hold that ends without the preemptor on the room is reported as a `ReleasedRoom`.
 
 Invariant: a hold is here at the latest until it ends; one whose nominations are gone is forgotten when it is due.
 """

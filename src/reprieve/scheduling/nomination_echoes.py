@@ -1,8 +1,8 @@
-"""What the API and the engine have said of a pod's `status.nominatedNodeName`, so that an echo is no news.
+"""Values of a pod's `status.nominatedNodeName`, observed and decided, so that an echo is recognised as one.
 
 A nomination that is written comes back through the watch, perhaps after the next one was decided. Per pod a list is
-kept: what the API said last, then what was decided since and the API has not said yet. Words of the API that stand in
-the list are echoes; any other are somebody else's nomination, which is taken over (kube-scheduler:
+kept: what was observed last, then what was decided since and has not been observed yet. An observed value that stands
+in the list is an echo; any other is somebody else's nomination, which is taken over (kube-scheduler:
 nominator.UpdatePod).
 
 Invariant: a pod that is not in here has no nomination in the API, and none is on its way there.
@@ -21,7 +21,7 @@ class NominationEchoes:
         self._said: dict[str, list[str]] = {}
 
     def begin(self, uid: str, node: str) -> None:
-        """The API's first words of a pod that was not known."""
+        """A pod is observed for the first time, with what the API has as its nomination."""
         self._said[uid] = [node]
 
     def decided(self, uid: str, node: str) -> None:

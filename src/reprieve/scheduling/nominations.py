@@ -1,10 +1,10 @@
 """Nominations as the engine makes and ends them: in the picture, for the queue, and towards the API.
 
 A nomination is a pending pod's claim on room that is being made on a node.  It ends by a decision (the pod is bound or
-looks elsewhere, somebody more important takes the node), which says so itself; or without one (its node is gone, its
+turns to another node, somebody more important takes this one), which reports it; or without one (its node is gone, its
 group may not be tried any more, the preemption failed, the room was held long enough), and then `take_ended` names the
 pod, whose `status.nominatedNodeName` is to be cleared.  Either way the room it held is free for others; whom it was
-held for and why it is not any more is told by `take_released` (cost.md 5).
+held for and why it is not any more is in `take_released` (cost.md 5).
 """
 
 from collections import Counter
@@ -184,7 +184,7 @@ class Nominations:
         self._echoes.begin(pod.uid, node)
 
     def observe(self, pod: PodRecord, node: str, now: float) -> None:
-        """The API's word on a pending pod's nomination: ours coming back, or somebody else's, which is taken over."""
+        """A pending pod's nomination as the API has it: ours coming back, or somebody else's, which is taken over."""
         if not self._echoes.observe(pod.uid, node):
             return
         before = pod.nominated

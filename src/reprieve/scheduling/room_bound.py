@@ -49,7 +49,7 @@ Mask = npt.NDArray[np.bool_]
 Cell = TypeVar("Cell", np.int64, np.bool_)
 
 _LEVELS = 16
-"""Most priorities that are told apart; entities of further ones are taken to be able to evict everybody."""
+"""Most priorities that are distinguished; entities of further ones are taken to be able to evict everybody."""
 _KINDS = 4
 """Most kinds of members that are counted apart; of the others only the least that any of them asks for is."""
 _MASKS = 64
@@ -366,7 +366,7 @@ class RoomBound:
             self._spreads.place(spread, places)
 
     def _after_nodes_changed(self, touched: Sequence[int], before: Mask) -> npt.NDArray[np.int64]:
-        """Look at the masks and the domains of nodes again; the rows to look at: those `touched`, and what is new.
+        """Read masks and domains of nodes again. Returns the rows to count again: those `touched`, and new ones.
 
         `before`: the masks as they were, as wide as there are rows now.
         """

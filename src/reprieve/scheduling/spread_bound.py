@@ -205,7 +205,7 @@ class SpreadBounds:
         return np.unique(np.concatenate(moved))
 
     def laid_out(self) -> None:
-        """All that `lay_out` named was told to `moved`."""
+        """`moved` has been called for all that `lay_out` named."""
         for layout in self._layouts.values():
             layout.before = layout.domain_of
 
