@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reprieve.api.json import Json
+from reprieve.api.quantity import NANO, parse
 from reprieve.controlplane.kinds import Kind
 
 _NODE_LABELS: Mapping[str, str] = {
@@ -51,9 +52,40 @@ def _pod_spec(spec: Json, path: str) -> Iterator[str]:
         key = constraint.get("topologyKey")
         if key in _NODE_LABELS:
             yield f"{path}.topologySpreadConstraints[{index}].topologyKey: {key} is {_NODE_LABELS[key]}"
+        if "labelSelector" not in constraint:
+            yield f"{path}.topologySpreadConstraints[{index}].labelSelector: {_SELECTS_NOTHING}"
+    for part in ("podAffinity", "podAntiAffinity"):
+        near = (spec.get("affinity") or {}).get(part)
+        if near:
+            yield from _selecting_nothing(near, f"{path}.affinity.{part}")
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or ()):
             yield from _duplicate_variables(container, f"{path}.{group}[{index}]")
+            yield from _parts_of_bytes(container, f"{path}.{group}[{index}].resources")
+
+
+_SELECTS_NOTHING = "a null labelSelector results in matching no pod"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _selecting_nothing(near: Json, path: str) -> Iterator[str]:
+    """Terms about other pods that no pod fits."""
+    for index, term in enumerate(near.get(_REQUIRED) or ()):
+        if "labelSelector" not in term:
+            yield f"{path}.{_REQUIRED}[{index}].labelSelector: {_SELECTS_NOTHING}"
+    for index, weighted in enumerate(near.get(_PREFERRED) or ()):
+        if "labelSelector" not in (weighted.get("podAffinityTerm") or {}):
+            yield f"{path}.{_PREFERRED}[{index}].podAffinityTerm.labelSelector: {_SELECTS_NOTHING}"
+
+
+def _parts_of_bytes(container: Json, path: str) -> Iterator[str]:
+    """Amounts of memory that end in the middle of a byte: `m` where `M` was meant."""
+    for part in ("requests", "limits"):
+        amounts = (container.get("resources") or {}).get(part) or {}
+        for name in ("memory", "ephemeral-storage"):
+            if name in amounts and parse(amounts[name]).nano % NANO:
+                yield f'{path}.{part}[{name}]: fractional byte value "{amounts[name]}" is invalid, must be an integer'
 
 
 def _duplicate_variables(container: Json, path: str) -> Iterator[str]:
