@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -40,6 +40,7 @@ from reprieve.simulation.virtual import VirtualCluster
 
 START = 1_600_000_000.0
 GPU = "nvidia.com/gpu"
+Found = TypeVar("Found")
 Timed = tuple[objects.KubernetesObject, float]
 Item = objects.KubernetesObject | Timed
 Port = int | tuple[int, str] | tuple[int, str, str]
@@ -309,6 +310,9 @@ def _profiles_of(
 ) -> dict[str, Profile]:
     if profiles is not None:
         raise ValueError("World: give profiles, or plugins and config, not both")
+    for plugin in plugins:
+        if not isinstance(plugin, Plugin) and not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+            raise ValueError(f"World: {plugin!r:.100} is no plugin: want classes or instances of reprieve.Plugin")
     if config is None:
         own = [plugin if isinstance(plugin, Plugin) else plugin.configured({}) for plugin in plugins]
         profile = profile_with(*own, weights={p.name: 1 for p in own if isinstance(p, ScorePlugin)})
@@ -396,6 +400,8 @@ class World:
                 self.add(*item)
                 continue
             thing, created = item if isinstance(item, tuple) else (item, START + self._count)
+            if not isinstance(thing, objects.KubernetesObject):
+                raise TypeError(f"{thing!r:.100}: want objects, as `node` and `pod` make them, or (object, created)")
             self._count += 1
             if isinstance(thing, objects.Pod):
                 self.objects[thing.metadata.uid] = thing
@@ -427,11 +433,11 @@ class World:
 
     def record(self, name: str) -> PodRecord:
         """The record of a pod by name."""
-        return next(pod for pod in self.engine.cluster.pods.values() if pod.name == name)
+        return _named("pod", name, ((pod.name, pod) for pod in self.engine.cluster.pods.values()))
 
     def row(self, name: str) -> int:
         """The row of a node."""
-        return self.engine.cluster.nodes.row_of[name]
+        return _named("node", name, self.engine.cluster.nodes.row_of.items())
 
     def entity(self, name: str) -> Entity:
         """The entity of a pending pod or of a group, by name."""
@@ -484,13 +490,14 @@ class World:
 
     def rejection(self, name: str) -> tuple[str, str]:
         """Reason and message of the PodScheduled=False condition of a pod."""
-        found = next(r for r in self.virtual.rejections.values() if r.pod.name == name)
+        found = _named("rejected pod", name, ((r.pod.name, r) for r in self.virtual.rejections.values()))
         return found.reason, found.message
 
     def condition(self, name: str) -> tuple[bool, str, str]:
         """The condition of a group: scheduled, reason, message."""
         conditions = self.virtual.conditions
-        found = conditions.get(f"composite/default/{name}") or conditions[f"group/default/{name}"]
+        groups = ((key.removeprefix("group/default/"), each) for key, each in conditions.items())
+        found = conditions.get(f"composite/default/{name}") or _named("group with a condition", name, groups)
         return found.scheduled, found.reason, found.message
 
     def gone(self, name: str) -> World:
@@ -506,6 +513,17 @@ class World:
         self.engine.set_pod(self.objects[uid], self.now)
         check_queue(self.engine)
         return self
+
+
+def _named(what: str, name: str, among: Iterable[tuple[str, Found]]) -> Found:
+    """The first of that name. Raises an AssertionError that says which names there are."""
+    others = []
+    for other, found in among:
+        if other == name:
+            return found
+        others.append(other)
+    there = f"there is {', '.join(sorted(others)[:20])}" if others else "there is none"
+    raise AssertionError(f"no {what} {name!r} in this world: {there}")
 
 
 def without_gates(item: objects.Pod) -> objects.Pod:

@@ -1,8 +1,10 @@
 """`reprieve.testing`, as authors of plugins use it."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -57,6 +59,8 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: World(plugins=[Last()], config=CONFIG), "give plugins as classes"),
     (lambda: World(plugins=[Last], profiles={}), "not both"),
     (lambda: World(config={**CONFIG, "profiles": 3}), "profiles"),
+    (lambda: World(plugins=cast(Any, [int])), "<class 'int'> is no plugin: want classes or instances"),
+    (lambda: World(plugins=cast(Any, ["Last"])), "'Last' is no plugin"),
 ]
 
 
@@ -70,3 +74,27 @@ def test_it_needs_no_test_framework() -> None:
     code = "import sys, reprieve.testing; print(sorted({'pytest', 'hypothesis', 'tests'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+WRONG_NAMES: list[tuple[Callable[[World], object], str]] = [
+    (lambda world: world.record("c"), "no pod 'c' in this world: there is a, b"),
+    (lambda world: world.state("c"), "no pod 'c' in this world: there is a, b"),
+    (lambda world: world.gone("c"), "no pod 'c' in this world: there is a, b"),
+    (lambda world: world.change_pod("c", lambda found: found), "no pod 'c' in this world: there is a, b"),
+    (lambda world: world.row("n2"), "no node 'n2' in this world: there is n1"),
+    (lambda world: world.message("a"), "no rejected pod 'a' in this world: there is b"),
+    (lambda world: world.condition("g"), "no group with a condition 'g' in this world: there is none"),
+]
+
+
+@pytest.mark.parametrize(("asked", "text"), WRONG_NAMES)
+def test_a_wrong_name_says_which_there_are(asked: Callable[[World], object], text: str) -> None:
+    """A test of a plugin that asks for what is not there fails as one whose assertion does not hold."""
+    world = World(node("n1", cpu=1), pod("a", cpu=1, priority=1), pod("b", cpu=1)).settle()
+    with pytest.raises(AssertionError, match=re.escape(text)):
+        asked(world)
+
+
+def test_what_is_no_object_is_refused() -> None:
+    with pytest.raises(TypeError, match="'n1': want objects, as `node` and `pod` make them"):
+        World(cast(Any, "n1"))
