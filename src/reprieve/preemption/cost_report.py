@@ -72,7 +72,7 @@ _LEAST_TOLD: Final = 1 / 3600
 
 
 def counts_work(cluster: ClusterState, preemption: Preemption, pods: Iterable[PodRecord]) -> bool:
-    """Whether the lost work of these victims is told of in words.
+    """Whether the lost work of these victims is named in messages.
 
     It is where it is a criterion, or where users say something of the work that is lost.
     """

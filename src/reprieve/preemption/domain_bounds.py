@@ -56,7 +56,7 @@ class DomainBounds:
     _victims_on: dict[int, list[PodRecord]] = field(default_factory=dict)
 
     def score(self, index: int, price: Price) -> int | None:
-        """What the group scores a candidate of that price in a domain; None if that cannot be told beforehand."""
+        """What the group scores a candidate of that price in a domain; None if that is not known beforehand."""
         if not self.alike:
             return None
         domain, gone = self.domains[index], int(price[1][3])

@@ -115,12 +115,13 @@ class PodPreemption:
             return PostFilterResult(status, clear_nomination=True, put_off=waits)
         judges = judges_of(self._profile, state)
         if judges:
-            told = {row: self._verdicts(state, row, numbers=numbers) for row in curable[answers.good[curable]].tolist()}
-            told = judged_outside(judges, state, told)
-            found = self._cheapest_of(told)
+            possible = curable[answers.good[curable]].tolist()
+            candidates = {row: self._verdicts(state, row, numbers=numbers) for row in possible}
+            candidates = judged_outside(judges, state, candidates)
+            found = self._cheapest_of(candidates)
             if found is None:
                 return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {NO_CANDIDATE}", self._plugin))
-            verdicts = told[found.row]
+            verdicts = candidates[found.row]
         elif self._cascades is not None:
             return PostFilterResult(SUCCESS, self._with_cascades(state, curable, answers, numbers=numbers))
         else:

@@ -114,7 +114,7 @@ class CascadeAvoided:
 class Compared:
     """The comparison that decided between candidates (preemption.md 3): the runner-up, and how the field narrowed.
 
-    `steps` are (criterion, candidates left after it), only where it told candidates apart.
+    `steps` are (criterion, candidates left after it), only where it ruled some out.
     """
 
     domain: str

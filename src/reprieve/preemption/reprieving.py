@@ -103,7 +103,7 @@ def _by_numbers(
 ) -> list[Reason | None]:
     last_asking, asked_on = _last_asking(assigned), _asked(assigned)
     reasons: list[Reason | None] = [None] * len(units)
-    told: dict[tuple[tuple[int, int, int], ...], tuple[str, tuple[Missing, ...]]] = {}
+    texts: dict[tuple[tuple[int, int, int], ...], tuple[str, tuple[Missing, ...]]] = {}
     for index in order:
         unit = units[index]
         short = room.shortage(unit.pods, unit.rows)
@@ -111,16 +111,16 @@ def _by_numbers(
             row, lacking = short
             asked = asked_on[row]
             key = tuple([(column, amount, max(1, asked[column])) for column, amount in lacking])
-            if key not in told:  # where pods are alike the same is missing on many rows
-                told[key] = _told(cluster, key)
-            text, missing = told[key]
+            if key not in texts:  # where pods are alike the same is missing on many rows
+                texts[key] = _shortage_text(cluster, key)
+            text, missing = texts[key]
             pod = last_asking[row, cluster.resources.column(missing[0].resource)]
             reasons[index] = Reason(pod, row, RESOURCES_PLUGIN, text, missing)
     return reasons
 
 
-def _told(cluster: ClusterState, lacking: Sequence[tuple[int, int, int]]) -> tuple[str, tuple[Missing, ...]]:
-    """How to say that something is missing: (column, amount, how much is asked for) of each."""
+def _shortage_text(cluster: ClusterState, lacking: Sequence[tuple[int, int, int]]) -> tuple[str, tuple[Missing, ...]]:
+    """The message for what is missing, given (column, amount, how much is asked for) of each, and the same as data."""
     names = cluster.resources.names
     missing = scarcest_first(Missing(names[column], amount, asked) for column, amount, asked in lacking)
     return ", ".join(insufficient(one.resource) for one in missing), missing

@@ -18,35 +18,35 @@ class NominationEchoes:
     """See the module docstring. Pods go by their UIDs; an empty node name is no nomination."""
 
     def __init__(self) -> None:
-        self._said: dict[str, list[str]] = {}
+        self._values: dict[str, list[str]] = {}
 
     def begin(self, uid: str, node: str) -> None:
         """A pod is observed for the first time, with what the API has as its nomination."""
-        self._said[uid] = [node]
+        self._values[uid] = [node]
 
     def decided(self, uid: str, node: str) -> None:
         """What will be written to the API."""
-        said = self._said.setdefault(uid, [""])
-        if said[-1] != node:
-            said.append(node)
-            if len(said) > _ECHOES:
-                del said[1]
+        values = self._values.setdefault(uid, [""])
+        if values[-1] != node:
+            values.append(node)
+            if len(values) > _ECHOES:
+                del values[1]
 
     def observe(self, uid: str, node: str) -> bool:
-        """What the API says now; whether that is news: neither known nor an echo."""
-        said = self._said.get(uid, [""])
-        if node not in said:
-            self._said[uid] = [node]
+        """The value the API has now; whether it is somebody else's: neither the one observed before nor an echo."""
+        values = self._values.get(uid, [""])
+        if node not in values:
+            self._values[uid] = [node]
             return True
-        del said[: said.index(node)]
-        if said == [""]:
-            self._said.pop(uid, None)
+        del values[: values.index(node)]
+        if values == [""]:
+            self._values.pop(uid, None)
         return False
 
     def stands(self, uid: str) -> bool:
         """Whether the API has a nomination, or will have one once everything is written."""
-        return bool(self._said.get(uid, [""])[-1])
+        return bool(self._values.get(uid, [""])[-1])
 
     def forget(self, uid: str) -> None:
         """The pod is gone or bound."""
-        self._said.pop(uid, None)
+        self._values.pop(uid, None)

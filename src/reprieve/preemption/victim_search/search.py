@@ -371,7 +371,7 @@ class _Search:
         return True
 
     def _fresh(self, kind: int) -> Bundles:
-        """The bundles for a kind of pod, told of what has changed."""
+        """The bundles for a kind of pod, brought up to date with what has changed."""
         dirty, dearer = self.state.dirty, self.state.dearer
         if not self.bundles:
             self.bundles = [Bundles(self.state, kind) for kind in range(len(self.numbers.kinds))]
