@@ -18,10 +18,12 @@ from reprieve.queueing import queue
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.hints import QueueingHints
 from reprieve.queueing.queue import SchedulingQueue, Timing
+from reprieve.scheduling import spread_bound
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.group_cycle import schedule_group
 from reprieve.scheduling.pod_cycle import schedule_pod
 from reprieve.scheduling.room_bound import RoomBound
+from reprieve.scheduling.spread_bound import SpreadBounds
 from tests.building import World, gang, group, node, pod, toleration
 from tests.drawing import examples
 from tests.random_clusters import RandomCluster, random_clusters
@@ -524,3 +526,27 @@ def test_who_tolerates_more_than_before_is_no_measure_for_those_it_was_alike_to(
     world.add(node("b2", cpu=2, labels={"zone": "b"}), node("c2", cpu=2, labels={"zone": "c"}))
     bound.refresh()
     assert not bound.out_of_reach(world.entity("second"))
+
+
+def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_until_they_can_be() -> None:
+    """scheduling.md 1.7: nothing is claimed of them, so nothing is looked at for them when a pod goes."""
+    spread = objects.TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="zone",
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=objects.LabelSelector(match_labels={"app": "x"}),
+    )
+    world = World(*(node(f"n{zone}", cpu=1, labels={"zone": zone}) for zone in "ab"))
+    world.add(pod("on-a", cpu=1, node="na", priority=9), pod("on-b", cpu=1, node="nb", priority=9))
+    world.add(*(_spread(item, (spread,), random.Random(0)) for item in gang("crew", 3, cpu=1, labels={"app": "x"})))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    entity = world.entity("crew")
+    bound.refresh()
+    with mock.patch.object(spread_bound, "_MOST_DOMAINS", 1):
+        assert "PodTopologySpread" not in bound.out_of_reach(entity)
+        world.engine.pod_gone(world.record("on-a").uid, world.now)
+        with mock.patch.object(SpreadBounds, "place", side_effect=AssertionError("in vain")):
+            bound.refresh()
+    world.add(node("na", cpu=4, labels={"zone": "a", "new": ""}))
+    bound.refresh()
+    assert "PodTopologySpread" in bound.out_of_reach(entity), "one in a at most, as b has room for none"

@@ -294,7 +294,7 @@ class RoomBound:
         if touched is not None:
             self._spreads.recount(rows.tolist())
         for entry in self._spread.values():
-            if touched is None or not all(spread.placed for spread in entry.spreads):
+            if touched is None or any(spread.to_be_placed for spread in entry.spreads):
                 self._place(entry)
         if nodes_changed:
             self._spreads.laid_out()

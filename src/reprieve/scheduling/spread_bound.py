@@ -44,6 +44,8 @@ class Layout:
     change of nodes.  `users`: how many spreads have it.
     """
 
+    key: tuple[object, ...]
+    """Among all layouts: equal for who may share one."""
     signature: PodSpecSignature
     constraints: Sequence[Constraint]
     """All that the pods have which spread so, this one among them."""
@@ -91,6 +93,11 @@ class Spread:
     """By row, where there are any: how many pods are counted, how many of them stay, and in which domain."""
     most: int | None = None
     """`members`, while it holds."""
+
+    @property
+    def to_be_placed(self) -> bool:
+        """Something can be claimed, and `SpreadBounds.place` has not been called since that is so."""
+        return bool(self.layout.there) and not self.placed
 
     def members(self) -> int | None:
         """So many members find a place at most; None: nothing is claimed."""
@@ -153,7 +160,7 @@ class SpreadBounds:
         key = self._layout_key(signature, constraint, constraints)
         layout = self._layouts.get(key)
         if layout is None:
-            layout = self._layouts[key] = Layout(signature, constraints, constraint)
+            layout = self._layouts[key] = Layout(key, signature, constraints, constraint)
             layout.work_out(self._cluster)
             layout.before = layout.domain_of
         layout.users += 1
@@ -244,7 +251,7 @@ class SpreadBounds:
                 self._leave_rows(spread)
                 spread.layout.users -= 1
                 if not spread.layout.users:
-                    self._layouts = {key: layout for key, layout in self._layouts.items() if layout.users}
+                    del self._layouts[spread.layout.key]
 
     def clear(self) -> None:
         """Nobody waits."""
