@@ -7,6 +7,7 @@ import pytest
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import BUILTIN, KindTable
 from reprieve.controlplane.selectors import select
+from reprieve.controlplane.server.bodies import load_yaml
 from reprieve.controlplane.server.discovery import wants_aggregated
 from reprieve.controlplane.server.negotiation import Answer, negotiate
 from reprieve.controlplane.server.query import ContinueToken, list_options, watch_options
@@ -177,3 +178,19 @@ def test_every_kind_has_one_place_and_one_storage_form() -> None:
         storage = table.storage_kind(kind)
         assert storage.storage_version == storage.api_version, kind
         assert storage.storage_key == kind.storage_key, kind
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"a: 1\nb: [\n", r"yaml: line \d+: "),
+        (b"a: 1\n---\nb: 2\n", r"yaml: (?!line None)"),
+        (b"a: \xff", "yaml: not UTF-8 text: byte 3"),
+    ],
+)
+def test_yaml_that_cannot_be_read_says_where(raw: bytes, problem: str) -> None:
+    """With its line, where it is known."""
+    with pytest.raises(StatusError, match=problem) as refused:
+        load_yaml(raw)
+    assert refused.value.code == 400
+    assert "None" not in str(refused.value)
