@@ -556,6 +556,13 @@ def test_a_secret_of_a_registry_holds_json(held: str, fine: bool) -> None:
     assert all("redacted" in one.message for one in found)
 
 
+def test_a_headless_service_says_so_in_both_fields() -> None:
+    """Conversions of core/v1: `clusterIP` is the first of `clusterIPs`."""
+    spec = {"clusterIP": "None", "selector": {"a": "b"}}
+    made = stored({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec})
+    assert made["spec"]["clusterIPs"] == ["None"]
+
+
 @pytest.mark.parametrize(
     ("containers", "limit", "requests"),
     [

@@ -42,6 +42,8 @@ def _node_blocks(obj: Json) -> None:
 def _service(obj: Json) -> None:
     """What depends on the type and the affinity. Cluster addresses are not handed out here."""
     spec = obj["spec"]
+    if spec.get("clusterIP") == "None":
+        spec.setdefault("clusterIPs", ["None"])
     if spec["sessionAffinity"] == "ClientIP":
         _CLIENT_SECONDS(spec)
     for port in spec.get("ports", ()):
