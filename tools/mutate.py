@@ -1,4 +1,4 @@
-"""How many small faults the tests notice: `python tools/mutate.py [AREA ...] [--count N] [--seed N]`.
+"""How many small faults the tests notice: `python tools/mutate.py [AREA or PATH ...] [--count N] [--seed N]`.
 
 A *mutant* is the product with one small change: a comparison turned or moved by one, `and` for `or`, a condition
 negated, a number off by one, a call left out.  The tests of an area run once to learn which of them run which line
@@ -9,12 +9,13 @@ the sources alone, so that a figure can be repeated, and compared with that afte
 
 The judges are imported once, and each mutant is a fork of that process (`forked_judge.py`), unless it changes what is
 run by an import.  `--most SECONDS` asks no more judges of a mutant than take so long together; what the others would
-notice counts as not noticed.  `--reached FILE` keeps what was learnt of lines and tests: with the sources as they were,
-only tests in folders that have changed run again.
+notice counts as not noticed.  `--reached FILE` keeps what was learnt of lines and tests: with the sources of the area
+as they were, only tests in folders that have changed run again.
 
-`--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests PATH ...` those
-tests judge, all of them, and nothing is learnt first unless `--reached` says where to keep it.  The checkout is not
-touched.
+A PATH (a file or a folder of `src/reprieve`) instead of an area draws from that alone, and is judged as the area is
+that holds it.  `--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests
+PATH ...` those tests judge, all of them, and nothing is learnt first unless `--reached` says where to keep it.  The
+checkout is not touched.
 """
 
 from __future__ import annotations
@@ -72,7 +73,14 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/controlplane/controllers", "tests/controlplane/kubelet"),
     ),
     "openapi": (("controlplane/openapi",), ("tests/controlplane/openapi", *_SERVED)),
+    "schema": (
+        ("controlplane/schema", "controlplane/defaulting", "controlplane/protobuf", "controlplane/tables"),
+        ("tests/controlplane/schema", "tests/controlplane/protobuf", "tests/controlplane/tables", *_SERVED),
+    ),
     "client": (("client",), ("tests/client",)),
+    "simulation": (("simulation",), ("tests/simulation", "tests/cli", "tests/library")),
+    "observability": (("observability",), ("tests/observability", "tests/scheduling", "tests/live")),
+    "library": (("library",), ("tests/library",)),
     "cli": (("cli",), ("tests/cli",)),
 }
 """Area -> (sources below src/reprieve, tests that are to notice)."""
@@ -302,9 +310,13 @@ class Copy:
         )
 
     def reach(self, places: tuple[str, ...], tests: list[str]) -> Reached:
-        """Run the tests once on what is there, and see which of them run which line of the places."""
+        """Run the tests once on what is there, and see which of them run which line of the places.
+
+        Of a file its whole folder counts.
+        """
         out = self.folder / "reached.json"
-        folders = os.pathsep.join(str(self.sources / place) for place in places)
+        found = [self.sources / place for place in places]
+        folders = os.pathsep.join(str(place.parent if place.is_file() else place) for place in found)
         done = self.pytest("-p", "reached_lines", *tests, REACHED_SOURCES=folders, REACHED_LINES=str(out))
         if done.returncode not in (0, 1):
             raise SystemExit(f"the tests do not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -400,9 +412,25 @@ class Judge:
         return line
 
 
+def of_area(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Sources and tests of an area, or of a path with the tests of the area that holds it; KeyError if none does."""
+    if name in AREAS:
+        return AREAS[name]
+    path = (ROOT / name).resolve()
+    for places, tests in AREAS.values():
+        if path.exists() and any(path.is_relative_to(SOURCES / place) for place in places):
+            return (str(path.relative_to(SOURCES)),), tests
+    raise KeyError(name)
+
+
+def python_files(place: Path) -> list[Path]:
+    """A file itself, or all of a folder."""
+    return [place] if place.is_file() else sorted(place.rglob("*.py"))
+
+
 def picked_of(area: str, options: argparse.Namespace) -> list[Mutant]:
-    """The mutants that are asked for in an area."""
-    files = sorted(path for place in AREAS[area][0] for path in (SOURCES / place).rglob("*.py"))
+    """The mutants that are asked for in an area or below a path."""
+    files = sorted({path for place in of_area(area)[0] for path in python_files(SOURCES / place)})
     if not options.only:
         return chosen(files, options.count, options.seed)
     where, _, line = options.only.rpartition(":")
@@ -429,7 +457,7 @@ def judge_area(
 
 def learnt(copied: Copy, places: tuple[str, ...], tests: list[str], kept: Path | None) -> Reached:
     """Which test runs which line; of folders of tests that are as they were, what the file that keeps it says."""
-    sources = _digest(copied.sources)
+    sources = "".join(_digest(copied.sources / place) for place in places)
     now = {test: _digest(ROOT / test) for test in tests}
     before = json.loads(kept.read_text(encoding="utf-8")) if kept and kept.exists() else None
     if before is None or before["sources"] != sources or before["places"] != list(places):
@@ -471,7 +499,12 @@ def together(parts: list[Reached]) -> Reached:
 def main() -> None:
     """Make mutants, run tests, print who survived and the rates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
+    parser.add_argument(
+        "areas",
+        nargs="*",
+        metavar="AREA or PATH",
+        help=f"of {', '.join(AREAS)}; all by default; or some of the sources",
+    )
     parser.add_argument("--count", type=int, default=40, help="mutants in each area (default 40)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
     parser.add_argument("--only", metavar="PATH:LINE", help="all mutants of one line")
@@ -482,9 +515,11 @@ def main() -> None:
     parser.add_argument("--reached", type=Path, metavar="FILE", help="where what was learnt of lines is kept")
     parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
     options = parser.parse_args()
-    unknown = [area for area in options.areas if area not in AREAS]
-    if unknown:
-        parser.error(f"unknown area {unknown[0]!r}; known: {', '.join(AREAS)}")
+    for area in options.areas:
+        try:
+            of_area(area)
+        except KeyError:
+            parser.error(f"unknown area {area!r}, and no path of src/reprieve in one; known: {', '.join(AREAS)}")
     picked = {area: found for area in options.areas or AREAS if (found := picked_of(area, options))}
     if options.list:
         print(*(mutant for found in picked.values() for mutant in found), sep="\n")
@@ -492,19 +527,21 @@ def main() -> None:
     rates = {}
     with tempfile.TemporaryDirectory(prefix="mutate-") as scratch:
         copied = Copy(Path(scratch))
-        tests = options.tests or _apart([test for area in picked for test in AREAS[area][1] if (ROOT / test).exists()])
+        tests = options.tests or _apart(
+            [test for area in picked for test in of_area(area)[1] if (ROOT / test).exists()]
+        )
         reached = None
         if not options.tests or options.reached:
-            places = {place: None for area in picked for place in AREAS[area][0]}
+            places = {place: None for area in picked for place in of_area(area)[0]}
             reached = learnt(copied, tuple(places), tests, options.reached)
         judge = Judge(copied, tests)
         for area, found in picked.items():
-            among = tuple(options.tests) or AREAS[area][1]
+            among = tuple(options.tests) or of_area(area)[1]
             rates[area] = judge_area(found, judge, reached, among, options.most)
         judge.close()
     for area, noticed in rates.items():
         made = len(picked[area])
-        print(f"{area:12} {noticed} of {made} killed ({100 * noticed / made:.0f} %)")
+        print(f"{area:13} {noticed} of {made} killed ({100 * noticed / made:.0f} %)")
 
 
 def _apart(places: list[str]) -> list[str]:

@@ -83,6 +83,30 @@ def test_a_mutant_knows_which_lines_run_with_it(mutate: ModuleType, tmp_path: Pa
     assert found["0  ->  1"] == (range(6, 7), True)
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "holder"),
+    [
+        ("client", "client", "client"),
+        ("src/reprieve/client/shapes.py", "client/shapes.py", "client"),
+        ("src/reprieve/controlplane/kubelet", "controlplane/kubelet", "controllers"),
+    ],
+)
+def test_a_path_is_judged_as_the_area_that_holds_it(mutate: ModuleType, name: str, place: str, holder: str) -> None:
+    """A draw from a file or a folder of the sources."""
+    places, tests = mutate.of_area(name)
+    assert place in places
+    assert tests == mutate.AREAS[holder][1]
+    assert all((mutate.SOURCES / found).exists() for found in places)
+    assert mutate.python_files(mutate.SOURCES / place)
+
+
+@pytest.mark.parametrize("name", ["clients", "src/reprieve/client/none.py", "tests/client", "src/reprieve"])
+def test_what_no_area_holds_is_an_error(mutate: ModuleType, name: str) -> None:
+    """One line that says which there are."""
+    with pytest.raises(KeyError):
+        mutate.of_area(name)
+
+
 def test_the_quickest_that_can_notice_judge_first(mutate: ModuleType, tmp_path: Path) -> None:
     """Those of the area that run its lines; those that start processes only where no other does."""
     path = tmp_path / "clip.py"
