@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -206,7 +205,7 @@ def _into(out: Json, table: dict[int, _Slot], node: Node, data: bytes, depth: in
             if wire_type == wire.BYTES and below.element.type in _NUMERIC and isinstance(value, bytes):
                 numbers = _packed(value)
                 room.take(len(numbers))
-                items.extend(numbers)
+                items.extend(map(bool, numbers) if below.element.type is Type.BOOLEAN else numbers)
             else:
                 items.append(_value(below.element, wire_type, value, depth, room))
         elif below.type is Type.MAP:
@@ -270,7 +269,7 @@ def _blank(node: Node) -> Any:
         return {}
     if node.type is Type.LIST:
         return []
-    return "0" if node.type is Type.QUANTITY else 0 if node.type in _NUMERIC else ""
+    return "0" if node.type is Type.QUANTITY else ""
 
 
 def _value(node: Node, wire_type: int, value: int | bytes, depth: int, room: Room) -> Any:
@@ -280,8 +279,6 @@ def _value(node: Node, wire_type: int, value: int | bytes, depth: int, room: Roo
         if node.type is Type.INTEGER:
             return wire.signed(value)
         raise wire.WireError(f"a number where {node.go} stands")
-    if wire_type == wire.FIXED64 and isinstance(value, bytes) and node.type is Type.NUMBER:
-        return struct.unpack("<d", value)[0]
     if wire_type != wire.BYTES or not isinstance(value, bytes):
         raise wire.WireError(f"wire type {wire_type} where {node.go} stands")
     if node.type is Type.STRUCT:
@@ -331,7 +328,7 @@ def _int_or_string(data: bytes) -> int | str:
 
 
 def _raw_json(data: bytes) -> Any:
-    """Types that wrap JSON text (RawExtension, FieldsV1, JSON)."""
+    """Types that wrap JSON text (RawExtension, FieldsV1)."""
     text = _numbered(data).get(1, b"")
     if not text or not isinstance(text, bytes):
         return None
@@ -348,6 +345,5 @@ _LEAVES: dict[Type, Callable[[bytes], Any]] = {
     Type.MICRO_TIME: _micro_time,
     Type.QUANTITY: _quantity,
     Type.INT_OR_STRING: _int_or_string,
-    Type.ANY: _raw_json,
     Type.ANY_OBJECT: _raw_json,
 }
