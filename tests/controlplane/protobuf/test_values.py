@@ -1,7 +1,7 @@
 """Values in protobuf messages: what is left out and what is kept, lists, maps, times, numbers, and bounds.
 
-Rules: the published field numbers (`generated.proto`) and the protobuf encoding; a zero that an encoder writes because it
-must (gogo proto writes every field that is no pointer) is not there in JSON, where `omitempty` leaves it out.
+Rules: the published field numbers (`generated.proto`) and the protobuf encoding. A zero that an encoder writes because
+it must (gogo proto writes every field that is no pointer) is not there in JSON, where `omitempty` leaves it out.
 """
 
 from __future__ import annotations
