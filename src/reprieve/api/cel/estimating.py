@@ -32,7 +32,8 @@ from reprieve.api.cel.syntax import (
 
 MOST = 2**64 - 1
 _BOOL, _INT, _STRING = Declared("bool"), Declared("int"), Declared("string")
-_SIZED = frozenset({"list", "map", "string", "bytes", "dyn", "kubernetes.URL"})
+_SIZED = frozenset({"list", "map", "string", "bytes", "dyn", "optional", "kubernetes.URL"})
+"""Forms with a size; that of an optional is the size of what is in it."""
 _OVER_ITEMS = frozenset({"isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"})
 
 
@@ -217,7 +218,7 @@ def _called(name: str, function: Function, args: list[_Estimate], spent: float) 
         return _Estimate(spent + total + 1 + LIST_COST, total, flat)
     if function.kind == "optional":
         messages = Declared("list", 4, 2, Declared("string", 512, 2))
-        return _Estimate(cost, 1, _maybe(messages if name == "validate" else Declared("kubernetes.NamedFormat")))
+        return _of(_maybe(messages if name == "validate" else Declared("kubernetes.NamedFormat")), cost)
     if function.kind not in _SIZED:
         return _Estimate(cost, 1, Declared(function.kind))
     size = min(function.result(sizes), float(MOST))

@@ -53,8 +53,8 @@ def matching(text: float, pattern: float) -> float:
 
 
 def needs(value: Any, *kinds: type) -> Any:
-    """The value, which has to be of one of these kinds; a bool is no int. Raises CelError."""
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+    """The value, which has to be of one of these kinds; neither a bool nor a uint is an int. Raises CelError."""
+    if not isinstance(value, kinds) or (type(value) in (bool, Uint) and type(value) not in kinds):
         raise CelError(NO_OVERLOAD)
     return value
 
@@ -264,7 +264,7 @@ def _int(meter: Meter, args: list[Any]) -> int:
         return integer(value // timedelta(microseconds=1) * 1000)
     if isinstance(value, str):
         return integer(_digits(value))
-    return integer(needs(value, int))
+    return integer(needs(value, int, Uint))
 
 
 def _digits(text: str) -> int:
@@ -280,7 +280,7 @@ def _uint(meter: Meter, args: list[Any]) -> Uint:
     value = args[0]
     if isinstance(value, float) and not math.isfinite(value):
         raise CelError("unsigned integer overflow")
-    number = _digits(value) if isinstance(value, str) else int(needs(value, int, float))
+    number = _digits(value) if isinstance(value, str) else int(needs(value, int, Uint, float))
     if not 0 <= number < 2 * _INT:
         raise CelError("unsigned integer overflow")
     return Uint(number)
@@ -289,7 +289,7 @@ def _uint(meter: Meter, args: list[Any]) -> Uint:
 def _double(meter: Meter, args: list[Any]) -> float:
     takes(args, 1, 1)
     meter.spend(1)
-    value = needs(args[0], int, float, str)
+    value = needs(args[0], int, Uint, float, str)
     try:
         if isinstance(value, str) and (len(value) > _LONGEST_NUMBER or "_" in value or value != value.strip()):
             raise ValueError
@@ -317,7 +317,7 @@ def _string(meter: Meter, args: list[Any]) -> str:
         return f"{value.total_seconds():.9f}".rstrip("0").rstrip(".") + "s"
     if isinstance(value, Opaque) and value.cel_type in ("net.IP", "net.CIDR"):
         return str(value)
-    return str(needs(value, str, int))
+    return str(needs(value, str, int, Uint))
 
 
 def _bytes(meter: Meter, args: list[Any]) -> bytes:
@@ -436,8 +436,8 @@ def _part(of_time: Callable[[datetime], int], of_duration: Callable[[timedelta],
         value = args[0]
         if isinstance(value, timedelta) and of_duration is not None and len(args) == 1:
             return of_duration(value)
-        zone = _zone(args[1]) if len(args) > 1 else UTC
-        return of_time(needs(value, datetime).astimezone(zone))
+        time = needs(value, datetime)
+        return of_time(time.astimezone(_zone(args[1]) if len(args) > 1 else UTC))
 
     return run
 

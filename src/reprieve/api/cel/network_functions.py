@@ -247,18 +247,17 @@ def _ip(meter: Meter, args: list[Any]) -> Ip:
 
 def _contains_ip(meter: Meter, args: list[Any]) -> bool:
     takes(args, 2, 2)
-    other = needs(args[1], str, Ip)
+    outer, other = needs(args[0], Cidr), needs(args[1], str, Ip)
     meter.spend(4 + (int(traversed(len(other))) if isinstance(other, str) else 0))
     inner = Ip(other) if isinstance(other, str) else other
-    return inner.address in needs(args[0], Cidr).network
+    return inner.address in outer.network
 
 
 def _contains_cidr(meter: Meter, args: list[Any]) -> bool:
     takes(args, 2, 2)
-    other = needs(args[1], str, Cidr)
+    outer, other = needs(args[0], Cidr), needs(args[1], str, Cidr)
     meter.spend(7 + (int(traversed(len(other))) if isinstance(other, str) else 0))
     inner = Cidr(other) if isinstance(other, str) else other
-    outer = needs(args[0], Cidr)
     return bool(inner.bits >= outer.bits and inner.address in outer.network)
 
 
@@ -288,13 +287,23 @@ def _masked(given: Cidr) -> Cidr:
 _CONTAINS_IP = 4
 
 
+def _compared(base: int) -> Callable[[list[float]], float]:
+    """The cost of comparing networks, and of reading the other if it is a text: nothing else is larger than one."""
+    return lambda n: base + (traversed(n[1]) if n[1] > 1 else 0)
+
+
+def _parsed(n: list[float]) -> float:
+    """The cost of reading an address or a network."""
+    return traversed(n[0])
+
+
 def _typed(function: Function, kind: str) -> Function:
     return Function(function.run, kind, function.cost, function.result)
 
 
 NETWORK: Mapping[str, Function] = {
-    "ip": Function(_ip, "net.IP"),
-    "isIP": Function(_reads(Ip), "bool"),
+    "ip": Function(_ip, "net.IP", _parsed),
+    "isIP": Function(_reads(Ip), "bool", _parsed),
     "ip.isCanonical": Function(
         _made(lambda text: str(_address(text)) == text, 2), "bool", lambda n: traversed(2 * n[0])
     ),
@@ -304,10 +313,10 @@ NETWORK: Mapping[str, Function] = {
     "isLinkLocalMulticast": _typed(_asked(Ip, lambda one: _link_local_multicast(one.address)), "bool"),
     "isLinkLocalUnicast": _typed(_asked(Ip, lambda one: one.address.is_link_local), "bool"),
     "isGlobalUnicast": _typed(_asked(Ip, lambda one: _is_global(one.address)), "bool"),
-    "cidr": Function(_made(Cidr), "net.CIDR"),
-    "isCIDR": Function(_reads(Cidr), "bool"),
-    "containsIP": Function(_contains_ip, "bool", lambda n: _CONTAINS_IP + traversed(n[1])),
-    "containsCIDR": Function(_contains_cidr, "bool", lambda n: _CONTAINS_IP + 3 + traversed(n[1])),
+    "cidr": Function(_made(Cidr), "net.CIDR", _parsed),
+    "isCIDR": Function(_reads(Cidr), "bool", _parsed),
+    "containsIP": Function(_contains_ip, "bool", _compared(_CONTAINS_IP)),
+    "containsCIDR": Function(_contains_cidr, "bool", _compared(_CONTAINS_IP + 3)),
     "masked": _typed(_asked(Cidr, _masked), "net.CIDR"),
     "prefixLength": _typed(_asked(Cidr, lambda one: one.bits), "int"),
     "url": Function(_made(Url), "kubernetes.URL", lambda n: traversed(n[0]), lambda n: n[0]),

@@ -213,7 +213,7 @@ def _contained(item: Any, where: Any, meter: Meter) -> bool:
         return isinstance(item, bool | int | str) and _has_key(where, item)
     if not isinstance(where, list):
         raise CelError(NO_OVERLOAD)
-    meter.spend(max(len(where), 1))
+    meter.spend(len(where))
     if isinstance(item, str):
         return item in where
     return any(equal(item, other, meter) for other in where)

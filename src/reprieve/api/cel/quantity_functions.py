@@ -150,11 +150,16 @@ def _of(work: Callable[..., Any], count: int, kind: str) -> Function:
     return Function(run, kind)
 
 
+def _parsed(n: list[float]) -> float:
+    """The cost of reading a quantity or a version."""
+    return traversed(n[0])
+
+
 QUANTITY: Mapping[str, Function] = {
-    "quantity": Function(_read(_amount), "kubernetes.Quantity", lambda n: 1 + traversed(n[0])),
-    "isQuantity": Function(_reads(_amount), "bool", lambda n: 1 + traversed(n[0])),
-    "semver": Function(_read(_version, 2), "kubernetes.Semver", lambda n: 1 + traversed(n[0])),
-    "isSemver": Function(_reads(_version, 2), "bool", lambda n: 1 + traversed(n[0])),
+    "quantity": Function(_read(_amount), "kubernetes.Quantity", _parsed),
+    "isQuantity": Function(_reads(_amount), "bool", _parsed),
+    "semver": Function(_read(_version, 2), "kubernetes.Semver", _parsed),
+    "isSemver": Function(_reads(_version, 2), "bool", _parsed),
     "compareTo": _of(_ordered, 2, "int"),
     "isGreaterThan": _of(lambda a, b: _ordered(a, b) > 0, 2, "bool"),
     "isLessThan": _of(lambda a, b: _ordered(a, b) < 0, 2, "bool"),

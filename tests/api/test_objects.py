@@ -1,0 +1,134 @@
+"""What all typed objects have in common, and what they are where a manifest leaves a field out (api.md)."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+import reprieve.api
+from reprieve.api.meta import EMPTY_MAP, KubernetesObject, Struct
+
+
+def below(kind: type[Struct]) -> Iterator[type[Struct]]:
+    yield kind
+    for other in kind.__subclasses__():
+        yield from below(other)
+
+
+for module in pkgutil.iter_modules(reprieve.api.__path__, "reprieve.api."):
+    importlib.import_module(module.name)
+STRUCTS = sorted(
+    {kind for kind in below(Struct) if kind.__module__.startswith("reprieve.api.")},
+    key=lambda kind: (kind.__module__, kind.__name__),
+)
+KINDS = [kind for kind in STRUCTS if issubclass(kind, KubernetesObject) and kind is not KubernetesObject]
+
+
+def named(kind: type[Struct]) -> str:
+    return kind.__name__
+
+
+@pytest.mark.parametrize("kind", STRUCTS, ids=named)
+def test_objects_are_frozen_and_made_by_names_alone(kind: type[Struct]) -> None:
+    """An object is shared by all who read it, and a field more does not move the others."""
+    made = kind()
+    fields = kind.__struct_fields__
+    for field in fields:
+        with pytest.raises(AttributeError):
+            setattr(made, field, getattr(made, field))
+    for count in range(1, len(fields) + 1):
+        with pytest.raises(TypeError, match="positional"):
+            kind(*[getattr(made, field) for field in fields[:count]])
+    assert kind.__struct_config__.frozen
+    assert kind.__struct_config__.omit_defaults
+    assert not kind.__struct_config__.gc
+
+
+CLUSTER_SCOPED = {
+    "CSIDriver",
+    "CSINode",
+    "DeviceClass",
+    "DeviceTaintRule",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PriorityClass",
+    "ResourceSlice",
+    "StorageClass",
+    "VolumeAttachment",
+}
+
+
+def test_kinds_have_namespaces_but_for_these() -> None:
+    """The scopes of the Kubernetes API (`kubectl api-resources`)."""
+    assert {kind.__name__ for kind in KINDS if not kind.NAMESPACED} == CLUSTER_SCOPED
+
+
+DEFAULTS: dict[tuple[str, str], Any] = {
+    ("Condition", "status"): "Unknown",
+    ("ContainerPort", "protocol"): "TCP",
+    ("PersistentVolumeClaimSpec", "volume_mode"): "Filesystem",
+    ("PersistentVolumeClaimStatus", "phase"): "Pending",
+    ("PersistentVolumeSpec", "persistent_volume_reclaim_policy"): "Retain",
+    ("PersistentVolumeSpec", "volume_mode"): "Filesystem",
+    ("PodSpec", "restart_policy"): "Always",
+    ("PodSpec", "scheduler_name"): "default-scheduler",
+    ("PodStatus", "phase"): "Pending",
+    ("PriorityClass", "preemption_policy"): "PreemptLowerPriority",
+    ("RBDVolume", "pool"): "rbd",
+    ("StorageClass", "reclaim_policy"): "Delete",
+    ("StorageClass", "volume_binding_mode"): "Immediate",
+    ("Toleration", "operator"): "Equal",
+    ("TopologySpreadConstraint", "max_skew"): 1,
+    ("TopologySpreadConstraint", "node_affinity_policy"): "Honor",
+    ("TopologySpreadConstraint", "node_taints_policy"): "Ignore",
+    ("TopologySpreadConstraint", "when_unsatisfiable"): "DoNotSchedule",
+}
+"""What an API server puts where nothing is written; every other field is zero, empty or absent."""
+
+
+def test_fields_that_are_left_out_say_nothing_but_for_these() -> None:
+    said = {
+        (kind.__name__, field): found
+        for kind in STRUCTS
+        for field in kind.__struct_fields__
+        if (found := getattr(kind(), field)) and not isinstance(found, Struct)
+    }
+    assert said == DEFAULTS
+
+
+def test_empty_maps_are_one_and_cannot_be_filled() -> None:
+    """Invariant of `reprieve.api.objects`; a copy of any kind is the same map again."""
+    maps = [
+        getattr(kind(), field)
+        for kind in STRUCTS
+        for field in kind.__struct_fields__
+        if isinstance(getattr(kind(), field), dict)
+    ]
+    assert maps
+    assert all(one is EMPTY_MAP for one in maps)
+    for change in ("pop", "popitem", "clear", "update", "setdefault", "__setitem__", "__delitem__", "__ior__"):
+        with pytest.raises(TypeError, match=r"msgspec\.structs\.replace"):
+            getattr(EMPTY_MAP, change)()
+    assert copy.copy(EMPTY_MAP) is copy.deepcopy(EMPTY_MAP) is pickle.loads(pickle.dumps(EMPTY_MAP)) is EMPTY_MAP  # noqa: S301
+    assert msgspec.convert({}, KINDS[0]) == KINDS[0]()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "key"),
+    [({"name": "a", "namespace": "n"}, "n/a"), ({"name": "a"}, "a"), ({}, "")],
+)
+def test_an_object_is_named_by_namespace_and_name(metadata: dict[str, str], key: str) -> None:
+    found = msgspec.convert({"metadata": metadata}, KINDS[0])
+    assert (found.key, found.name, found.namespace) == (
+        key,
+        metadata.get("name", ""),
+        metadata.get("namespace", ""),
+    )
