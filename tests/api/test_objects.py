@@ -117,7 +117,7 @@ def test_empty_maps_are_one_and_cannot_be_filled() -> None:
     for change in ("pop", "popitem", "clear", "update", "setdefault", "__setitem__", "__delitem__", "__ior__"):
         with pytest.raises(TypeError, match=r"msgspec\.structs\.replace"):
             getattr(EMPTY_MAP, change)()
-    assert copy.copy(EMPTY_MAP) is copy.deepcopy(EMPTY_MAP) is pickle.loads(pickle.dumps(EMPTY_MAP)) is EMPTY_MAP  # noqa: S301
+    assert copy.copy(EMPTY_MAP) is copy.deepcopy(EMPTY_MAP) is pickle.loads(pickle.dumps(EMPTY_MAP)) is EMPTY_MAP
     assert msgspec.convert({}, KINDS[0]) == KINDS[0]()
 
 
