@@ -49,7 +49,7 @@ def _service(obj: Json) -> None:
     for port in spec.get("ports", ()):
         if port.get("targetPort", 0) in (0, "") and "port" in port:
             port["targetPort"] = port["port"]
-    if spec["type"] in ("NodePort", "LoadBalancer"):
+    if spec["type"] in ("NodePort", "LoadBalancer") or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)

@@ -32,7 +32,7 @@ def pod_template(template: Json) -> None:
 
 
 def pod_spec(spec: Json, *, requests: bool = True) -> None:
-    """Everything below `spec`."""
+    """Everything below `spec`; with `requests`, what a pod has and a template has not."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -40,7 +40,7 @@ def pod_spec(spec: Json, *, requests: bool = True) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     if requests:
         spec.setdefault("enableServiceLinks", True)
-    host_network = spec.get("hostNetwork") is True
+    host_network = requests and spec.get("hostNetwork") is True
     for name in _CONTAINER_LISTS:
         for container in spec.get(name, ()):
             _container(container)
@@ -83,9 +83,7 @@ def _container(container: Json) -> None:
     container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
-    if "imagePullPolicy" not in container:
-        latest = _tag(container.get("image", "")) == "latest"
-        container["imagePullPolicy"] = "Always" if latest else "IfNotPresent"
+    container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
     for port in container.get("ports", ()):
         port.setdefault("protocol", "TCP")
     for env in container.get("env", ()):
@@ -98,6 +96,11 @@ def _container(container: Json) -> None:
     for hook in container.get("lifecycle", {}).values():
         if isinstance(hook, dict) and "httpGet" in hook:
             _http_get(hook["httpGet"])
+
+
+def _pull_policy(image: str) -> str:
+    """An image is pulled always where its reference says "latest"."""
+    return "Always" if _tag(image) == "latest" else "IfNotPresent"
 
 
 def _tag(image: str) -> str:
@@ -139,6 +142,9 @@ def _volume(volume: Json) -> None:
         for item in source.get("downwardAPI", {}).get("items", ()):
             if "fieldRef" in item:
                 item["fieldRef"].setdefault("apiVersion", "v1")
+    image = volume.get("image")
+    if image is not None:
+        image.setdefault("pullPolicy", _pull_policy(image.get("reference", "")))
     if "hostPath" in volume:
         volume["hostPath"].setdefault("type", "")
     if "iscsi" in volume:
