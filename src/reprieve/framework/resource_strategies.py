@@ -85,8 +85,7 @@ def requested_to_capacity_ratio(shape: Sequence[tuple[int, int]]) -> Strategy:
     table = np.array([_on_the_line(shape, percent) for percent in range(101)], dtype=np.int64)
 
     def by_resource(used: Amounts, have: Amounts) -> Amounts:
-        percent = np.where(used >= have, 100, np.maximum(used, 0) * 100 // have)
-        scores: Amounts = table[percent]
+        scores: Amounts = table[_most_allocated(used, have)]
         return scores
 
     return Strategy(by_resource, skips_zero=True)
@@ -99,8 +98,6 @@ def _on_the_line(shape: Sequence[tuple[int, int]], percent: int) -> int:
             if index == 0:
                 return score
             before, start = points[index - 1]
-            rise = (score - start) * (percent - before)
             # Truncated towards zero, also where the line falls.
-            step = abs(rise) // (at - before)
-            return start + (step if rise >= 0 else -step)
+            return start + int((score - start) * (percent - before) / (at - before))
     return points[-1][1]
