@@ -20,7 +20,6 @@ from reprieve.observability.records import (
     Cost,
     DecisionRecord,
     InVain,
-    Lack,
     Members,
     Message,
     Order,
@@ -28,6 +27,7 @@ from reprieve.observability.records import (
     Reason,
     Ref,
     Shortage,
+    Shortfall,
     Step,
     Timings,
     TooBig,
@@ -61,8 +61,8 @@ def evidence(*records: DecisionRecord, item: objects.Pod | None = None, **change
     return found
 
 
-def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Lack:
-    return Lack(closest=Shortage(missing=missing, nodes=nodes, names=list(names)), more=more)
+def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Shortfall:
+    return Shortfall(closest=Shortage(missing=missing, nodes=nodes, names=list(names)), more=more)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Lack:
             "1 more cpu and 1Gi more memory free on n1, n2, n3 and 6 more nodes, where least is missing.",
         ),
         (
-            Lack(too_big=[TooBig(resource="cpu", asked="64", largest="4")]),
+            Shortfall(too_big=[TooBig(resource="cpu", asked="64", largest="4")]),
             "A node with 64 cpu: it asks for that much, and the largest node has 4.",
         ),
     ],
 )
-def test_what_a_pod_lacks(lacking: Lack, said: str) -> None:
+def test_what_a_pod_lacks(lacking: Shortfall, said: str) -> None:
     assert helps(evidence(record(lack=lacking))) == [said]
 
 
@@ -98,7 +98,7 @@ def test_what_a_pod_lacks(lacking: Lack, said: str) -> None:
         ),
     ],
 )
-def test_what_a_gang_lacks(lacking: Lack, said: str) -> None:
+def test_what_a_gang_lacks(lacking: Shortfall, said: str) -> None:
     members = Members(tried=4, placed=1, min_count=4)
     entity = Ref(kind="PodGroup", namespace="default", name="g")
     found = Evidence(

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from reprieve.client.connection import Identity
-from reprieve.client.leading import DeposedError, Election, Fence, LeaseOptions
+from reprieve.client.leading import Election, Fence, LeadershipLostError, LeaseOptions
 from reprieve.client.transport import Limits
 
 from .clock import FakeClock, until
@@ -187,7 +187,7 @@ def test_an_answer_that_does_not_come_does_not_keep_the_fence_open() -> None:
             lease.stuck.add("a")
             await tick(clock, 10.5, only)
             assert not only.leads
-            with pytest.raises(DeposedError):
+            with pytest.raises(LeadershipLostError):
                 only.election.fence.check()
             await tick(clock, 15.0, only)
             await until(only.task.done)

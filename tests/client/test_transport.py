@@ -12,7 +12,7 @@ from aiohttp import web
 
 from reprieve.client.connection import Identity, Impersonation
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.client.pacing import Backoff, BackoffPolicy, TokenBucket
 from reprieve.client.transport import Limits
 
@@ -230,10 +230,10 @@ def test_a_guard_is_asked_before_every_attempt() -> None:
         def guard() -> None:
             asked.append(1)
             if len(asked) == 2:
-                raise DeposedError("not the leader")
+                raise LeadershipLostError("not the leader")
 
         async with scripted(status(429), OK) as server, client_of(server) as client:
-            with pytest.raises(DeposedError):
+            with pytest.raises(LeadershipLostError):
                 await client.request("POST", "/api", body={}, guard=guard)
             assert len(server.seen) == 1
 

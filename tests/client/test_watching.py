@@ -13,7 +13,7 @@ import pytest
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.transport import ApiClient, Stream
-from reprieve.client.watching import Event, GarbledError, SilentError, watch
+from reprieve.client.watching import Event, GarbledError, IdleTimeoutError, watch
 
 from .clock import FakeClock, until
 
@@ -142,7 +142,7 @@ def test_a_silent_stream_is_cut_when_nothing_came_for_long_enough(later: bool) -
         await asyncio.sleep(0)
         assert not stream.is_cut.is_set()
         clock.advance(1.0)
-        with pytest.raises(SilentError, match="the watch was silent for 10 s"):
+        with pytest.raises(IdleTimeoutError, match="the watch was silent for 10 s"):
             await watching
 
     asyncio.run(act())
@@ -154,6 +154,6 @@ def test_a_stream_that_is_cut_is_not_called_silent() -> None:
         stream.cut()
         with pytest.raises(UnreachableError, match="the stream was cut") as caught:
             await watch(Client(stream), "/pods", {}, lambda _: None, silence=lambda: 10.0)
-        assert not isinstance(caught.value, SilentError)
+        assert not isinstance(caught.value, IdleTimeoutError)
 
     asyncio.run(act())

@@ -12,7 +12,7 @@ import pytest
 
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import DeposedError, Fence
+from reprieve.client.leading import Fence, LeadershipLostError
 from reprieve.client.transport import ApiClient
 from reprieve.client.writing import ATTEMPTS, WriterPool
 
@@ -154,7 +154,7 @@ def test_losing_leadership_ends_everything_at_once() -> None:
             assert writers.submit("a", write("again")).done(), "refused at once, not when its turn comes"
             await writers.drain()
             for result in results:
-                with pytest.raises(DeposedError):
+                with pytest.raises(LeadershipLostError):
                     await result
             assert sorted(begun) == ["a0", "b0"]
             fence.opened(float("inf"), 2)  # leader again: a new term writes
@@ -174,7 +174,7 @@ def test_a_write_whose_task_never_began_ends_too() -> None:
             result = writers.submit("a", _nothing)
             fence.shut()
             await writers.drain()
-            with pytest.raises(DeposedError):
+            with pytest.raises(LeadershipLostError):
                 await result
 
     asyncio.run(run())
@@ -197,7 +197,7 @@ def test_a_fence_that_ran_out_stops_the_next_attempt() -> None:
             await until(lambda: clock.sleeping)
             clock.advance(11.0)
             await until(result.done)
-            assert isinstance(result.exception(), DeposedError)
+            assert isinstance(result.exception(), LeadershipLostError)
             assert len(tried) == 1
 
     asyncio.run(run())
@@ -206,7 +206,7 @@ def test_a_fence_that_ran_out_stops_the_next_attempt() -> None:
 def test_nobody_leads_nobody_writes() -> None:
     async def run() -> None:
         async with pool(leading=False) as (writers, _):
-            with pytest.raises(DeposedError, match="not the leader"):
+            with pytest.raises(LeadershipLostError, match="not the leader"):
                 await writers.submit("a", _nothing)
 
     asyncio.run(run())
@@ -216,7 +216,7 @@ def test_a_closed_pool_refuses() -> None:
     async def run() -> None:
         async with pool() as (writers, _):
             await writers.aclose()
-            with pytest.raises(DeposedError, match="closed"):
+            with pytest.raises(LeadershipLostError, match="closed"):
                 await writers.submit("a", _nothing)
 
     asyncio.run(run())
@@ -258,7 +258,7 @@ def test_the_guard_of_a_request_is_the_fence() -> None:
             await until(lambda: clock.sleeping)
             clock.advance(6.0)
             await until(result.done)
-            assert isinstance(result.exception(), DeposedError)
+            assert isinstance(result.exception(), LeadershipLostError)
             assert len(server.seen) == 1
             await writers.aclose()
 

@@ -14,7 +14,7 @@ import pytest
 
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
-from reprieve.client.leading import DeposedError, LeaseOptions
+from reprieve.client.leading import LeadershipLostError, LeaseOptions
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.cluster.pods import PodRecord
 from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
@@ -315,9 +315,9 @@ def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
                     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
                     taken = {"spec": {"holderIdentity": "b"}}  # as after a network in two halves
                     await world.client.request("PATCH", path, body=taken, content_type=MERGE_PATCH)
-                    with pytest.raises(DeposedError):
+                    with pytest.raises(LeadershipLostError):
                         await asyncio.wait_for(leads, DEADLINE)
-                    assert isinstance(first.writes.delete_pod("default", "one", "x").exception(), DeposedError)
+                    assert isinstance(first.writes.delete_pod("default", "one", "x").exception(), LeadershipLostError)
                     assert unwell() == ["the lease has expired", None]
                     await world.pod("two")
                     await world.until(lambda p: p["two"]["spec"].get("nodeName"))

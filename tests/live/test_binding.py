@@ -13,7 +13,7 @@ from aiohttp import web
 from reprieve.api.objects import PersistentVolumeClaim
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.errors import UnreachableError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.client.transport import Limits
 from reprieve.client.writing import WriterPool
 from reprieve.cluster.pods import PodRecord
@@ -302,7 +302,7 @@ def test_who_is_not_the_leader_any_more_says_nothing() -> None:
     async def act(ready: Stage) -> None:
         await ready.pool.aclose()
         record = await ready.start()
-        with pytest.raises(DeposedError):
+        with pytest.raises(LeadershipLostError):
             await ready.pool.submit("x", lambda: asyncio.sleep(0))
         await until(lambda: ready.binder.under_way == 0)
         assert ready.heard.told == []

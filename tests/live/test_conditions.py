@@ -18,7 +18,7 @@ from reprieve.api.foreign_groups import VOLCANO_VERSION, ForeignGroup
 from reprieve.api.meta import ObjectMeta
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
@@ -191,7 +191,7 @@ def test_a_pod_that_was_placed_meanwhile_says_nothing() -> None:
         (ApiError(500, "", "no"), True, 1),
         (ApiError(404, "NotFound", "no"), False, 0),
         (ApiError(422, "Invalid", "metadata.uid"), False, 0),
-        (DeposedError("not the leader"), False, 1),
+        (LeadershipLostError("not the leader"), False, 1),
     ],
 )
 def test_a_patch_that_failed(error: Exception, again: bool, troubles: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.pods import PodRecord
 from reprieve.live.preempting import Preemptor
 from reprieve.preemption.outcome import Preemption, Reason, Verdict
@@ -26,7 +26,7 @@ from .scene import Recorded, Scene
 REFUSED = ApiError(403, "Forbidden", "no")
 UNSURE = ApiError(500, "", "broken")
 CUT = UnreachableError("cut")
-DEPOSED = DeposedError("not the leader")
+DEPOSED = LeadershipLostError("not the leader")
 TARGET = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
 
 

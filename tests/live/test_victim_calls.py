@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.live.preempting import Preemptor
@@ -319,10 +319,10 @@ def test_who_lost_the_right_to_write_repairs_nothing() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         group, pods = stage.crew()
-        scene.writes.errors = [CUT, DeposedError("not the leader")]
+        scene.writes.errors = [CUT, LeadershipLostError("not the leader")]
         stage.repairs.finish(group, pods)
         await stage.ended()
-        scene.writes.errors = [DeposedError("not the leader"), CUT]
+        scene.writes.errors = [LeadershipLostError("not the leader"), CUT]
         stage.repairs.spare(group, pods)
         await stage.ended()
         assert (len(scene.writes.deleted), len(stage.told), stage.troubles) == (2, 3, [])

@@ -14,7 +14,7 @@ from aiohttp import web
 from reprieve.api.objects import Pod
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import DeposedError, Fence
+from reprieve.client.leading import Fence, LeadershipLostError
 from reprieve.client.pacing import BackoffPolicy
 from reprieve.client.transport import ApiClient
 from reprieve.client.writing import WriterPool
@@ -171,7 +171,7 @@ def test_nothing_is_sent_without_the_right_to_write() -> None:
             writes = Writes(client, Served([PODS]), pool)
             calls = (writes.bind(record(), "n1"), writes.delete_pod("default", "web", "u1"))
             found = await asyncio.gather(*calls, return_exceptions=True)
-            assert [type(error) for error in found] == [DeposedError, DeposedError]
+            assert [type(error) for error in found] == [LeadershipLostError, LeadershipLostError]
             assert server.seen == []
             await pool.aclose()
 

@@ -126,7 +126,7 @@ def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) 
         raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
 
 
-def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head: Head, origin: Origin) -> ObjectT:
+def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head: TypeMeta, origin: Origin) -> ObjectT:
     """The typed object of one JSON object whose `head` is known (an item of a typed list has none of its own)."""
     if kind not in _CONVERTED:
         try:
@@ -226,10 +226,10 @@ def subject_of(manifest: Mapping[str, Any]) -> str:
 
 
 NO_ITEMS: Final = msgspec.Raw(b"[]")
-"""`Head.items` of an object that has none, told by identity."""
+"""`TypeMeta.items` of an object that has none, told by identity."""
 
 
-class Head(msgspec.Struct, frozen=True, rename="camel"):
+class TypeMeta(msgspec.Struct, frozen=True, rename="camel"):
     """What tells what a JSON object is."""
 
     api_version: str = ""

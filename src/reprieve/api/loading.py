@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import (
     NO_ITEMS,
-    Head,
+    TypeMeta,
     finish,
     from_data,
     from_json,
@@ -48,7 +48,7 @@ from reprieve.api.sources import (
     read_sources,
     too_large,
 )
-from reprieve.api.unknown_fields import MOST_FINDINGS, Manifest, Misnamed, Schemas, UnknownField, located
+from reprieve.api.unknown_fields import MOST_FINDINGS, Manifest, MisnamedField, Schemas, UnknownField, located
 from reprieve.api.unknown_fields import Path as FieldPath
 from reprieve.api.workloads import created_by, makes_pods, nearest_kind, templates_in
 from reprieve.api.yamltext import MAX_DEPTH, NodeBudget, YamlError, read_documents
@@ -508,14 +508,18 @@ class _Collector:
             if len(self.manifests.unknown_fields) > known:
                 self._locate_json(known, value, 1 + bytes(data).count(b"\n", 0, len(data) - len(rest) - len(value)))
 
-    def _json(self, text: memoryview | msgspec.Raw, origin: Origin, list_head: Head | None, at: FieldPath = ()) -> None:
+    def _json(
+        self, text: memoryview | msgspec.Raw, origin: Origin, list_head: TypeMeta | None, at: FieldPath = ()
+    ) -> None:
         """Add one object given as JSON text; `list_head` says what an item of a typed list is."""
         try:
-            head = _HEAD.decode(text)
+            head = _TYPE_META.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             raise json_error(error, origin) from None
         if list_head is not None and not head.kind and list_head.kind != "List":
-            head = Head(api_version=head.api_version or list_head.api_version, kind=list_head.kind.removesuffix("List"))
+            head = TypeMeta(
+                api_version=head.api_version or list_head.api_version, kind=list_head.kind.removesuffix("List")
+            )
         if not head.kind or not head.api_version:
             _refuse_nameless(plain_json(text, origin), origin)
         if head.kind.endswith("List") and head.items is not NO_ITEMS:
@@ -534,7 +538,7 @@ class _Collector:
             if found is not None:
                 self._add(from_json(found, text, head, origin), origin)
 
-    def _json_list(self, text: memoryview | msgspec.Raw, head: Head, origin: Origin, at: FieldPath) -> None:
+    def _json_list(self, text: memoryview | msgspec.Raw, head: TypeMeta, origin: Origin, at: FieldPath) -> None:
         if len(at) >= 2 * _MAX_NESTED_LISTS:
             raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
         self._check(head.api_version, "List", text, origin, at)
@@ -559,12 +563,14 @@ class _PlainCollector(_Collector):
             raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
         self.found.append(PlainObject({**data, "apiVersion": version, "kind": kind}, origin))
 
-    def _json(self, text: memoryview | msgspec.Raw, origin: Origin, list_head: Head | None, at: FieldPath = ()) -> None:
+    def _json(
+        self, text: memoryview | msgspec.Raw, origin: Origin, list_head: TypeMeta | None, at: FieldPath = ()
+    ) -> None:
         del list_head  # as plain data a list says itself what its items are
         self._data(plain_json(text, origin), origin, at)
 
 
-def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[Misnamed]:
+def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[MisnamedField]:
     """What is misspelt in the pod templates, and the Jobs' templates, of a kind that there is no schema of."""
     found = []
     for path, template in templates_in(manifest):
@@ -585,7 +591,7 @@ def _at(value: Any, path: FieldPath) -> Any:
     return value
 
 
-_HEAD: Final = msgspec.json.Decoder(Head)
+_TYPE_META: Final = msgspec.json.Decoder(TypeMeta)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 

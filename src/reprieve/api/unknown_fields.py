@@ -30,7 +30,7 @@ name the line of their document."""
 _LONGEST_NAME: Final = 128
 
 
-class Misnamed(NamedTuple):
+class MisnamedField(NamedTuple):
     """One field that a schema does not have. `nearest`: the name that was probably meant, empty if none is near."""
 
     path: Path
@@ -40,7 +40,7 @@ class Misnamed(NamedTuple):
 class Schemas(Protocol):
     """What is known of the kinds of the world, whether they are read here or not."""
 
-    def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[Misnamed]:
+    def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
         """The fields that the kind does not have in this version, in document order; none for an unknown kind."""
 
     def knows(self, api_version: str, kind: str) -> bool:
@@ -102,7 +102,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return by_lower[found[0]] if found else ""
 
 
-def misnamed_in(kind: Any, value: Any, path: Path = ()) -> Iterator[Misnamed]:
+def misnamed_in(kind: Any, value: Any, path: Path = ()) -> Iterator[MisnamedField]:
     """The fields of plain data that a msgspec type (a struct, or a list or union of them) does not have."""
     if get_origin(kind) in (Union, UnionType):
         for one in get_args(kind):
@@ -116,7 +116,7 @@ def misnamed_in(kind: Any, value: Any, path: Path = ()) -> Iterator[Misnamed]:
             if name in known:
                 yield from misnamed_in(known[name], item, (*path, name))
             else:
-                yield Misnamed((*path, str(name)), nearest(str(name), known))
+                yield MisnamedField((*path, str(name)), nearest(str(name), known))
 
 
 # --- the line of a field ------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ def log_to_stderr(verbose: bool) -> None:
     import logging
     import sys
 
-    class Apart(logging.StreamHandler[TextIO]):
+    class SeparateLines(logging.StreamHandler[TextIO]):
         """Lines that stand by themselves, beside those of the progress."""
 
         def emit(self, record: logging.LogRecord) -> None:
@@ -263,5 +263,5 @@ def log_to_stderr(verbose: bool) -> None:
                 super().emit(record)
 
     level = logging.INFO if verbose else logging.WARNING
-    handlers = [Apart(sys.stderr)]
+    handlers = [SeparateLines(sys.stderr)]
     logging.basicConfig(handlers=handlers, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -16,7 +16,7 @@ import typer
 from reprieve.cli import changing
 from reprieve.cli.outcome import note, reason_of, refuse
 from reprieve.cli.progress import working
-from reprieve.cli.reading import Heed, expanded, read_files, read_workload_kinds
+from reprieve.cli.reading import Strictness, expanded, read_files, read_workload_kinds
 from reprieve.cli.snapshot import read_live
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Source:
     kubeconfig: str | None = None
     context: str | None = None
     max_bytes: int = 0
-    heed: Heed = field(default_factory=Heed)
+    strictness: Strictness = field(default_factory=Strictness)
     run: Sequence[str] = ()
     """CronJobs, `[NAMESPACE/]NAME`."""
     rows: "Rows | None" = None
@@ -189,14 +189,14 @@ def _gather(source: Source, now: float | None) -> Gathered:
         if source.live:
             cluster, now = _live(source, now)
         else:
-            cluster = read_files(source.files, source.max_bytes, source.heed, stdin=source.stdin)
+            cluster = read_files(source.files, source.max_bytes, source.strictness, stdin=source.stdin)
             now = not_before(now, cluster.all()) if now is not None else None
         rows = source.rows or TABLE
 
         makers: list[PodMaker] = []
 
         def expand(manifests: "Manifests") -> "Manifests":
-            made = expanded(manifests, source.heed, rows=source.rows, run=source.run, now=now)
+            made = expanded(manifests, source.strictness, rows=source.rows, run=source.run, now=now)
             makers[:] = made.makers
             return made.manifests
 
@@ -216,9 +216,9 @@ def answering_for_all(source: Source, asked: "Sequence[tuple[str, bool]]") -> So
     `asked`: the options that ask for one, and whether each was given.
     """
     option = next((name for name, given in asked if given), "")
-    if not option or source.heed.lenient or source.heed.answer_for_all:
+    if not option or source.strictness.lenient or source.strictness.answer_for_all:
         return source
-    return replace(source, heed=replace(source.heed, answer_for_all=option))
+    return replace(source, strictness=replace(source.strictness, answer_for_all=option))
 
 
 def warn_of(gathered: Gathered) -> None:
@@ -251,7 +251,7 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     reading, server = read_live(
         source.kubeconfig,
         source.context,
-        source.heed,
+        source.strictness,
         owners=source.owners,
         jobs=source.jobs,
         makers=[one for found in scaled for one in found],
@@ -262,8 +262,8 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     now = time.time() if now is None else not_before(now, cluster.all())
     if source.files:
         classes = known_classes(cluster)
-        heed, most = source.heed, source.max_bytes
-        more = read_files(source.files, most, heed, complete=False, classes=classes, stdin=source.stdin)
+        strictness, most = source.strictness, source.max_bytes
+        more = read_files(source.files, most, strictness, complete=False, classes=classes, stdin=source.stdin)
         add_new(cluster, more, now)
     # The clock of the cluster may be ahead of this one, and new objects are made one after the other.
     return cluster, max(now, starts_at(cluster.all()))
@@ -342,7 +342,7 @@ def _source(context: typer.Context, values: dict[str, Any], *, found: bool) -> S
         kubeconfig=values["kubeconfig"],
         context=values["context_name"],
         max_bytes=read_size("--max-input-bytes", values["max_input_bytes"]),
-        heed=Heed(not values["ignore_unknown"], strict, "--strict" if strict else "", lenient),
+        strictness=Strictness(not values["ignore_unknown"], strict, "--strict" if strict else "", lenient),
         run=read_runs(values["run"]),
         rows=read_workload_kinds(values["workload_kinds"] or ()),
         changes=changing.read_changes(context, values),

@@ -48,9 +48,9 @@ def command(
     gathered = gather(with_fields(source, run=()))  # --run is of the shape: who waits in the cluster is left out
     try:
         classes = known_classes(gathered.manifests)
-        asked = read_files(shape, source.max_bytes, source.heed, complete=False, classes=classes)
+        asked = read_files(shape, source.max_bytes, source.strictness, complete=False, classes=classes)
         asked.objects[PriorityClass] = [*asked.of(PriorityClass), *gathered.manifests.of(PriorityClass)]
-        asked = expanded(asked, source.heed, rows=source.rows, run=source.run).manifests
+        asked = expanded(asked, source.strictness, rows=source.rows, run=source.run).manifests
         with working("counting what fits"):
             found = capacity(gathered.manifests, asked, read_options(), topology=topology, pool=pool)
     except InputError as error:

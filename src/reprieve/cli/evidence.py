@@ -75,7 +75,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class PreemptionsSince:
     """A question about every preemption from then on, in seconds since 1970."""
 
     seconds: float
@@ -176,7 +176,7 @@ async def evictions(connection: Connection, since: float, records: str | None) -
     """
     evidence = Evidence(Asked("", "", ""))
     async with ApiClient(connection, limits=_SHOWN) as client:
-        if not await _find_records(client, connection, [Since(since)], records, evidence):
+        if not await _find_records(client, connection, [PreemptionsSince(since)], records, evidence):
             why = evidence.warnings[0] if evidence.warnings else "no scheduler that keeps decision records was found"
             raise ConfigError(f"{why} (--records URL|FILE says where they are)")
     return evidence.records, evidence.source
@@ -361,7 +361,11 @@ class _List(msgspec.Struct, frozen=True):
 
 
 async def _find_records(
-    client: ApiClient, connection: Connection, names: Sequence[Asked | Since], records: str | None, evidence: Evidence
+    client: ApiClient,
+    connection: Connection,
+    names: Sequence[Asked | PreemptionsSince],
+    records: str | None,
+    evidence: Evidence,
 ) -> bool:
     """Whether the scheduler's records could be read (there may be none of this object)."""
     if records is not None:
@@ -388,7 +392,7 @@ async def _find_records(
 
 
 async def _from(
-    where: str, connection: Connection, names: Sequence[Asked | Since], *, ca: bytes | None
+    where: str, connection: Connection, names: Sequence[Asked | PreemptionsSince], *, ca: bytes | None
 ) -> list[DecisionRecord]:
     if "://" not in where:
         return _from_file(Path(where), names)
@@ -410,11 +414,11 @@ async def _from(
         return await _explain(scheduler, "/explain", names)
 
 
-def _from_file(file: Path, names: Sequence[Asked | Since]) -> list[DecisionRecord]:
+def _from_file(file: Path, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
     found = []
     try:
         for asked in names:
-            if isinstance(asked, Since):
+            if isinstance(asked, PreemptionsSince):
                 found += evictions_in_file(file, asked.seconds)
             else:
                 found += find_in_file(file, asked.kind, asked.namespace, asked.name)
@@ -423,7 +427,7 @@ def _from_file(file: Path, names: Sequence[Asked | Since]) -> list[DecisionRecor
     return found
 
 
-async def _explain(client: ApiClient, path: str, names: Sequence[Asked | Since]) -> list[DecisionRecord]:
+async def _explain(client: ApiClient, path: str, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
     found: list[DecisionRecord] = []
     for asked in names:
         found += (await client.get(path, asked.query)).read(_List).items
@@ -440,7 +444,9 @@ def _ca(extension: Mapping[str, object]) -> bytes | None:
         raise ConfigError(f"the context's {EXTENSION}: certificate-authority-data: not base64") from None
 
 
-async def _from_leader(client: ApiClient, names: Sequence[Asked | Since]) -> tuple[str, list[DecisionRecord] | None]:
+async def _from_leader(
+    client: ApiClient, names: Sequence[Asked | PreemptionsSince]
+) -> tuple[str, list[DecisionRecord] | None]:
     """Through the API server at the pod that holds the lease. (where, None) if there is no such pod."""
     try:
         labelled = (await client.get(_PODS.path(), {"labelSelector": _OURS})).read(Json).get("items") or ()

@@ -23,7 +23,7 @@ MOST_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Heed:
+class Strictness:
     """What to make of what is not understood."""
 
     unknown_fields: bool = True
@@ -39,7 +39,7 @@ class Heed:
 def read_files(
     files: Sequence[str],
     max_bytes: int,
-    heed: Heed,
+    strictness: Strictness,
     *,
     complete: bool = True,
     classes: "Sequence[PriorityClass]" = (),
@@ -61,13 +61,13 @@ def read_files(
             files, max_bytes=max_bytes, stdin=given, complete=complete, classes=classes, schemas=PackedSchemas()
         )
     except InputError as error:
-        if heed.unknown_fields:
+        if strictness.unknown_fields:
             _warn(getattr(error, "__notes__", ()))
         raise
     if not (found.objects or found.pod_makers or found.scenarios or found.unknown):
         note(f"warning: {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}: there are no objects in it")
-    _heed_fields(found.unknown_fields, found.unknown_fields_total, heed)
-    if heed.strict:
+    _report_unknown_fields(found.unknown_fields, found.unknown_fields_total, strictness)
+    if strictness.strict:
         _refuse_misread(found)
     return found
 
@@ -82,24 +82,29 @@ def _refuse_misread(manifests: "Manifests") -> None:
         refuse(f"--strict: {count} that cannot be read; the first is {found[0]}")
 
 
-def heed_kubeconfig(found: "Sequence[UnknownField]", heed: Heed) -> None:
+def report_unread_of_kubeconfig(found: "Sequence[UnknownField]", strictness: Strictness) -> None:
     """The same for unknown fields of a kubeconfig."""
-    _heed_fields(found, len(found), heed)
+    _report_unknown_fields(found, len(found), strictness)
 
 
-def _heed_fields(found: "Sequence[UnknownField]", total: int, heed: Heed) -> None:
-    if not found or not heed.unknown_fields:
+def _report_unknown_fields(found: "Sequence[UnknownField]", total: int, strictness: Strictness) -> None:
+    if not found or not strictness.unknown_fields:
         return
     alike: dict[object, list[UnknownField]] = {}
     for each in found:
         alike.setdefault(each.shape, []).append(each)
     _warn([_with_more(str(same[0]), len(same)) for same in alike.values()])
-    if heed.strict:
+    if strictness.strict:
         refuse(f"--strict: {total} unknown field{'s' if total > 1 else ''}; the first is {found[0]}")
 
 
 def expanded(
-    manifests: "Manifests", heed: Heed, *, rows: "Rows | None" = None, run: Sequence[str] = (), now: float | None = None
+    manifests: "Manifests",
+    strictness: Strictness,
+    *,
+    rows: "Rows | None" = None,
+    run: Sequence[str] = (),
+    now: float | None = None,
 ) -> "Expansion":
     """An input, with the cluster it is added to, and the pods that its workloads call for (whatif.md 1).
 
@@ -110,7 +115,7 @@ def expanded(
     from reprieve.simulation.workloads.table import TABLE
 
     made = expand(manifests, rows=rows or TABLE, run=run, now=now)
-    _heed_fields(made.unknown_fields, len(made.unknown_fields), heed)
+    _report_unknown_fields(made.unknown_fields, len(made.unknown_fields), strictness)
     found = made.problems
     idle: dict[str, list[str]] = {}
     for one in made.suspended:
@@ -122,11 +127,13 @@ def expanded(
     for each in found:
         alike.setdefault((each.kind, each.certain), []).append(str(each))
     certain = [each for each in found if each.certain]
-    if heed.answer_for_all:
+    if strictness.answer_for_all:
         _warn([_with_more(same[0], len(same)) for same in alike.values()])
         many = f"{len(found)} objects are" if len(found) > 1 else "1 object is"
-        refuse(f"{heed.answer_for_all}: {many} not answered for (--lenient: plan without); the first is {found[0]}")
-    if certain and not heed.lenient:
+        refuse(
+            f"{strictness.answer_for_all}: {many} not answered for (--lenient: plan without); the first is {found[0]}"
+        )
+    if certain and not strictness.lenient:
         more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
         refuse(f"{certain[0]}{more}")
     _warn([_with_more(same[0], len(same)) for same in alike.values()])

@@ -38,7 +38,7 @@ _REST: Final = r"/(?:([a-z][a-z0-9.]*)/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
 
 
 @dataclass(slots=True)
-class Veil:
+class Redaction:
     """What may be named, and what is known of the others: (kind in small letters, priority) by name."""
 
     own: set[Name] = field(default_factory=set)
@@ -103,34 +103,34 @@ class Veil:
 def redacted(evidence: Evidence) -> Evidence:
     """The same evidence without the names of others."""
     asked = evidence.asked
-    veil = Veil()
-    veil.namespaces.add(asked.namespace)
+    redaction = Redaction()
+    redaction.namespaces.add(asked.namespace)
     group = pod_group_name(evidence.pod) if evidence.pod is not None else None
     above = [evidence.composite.spec.parent_composite_pod_group_name] if evidence.composite is not None else []
     names = [asked.name, group, *(pod.name for pod in evidence.members), *evidence.above, evidence.missing, *above]
     names += [evidence.owner.name] if evidence.owner is not None else []
-    veil.own |= {(asked.namespace, name) for name in names if name}
+    redaction.own |= {(asked.namespace, name) for name in names if name}
     computed = evidence.computed
     records = [*evidence.records, *([computed.record] if computed is not None and computed.record is not None else [])]
     for record in records:
         for level in record.levels:
-            veil.own.add(_split(level.name))
+            redaction.own.add(_split(level.name))
         entity = record.entity
         if entity.namespace == asked.namespace and entity.name in evidence.above:
-            veil.own.add((entity.namespace, entity.name))
+            redaction.own.add((entity.namespace, entity.name))
     for record in records:
         for namespace, name, kind, priority in _named_in(record):
-            if not veil.is_own(namespace, name):
-                veil.learn(namespace, name, kind, priority)
+            if not redaction.is_own(namespace, name):
+                redaction.learn(namespace, name, kind, priority)
     return replace(
         evidence,
-        pod=_with_conditions(evidence.pod, veil),
-        group=_with_conditions(evidence.group, veil),
-        composite=_with_conditions(evidence.composite, veil),
-        events=[replace(event, note=veil.text(event.note)) for event in evidence.events],
-        records=[_record(record, veil) for record in evidence.records],
-        computed=_computed(computed, veil),
-        warnings=[veil.text(each) for each in evidence.warnings],
+        pod=_with_conditions(evidence.pod, redaction),
+        group=_with_conditions(evidence.group, redaction),
+        composite=_with_conditions(evidence.composite, redaction),
+        events=[replace(event, note=redaction.text(event.note)) for event in evidence.events],
+        records=[_record(record, redaction) for record in evidence.records],
+        computed=_computed(computed, redaction),
+        warnings=[redaction.text(each) for each in evidence.warnings],
     )
 
 
@@ -149,22 +149,22 @@ class WaitingRedacted:
 
 def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, namespace: str) -> WaitingRedacted:
     """Who waits, of other namespaces by kind and priority alone."""
-    veil = Veil(own_namespace=namespace)
+    redaction = Redaction(own_namespace=namespace)
     there: list[Pod | PodGroup | CompositePodGroup] = [loaded.object for loaded in manifests.pods]
     there += [loaded.object for loaded in manifests.pod_groups]
     there += [loaded.object for loaded in manifests.of(CompositePodGroup)]
     for item in there:
-        veil.learn(item.namespace or "default", item.name, item.KIND, item.spec.priority or 0)
-    veil.namespaces.update(loaded.object.namespace or "default" for loaded in manifests.all())
+        redaction.learn(item.namespace or "default", item.name, item.KIND, item.spec.priority or 0)
+    redaction.namespaces.update(loaded.object.namespace or "default" for loaded in manifests.all())
 
     def redacted(one: _OutcomeT) -> _OutcomeT:
         if one.namespace != namespace:
             nameless = with_fields(one, **_NAMELESS[type(one)])
             in_group = isinstance(one, PodOutcome) and one.pod_group is not None
             return with_fields(nameless, pod_group="") if in_group else nameless
-        found = with_fields(one, message=veil.text(one.message) if one.message is not None else None)
+        found = with_fields(one, message=redaction.text(one.message) if one.message is not None else None)
         helps = getattr(one, "help", ())
-        return with_fields(found, help=tuple(map(veil.help, helps))) if helps else found
+        return with_fields(found, help=tuple(map(redaction.help, helps))) if helps else found
 
     plan = with_fields(
         document,
@@ -175,7 +175,7 @@ def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, 
 
     def redacted_of(kind: str, space: str, name: str) -> DecisionRecord | None:
         record = record_of(kind, space, name)
-        return _record(record, veil) if record is not None else None
+        return _record(record, redaction) if record is not None else None
 
     return WaitingRedacted(plan, of_namespace(plan, namespace), _others_section(document, namespace), redacted_of)
 
@@ -245,30 +245,30 @@ def _split(name: str) -> Name:
     return namespace, rest
 
 
-def _record(record: DecisionRecord, veil: Veil) -> DecisionRecord:
+def _record(record: DecisionRecord, redaction: Redaction) -> DecisionRecord:
     plain: dict[str, Any] = msgspec.to_builtins(record)
-    found = veil.within(plain)
+    found = redaction.within(plain)
     entity = record.entity
-    if not veil.is_own(entity.namespace, entity.name):
+    if not redaction.is_own(entity.namespace, entity.name):
         found["entity"] = {"kind": entity.kind, "namespace": "", "name": "", "priority": entity.priority}
     else:
         found["entity"] = plain["entity"]
     for each in found.get("pods", ()):
-        each["names"] = [] if not veil.is_own(entity.namespace, entity.name) else each["names"]
+        each["names"] = [] if not redaction.is_own(entity.namespace, entity.name) else each["names"]
     return msgspec.convert(found, DecisionRecord)
 
 
-def _computed(computed: Answered | None, veil: Veil) -> Answered | None:
+def _computed(computed: Answered | None, redaction: Redaction) -> Answered | None:
     if computed is None:
         return None
-    helps = tuple(map(veil.help, computed.helps)) if computed.helps is not None else None
-    record = _record(computed.record, veil) if computed.record is not None else None
+    helps = tuple(map(redaction.help, computed.helps)) if computed.helps is not None else None
+    record = _record(computed.record, redaction) if computed.record is not None else None
     return replace(computed, record=record, helps=helps)
 
 
-def _with_conditions(item: Any, veil: Veil) -> Any:
+def _with_conditions(item: Any, redaction: Redaction) -> Any:
     """A pod or group with redacted messages of its conditions."""
     if item is None or not item.status.conditions:
         return item
-    found: Sequence[Any] = [with_fields(each, message=veil.text(each.message)) for each in item.status.conditions]
+    found: Sequence[Any] = [with_fields(each, message=redaction.text(each.message)) for each in item.status.conditions]
     return with_fields(item, status=with_fields(item.status, conditions=type(item.status.conditions)(found)))

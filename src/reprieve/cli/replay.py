@@ -99,7 +99,7 @@ def command(
         feature_gates=feature_gates,
         plugins=tuple(plugin or ()),
         plugin_timeout=plugin_timeout,
-        tracks=output in (Format.HTML, Format.TRACE),
+        timeline=output in (Format.HTML, Format.TRACE),
     )
     if output is Format.HTML:
         _need_plots()

@@ -55,7 +55,7 @@ class Task:
     feature_gates: str
     plugins: tuple[str, ...]
     plugin_timeout: str
-    tracks: bool
+    timeline: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _settings(task: Task, found: "JobList", picked: "Chosen") -> "WorldSettings"
         restart=_long("--restart", task.restart),
         failures=_failures(task.failures, picked.begin, dated=found.dated, faster=task.load),
         seed=task.seed,
-        tracks=task.tracks,
+        timeline=task.timeline,
     )
 
 
@@ -217,7 +217,7 @@ def _cluster(
     from reprieve.api import objects
     from reprieve.api.errors import InputError
     from reprieve.api.loading import read
-    from reprieve.cli.reading import Heed, read_files
+    from reprieve.cli.reading import Strictness, read_files
     from reprieve.simulation.plan_inputs import starts_at
     from reprieve.simulation.replay.fitting import class_documents, fitting_nodes
 
@@ -225,7 +225,7 @@ def _cluster(
     quotas: list[Mapping[str, Any]] = []
     try:
         if task.cluster:
-            manifests = read_files(task.cluster, task.max_bytes, Heed())
+            manifests = read_files(task.cluster, task.max_bytes, Strictness())
             quotas = _quota_documents(task.cluster, task.max_bytes)
             pending = sum(1 for pod in manifests.pods if not pod.object.spec.node_name)
             if pending:

@@ -158,7 +158,7 @@ def command(
 def run(settings: "Settings") -> None:
     """Schedule until SIGINT or SIGTERM. What ends it otherwise is one error with its exit code (interfaces.md)."""
     from reprieve.client.errors import ClientError, ConfigError
-    from reprieve.client.leading import DeposedError
+    from reprieve.client.leading import LeadershipLostError
 
     try:  # a loop that is twice as fast, where there is one
         from uvloop import run as run_loop
@@ -168,7 +168,7 @@ def run(settings: "Settings") -> None:
         run_loop(_serve(settings))
     except ConfigError as error:
         refuse(str(error))
-    except DeposedError as error:
+    except LeadershipLostError as error:
         raise CommandError(str(error), Exit.NOT_SO) from None
     except ClientError as error:
         raise CommandError(str(error), Exit.UNREACHABLE) from None

@@ -11,7 +11,7 @@ import typer
 
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
 from reprieve.cli.progress import working
-from reprieve.cli.reading import Heed, heed_kubeconfig
+from reprieve.cli.reading import Strictness, report_unread_of_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,13 +72,13 @@ def _write(path: str, text: str) -> None:
 def read_live(
     kubeconfig: str | None,
     context: str | None,
-    heed: Heed | None = None,
+    strictness: Strictness | None = None,
     *,
     owners: bool = False,
     jobs: bool = False,
     makers: "Sequence[tuple[str, str, str, str]]" = (),
 ) -> "tuple[Reading, str]":
-    """Read a live cluster; what was read and the server's URL. `heed`: what to make of unknown fields on the way there.
+    """Read a live cluster; what was read and the server's URL. `strictness`: what to make of unknown fields.
 
     With `owners` the controllers whose pods may be gangs are read as well, with `jobs` Jobs, for when they end; of
     `makers` (see `read_makers`) the templates.
@@ -96,7 +96,7 @@ def read_live(
     unknown: list[UnknownField] = []
     try:
         connection = connect(kubeconfig, context, unknown_fields=unknown)
-        heed_kubeconfig(unknown, heed or Heed())
+        report_unread_of_kubeconfig(unknown, strictness or Strictness())
 
         async def read() -> "Reading":
             async with ApiClient(connection, limits=Limits(attempts=ATTEMPTS)) as client:

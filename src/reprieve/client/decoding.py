@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from reprieve.api.decoding import Head, finish, from_json
+from reprieve.api.decoding import TypeMeta, finish, from_json
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.meta import KubernetesObject
 from reprieve.client.discovery import Resource
@@ -33,20 +33,22 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class Outline(msgspec.Struct, frozen=True):
+class MetadataOnly(msgspec.Struct, frozen=True):
     """An object of which only the metadata is read."""
 
     metadata: Metadata = Metadata()
 
 
-OUTLINE = msgspec.json.Decoder(Outline)
+METADATA_ONLY = msgspec.json.Decoder(MetadataOnly)
 
 
 def stored(kind: type[T], raw: msgspec.Raw | bytes, resource: Resource) -> T:
     """The typed object of one JSON object of a resource. Raises InputError."""
     origin = Origin(resource.plural)
     found = finish(
-        from_json(kind, raw, Head(api_version=resource.api_version, kind=resource.kind), origin), origin, stored=True
+        from_json(kind, raw, TypeMeta(api_version=resource.api_version, kind=resource.kind), origin),
+        origin,
+        stored=True,
     )
     if not found.metadata.name:
         raise InputError(origin, "Required value: a stored object has a name", path="metadata.name")
@@ -56,6 +58,6 @@ def stored(kind: type[T], raw: msgspec.Raw | bytes, resource: Resource) -> T:
 def called(raw: msgspec.Raw | bytes) -> Metadata | None:
     """The metadata of an object, None if it has none that can be read."""
     try:
-        return OUTLINE.decode(raw).metadata
+        return METADATA_ONLY.decode(raw).metadata
     except (ValueError, RecursionError):
         return None

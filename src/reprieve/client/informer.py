@@ -31,7 +31,7 @@ from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.listing import list_objects
 from reprieve.client.pacing import Backoff, BackoffPolicy
 from reprieve.client.transport import ApiClient
-from reprieve.client.watching import BOOKMARK, DELETED, Event, GarbledError, SilentError, watch
+from reprieve.client.watching import BOOKMARK, DELETED, Event, GarbledError, IdleTimeoutError, watch
 
 log = logging.getLogger("reprieve.client")
 
@@ -214,7 +214,7 @@ class Informer(Generic[T]):
         if self._heard:
             self._backoff.reset()
         starting = self._revision is None and self._watch_list
-        if isinstance(error, SilentError) and starting:
+        if isinstance(error, IdleTimeoutError) and starting:
             return self._without_watch_list(str(error))
         if isinstance(error, GarbledError):
             self._garbled += 1

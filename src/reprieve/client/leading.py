@@ -29,7 +29,7 @@ T = TypeVar("T")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
 
 
-class DeposedError(ClientError):
+class LeadershipLostError(ClientError):
     """The right to write is lost."""
 
 
@@ -49,9 +49,9 @@ class Fence:
         return self._clock.monotonic() < self._until
 
     def check(self) -> None:
-        """Raise DeposedError if one may not write any more."""
+        """Raise LeadershipLostError if one may not write any more."""
         if not self.open:
-            raise DeposedError("not the leader: nothing is written")
+            raise LeadershipLostError("not the leader: nothing is written")
 
     def opened(self, until: float, term: int) -> None:
         """One may write until a monotonic time."""

@@ -40,7 +40,7 @@ class GarbledError(UnreachableError):
     """The stream holds something that is no event: the connection is not to be trusted any more."""
 
 
-class SilentError(UnreachableError):
+class IdleTimeoutError(UnreachableError):
     """Nothing came for longer than is usual while a connection lives."""
 
 
@@ -65,20 +65,20 @@ async def watch(
     where = f"{client.connection.server}{path}"
     async with client.stream(path, {**query, "watch": "true"}, opening=silence()) as stream:
         opened()
-        guard = _Silence(client, stream, silence)
+        guard = _IdleTimeout(client, stream, silence)
         watchdog = asyncio.create_task(guard.run())
         try:
             await _lines(stream, guard, handle, where)
         except UnreachableError:
             if guard.tripped:
-                raise SilentError(f"{where}: the watch was silent for {guard.limit:.0f} s") from None
+                raise IdleTimeoutError(f"{where}: the watch was silent for {guard.limit:.0f} s") from None
             raise
         finally:
             watchdog.cancel()
             await asyncio.gather(watchdog, return_exceptions=True)
 
 
-async def _lines(stream: Stream, guard: _Silence, handle: Callable[[Event], None], where: str) -> None:
+async def _lines(stream: Stream, guard: _IdleTimeout, handle: Callable[[Event], None], where: str) -> None:
     rest: list[bytes] = []
     size = 0
     while piece := await stream.piece():
@@ -108,7 +108,7 @@ def _event(line: bytes, where: str) -> Event:
     return event
 
 
-class _Silence:
+class _IdleTimeout:
     """Cuts a stream that says nothing for too long."""
 
     def __init__(self, client: ApiClient, stream: Stream, limit: Callable[[], float]) -> None:

@@ -4,9 +4,9 @@ Terms: a key names what a write is about (`Pod default/web`); a writer is someth
 a time for different keys.
 
 Invariants: of the writes with one key the next begins when the one before has ended; no more than `workers` are in
-flight; every write ends: with its result, with the error of its last attempt, or with DeposedError. After the fence has
-shut nothing is sent: waiting writes end at once, those in flight are cancelled, and the fence is asked again before
-every attempt of a request (`ApiClient.request(guard=...)`).
+flight; every write ends: with its result, with the error of its last attempt, or with LeadershipLostError. After the
+fence has shut nothing is sent: waiting writes end at once, those in flight are cancelled, and the fence is asked again
+before every attempt of a request (`ApiClient.request(guard=...)`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.leading import DeposedError, Fence
+from reprieve.client.leading import Fence, LeadershipLostError
 from reprieve.client.pacing import Backoff, BackoffPolicy
 from reprieve.client.transport import ApiClient, Guard
 
@@ -81,13 +81,15 @@ class WriterPool:
     def submit(self, key: str, act: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
         """Carry out `act` after all earlier writes with this key; it may be called again after a passing failure.
 
-        Returns its result. Refused at once with DeposedError if there is no right to write.
+        Returns its result. Refused at once with LeadershipLostError if there is no right to write.
         """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         # Who submits need not wait for the result: an error nobody asks for is no noise.
         result.add_done_callback(_retrieved)
         if self._closed or (self._fence is not None and not self._fence.open):
-            result.set_exception(DeposedError(f"{key}: not written: {'closed' if self._closed else 'not the leader'}"))
+            result.set_exception(
+                LeadershipLostError(f"{key}: not written: {'closed' if self._closed else 'not the leader'}")
+            )
             return result
         writes = self._waiting.get(key)
         write = _Write(key, act, result)
@@ -123,7 +125,7 @@ class WriterPool:
         key = self._tasks.pop(task)
         writes = self._waiting.get(key)
         if writes:
-            self._fail(writes.popleft(), DeposedError(f"{key}: not written: cancelled"))  # before it began
+            self._fail(writes.popleft(), LeadershipLostError(f"{key}: not written: cancelled"))  # before it began
             if writes:
                 self._ready.append(key)
             else:
@@ -149,7 +151,7 @@ class WriterPool:
                 self._fail(write, error)
             except asyncio.CancelledError:
                 self._fail(
-                    write, DeposedError(f"{write.key}: cancelled in flight: it may or may not have been written")
+                    write, LeadershipLostError(f"{write.key}: cancelled in flight: it may or may not have been written")
                 )
                 raise
             except Exception as error:
@@ -174,7 +176,7 @@ class WriterPool:
         for key, writes in list(self._waiting.items()):
             flying = [writes.popleft()] if key in busy else []
             for write in writes:
-                self._fail(write, DeposedError(f"{write.key}: not written: {why}"))
+                self._fail(write, LeadershipLostError(f"{write.key}: not written: {why}"))
             if flying:
                 self._waiting[key] = deque(flying)
             else:

@@ -17,12 +17,12 @@ _HASH = "pod-template-hash"
 _NO_LABELS: Mapping[str, str] = {}
 
 
-Kin = tuple[str, Owner | None, str | None, str | None]
+OwnershipKey = tuple[str, Owner | None, str | None, str | None]
 """(namespace, controller, pod group, pod-template-hash): the highest controllers of pods that share it are the same."""
 
 
-def kin_of(pod: PodRecord) -> Kin:
-    """By what a pod's highest controllers are told; its labels and its group may change."""
+def ownership_key(pod: PodRecord) -> OwnershipKey:
+    """What decides who a pod's highest controllers are; its labels and its group may change."""
     return pod.namespace, pod.owner, pod.group, pod.labels.get(_HASH)
 
 

@@ -48,7 +48,7 @@ class GaveUpError(NodeError):
 
 
 @dataclass(slots=True)
-class InUse:
+class DevicesInUse:
     """What allocations take: whole devices (how often), and of shared ones the capacity and how many shares."""
 
     whole: dict[DeviceId, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class InUse:
 
 
 @dataclass(slots=True)
-class Wish:
+class PendingClaim:
     """One claim to be allocated. `key`: namespace/name."""
 
     key: str
@@ -82,11 +82,11 @@ class _TooManyError(Exception):
 
 
 def allocate(
-    wishes: Sequence[Wish],
+    wishes: Sequence[PendingClaim],
     node: str,
     labels: Mapping[str, str],
     pools: Sequence[Pool],
-    in_use: InUse,
+    in_use: DevicesInUse,
     classes: Mapping[str, DeviceClass],
     matcher: DeviceMatcher,
     steps: int = MOST_STEPS,
@@ -114,11 +114,11 @@ class _Search:
 
     def __init__(
         self,
-        wishes: Sequence[Wish],
+        wishes: Sequence[PendingClaim],
         node: str,
         labels: Mapping[str, str],
         pools: Sequence[Pool],
-        in_use: InUse,
+        in_use: DevicesInUse,
         classes: Mapping[str, DeviceClass],
         matcher: DeviceMatcher,
         steps: int,
@@ -149,7 +149,7 @@ class _Search:
 
     # -- before the search --------------------------------------------------------------------------------------------
 
-    def _check(self, number: int, wish: Wish) -> None:
+    def _check(self, number: int, wish: PendingClaim) -> None:
         least = 0
         for request in wish.shape.requests:
             if not request.options:
@@ -165,7 +165,7 @@ class _Search:
                     f"claim {wish.key}, constraint #{index}: empty constraint (unsupported constraint type?)"
                 )
 
-    def _demand(self, number: int, wish: Wish, option: Option) -> int:
+    def _demand(self, number: int, wish: PendingClaim, option: Option) -> int:
         """How many devices an option needs."""
         where = f"claim {wish.key}, request {option.name}"
         for index, text in enumerate(option.selectors):

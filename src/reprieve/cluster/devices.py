@@ -31,10 +31,10 @@ from reprieve.cluster.device_allocation import (
     MOST_GIVEN_UP,
     MOST_STEPS,
     DeviceError,
+    DevicesInUse,
     GaveUpError,
-    InUse,
     NodeError,
-    Wish,
+    PendingClaim,
     allocate,
 )
 from reprieve.cluster.device_pools import (
@@ -76,7 +76,7 @@ SPECIAL = "<extended-resources>"
 _MOST_SHAPES = 1024
 _LOG = 65536
 _VIEWS = 256
-_EMPTY = InUse()
+_EMPTY = DevicesInUse()
 
 
 class Held(NamedTuple):
@@ -168,7 +168,7 @@ class DeviceBook:
         """UID of a pod -> name of the claim that was made for its extended resources."""
         self._special_shapes: dict[tuple[object, ...], tuple[ClaimShape, tuple[Mapped, ...]]] = {}
         self.claims: dict[str, ClaimState] = {}
-        self.in_use = InUse()
+        self.in_use = DevicesInUse()
         self.matcher = DeviceMatcher()
         self._shapes = Shapes()
         self._read: dict[str, Slice] = {}
@@ -344,7 +344,7 @@ class DeviceBook:
                 self._touched.rows.append(row)
 
     @staticmethod
-    def count_into(in_use: InUse, allocation: Allocation, by: int) -> None:
+    def count_into(in_use: DevicesInUse, allocation: Allocation, by: int) -> None:
         """Add (1) or take away (-1) what an allocation takes; admin access takes nothing."""
         for grant in allocation.grants:
             if grant.admin:
@@ -546,10 +546,10 @@ class DeviceBook:
         view.codes[row] = view.potential[row]
 
     def _search(
-        self, claims: Sequence[ClaimState], row: int, in_use: InUse, steps: int = MOST_STEPS
+        self, claims: Sequence[ClaimState], row: int, in_use: DevicesInUse, steps: int = MOST_STEPS
     ) -> list[list[Chosen]] | None:
         nodes = self._nodes
-        wishes = [Wish(claim.key, claim.shape) for claim in claims if claim.shape is not None]
+        wishes = [PendingClaim(claim.key, claim.shape) for claim in claims if claim.shape is not None]
         pools = self.pools(row)
         return allocate(wishes, nodes.names[row], nodes.labels[row], pools, in_use, self.classes, self.matcher, steps)
 
@@ -573,7 +573,7 @@ class DeviceBook:
 
     def check(self) -> None:
         """Compare what is kept with what it is derived from; raises AssertionError on a difference."""
-        fresh = InUse()
+        fresh = DevicesInUse()
         for claim in self.claims.values():
             assert claim.allocation is claim.in_view(), f"{claim.key}: the allocation in view is stale"
             if claim.allocation is not None:

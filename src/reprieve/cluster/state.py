@@ -22,7 +22,7 @@ from reprieve.api.work_annotations import (
 )
 from reprieve.cluster.attachments import AttachedVolumes
 from reprieve.cluster.budgets import Budget, BudgetIndex, ByLabel, budget_of
-from reprieve.cluster.controllers import Controllers, Kin, kin_of
+from reprieve.cluster.controllers import Controllers, OwnershipKey, ownership_key
 from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.groups import CompositeState, Group, GroupSpec, GroupState, composite_spec_of, spec_of
 from reprieve.cluster.job_deadlines import JobDeadlines
@@ -68,7 +68,7 @@ class ClusterState(Placements):
         self.job_deadlines = JobDeadlines()
         self.departures: dict[str, float | None] = {}
         """Pods on their way out, by UID: when each is due to be gone (seconds), where that is known."""
-        self.departing: dict[Kin, dict[str, None]] = {}
+        self.departing: dict[OwnershipKey, dict[str, None]] = {}
         """The UIDs of the same by who made them."""
         self.overdue: set[str] = set()
         """UIDs of pods that were to make room and have not, long after they should have: nobody counts on theirs."""
@@ -144,7 +144,7 @@ class ClusterState(Placements):
         self.volumes.give_back(pod.uid)
         if pod.uid in self.departures:
             del self.departures[pod.uid]
-            self._listed_with(kin_of(pod), None, pod)
+            self._listed_with(ownership_key(pod), None, pod)
         self.overdue.discard(pod.uid)
         self.clear_nomination(pod)
         self.trim()
@@ -157,18 +157,18 @@ class ClusterState(Placements):
 
     def _departs(self, pod: PodRecord, due: float | None) -> None:
         self.departures[pod.uid] = due
-        self.departing.setdefault(kin_of(pod), {})[pod.uid] = None
+        self.departing.setdefault(ownership_key(pod), {})[pod.uid] = None
 
-    def _listed_with(self, before: Kin, kin: Kin | None, pod: PodRecord) -> None:
-        """A pod on its way out is one of other kin than before, or gone."""
-        if kin == before:
+    def _listed_with(self, before: OwnershipKey, key: OwnershipKey | None, pod: PodRecord) -> None:
+        """A pod on its way out has another key than before, or is gone."""
+        if key == before:
             return
-        there = self.departing[before]
-        del there[pod.uid]
-        if not there:
+        of_key = self.departing[before]
+        del of_key[pod.uid]
+        if not of_key:
             del self.departing[before]
-        if kin is not None:
-            self.departing.setdefault(kin, {})[pod.uid] = None
+        if key is not None:
+            self.departing.setdefault(key, {})[pod.uid] = None
 
     def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
         """The pod got a deletionTimestamp: it holds its room until it is gone, but no longer counts for its group.
@@ -215,10 +215,10 @@ class ClusterState(Placements):
             if row >= 0:
                 self._take(pod)  # its devices stay its own
             self.pod_affinity.leave(pod)
-            kin = kin_of(pod)
+            key = ownership_key(pod)
             pod.labels, pod.signature = labels, signature
             if pod.uid in self.departures:
-                self._listed_with(kin, kin_of(pod), pod)
+                self._listed_with(key, ownership_key(pod), pod)
             self.pod_affinity.join(pod)
             if row >= 0:
                 self._put(pod, row)
@@ -263,7 +263,7 @@ class ClusterState(Placements):
         """The pod belongs to another group than before, or to none (workloads.md 2.7)."""
         self._outside_trials()
         counts = not pod.terminating
-        kin = kin_of(pod)
+        owned_before = ownership_key(pod)
         if pod.group is not None:
             before = self.groups[pod.group]
             del before.members[pod.uid]
@@ -282,7 +282,7 @@ class ClusterState(Placements):
             self.resized_gangs.keys.append(key)
             self.trees.pods_changed(after)
         if pod.uid in self.departures:
-            self._listed_with(kin, kin_of(pod), pod)
+            self._listed_with(owned_before, ownership_key(pod), pod)
         self.groups_version += 1
         if pod.row >= 0:
             self._touch(pod.row)
@@ -540,8 +540,10 @@ class ClusterState(Placements):
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
             assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is said to be"
         assert self.departures.keys() | self.overdue <= self.pods.keys(), "somebody who is gone is said to be leaving"
-        departing = {uid: kin for kin, uids in self.departing.items() for uid in uids}
-        assert departing == {uid: kin_of(self.pods[uid]) for uid in self.departures}, "who leaves is not listed by kin"
+        departing = {uid: key for key, uids in self.departing.items() for uid in uids}
+        assert departing == {uid: ownership_key(self.pods[uid]) for uid in self.departures}, (
+            "who leaves is not listed by its owners"
+        )
         self.trees.check(self.groups.values())
         self.pod_affinity.check()
         self.volumes.check(self.pods.values())

@@ -31,7 +31,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import (
     NO_PROVISIONER,
     WAIT_FOR_CONSUMER,
-    Unsettled,
+    AssumedPodVolumes,
     VolumeObjects,
     class_of,
     fully_bound,
@@ -330,7 +330,7 @@ def _unsettled(cluster: ClusterState, reach: Reach) -> tuple[dict[str, str], dic
     return taken, chosen
 
 
-def _settle(cluster: ClusterState, reach: Reach, entry: Unsettled) -> None:
+def _settle(cluster: ClusterState, reach: Reach, entry: AssumedPodVolumes) -> None:
     """Choose for one pod on its row, seeing the pods before it."""
     bound, unbound = split(cluster.volumes, entry.pod)
     if not unbound:

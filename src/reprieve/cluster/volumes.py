@@ -97,7 +97,7 @@ class StaleAttachments:
 
 
 @dataclass(slots=True)
-class Unsettled:
+class AssumedPodVolumes:
     """A pod placed in a trial; `taken` are the volumes chosen for it, `chosen`: claim -> node, None: not asked yet."""
 
     pod: PodRecord
@@ -182,7 +182,7 @@ class VolumeObjects:
         """Volume -> claim it is reserved for."""
         self.selected: dict[str, str] = {}
         """Claim -> node it is to be provisioned for."""
-        self.unsettled: dict[str, Unsettled] = {}
+        self.unsettled: dict[str, AssumedPodVolumes] = {}
         """By UID, in the order the pods were placed."""
 
     # -- objects -----------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class VolumeObjects:
             there = self._rows_of.setdefault(claim.key, {})
             there[row] = there.get(row, 0) + 1
         if tentative and not pod.bound and pod.uid not in self.reservations:
-            self.unsettled[pod.uid] = Unsettled(pod, row)
+            self.unsettled[pod.uid] = AssumedPodVolumes(pod, row)
 
     def displaced(self, pod: PodRecord, row: int) -> None:
         """A pod with volumes left its row."""

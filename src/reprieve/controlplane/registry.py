@@ -19,7 +19,6 @@ from reprieve.api.json import Json
 from reprieve.controlplane import errors, patching, rules
 from reprieve.controlplane.admission_chain import Chain, Operation, Request
 from reprieve.controlplane.advice import warnings_about
-from reprieve.controlplane.aside import INLINE
 from reprieve.controlplane.clock import Clock
 from reprieve.controlplane.conversion import differs, from_storage, to_storage
 from reprieve.controlplane.decoding import Decoder
@@ -27,11 +26,12 @@ from reprieve.controlplane.defaulting import apply_identity
 from reprieve.controlplane.deleting import DeleteOptions, Deletion
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind, KindTable
+from reprieve.controlplane.off_loop import INLINE
 from reprieve.controlplane.preparing import before_create, count_generation, date_taints, drop_foreign_status, restrict
 from reprieve.controlplane.rules.reviews import validate_review
 from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema.effort import Effort, TooMuchAtOnceError
+from reprieve.controlplane.schema.step_budget import StepBudget, TooMuchAtOnceError
 from reprieve.controlplane.storage import Store, Stored
 from reprieve.controlplane.storage.store import as_object
 from reprieve.controlplane.writing import Outcome, PatchType, WriteOptions, internal_options
@@ -228,7 +228,7 @@ class Registry:
                 raise _patch_refused(error) from error
             return self.decoder.patched(kind, patched, options.validation, warnings), warnings
 
-        new, warnings = options.aside.value("patch", (old, patch), change)
+        new, warnings = options.off_loop_steps.value("patch", (old, patch), change)
         options.warnings.extend(warnings)
         metadata = new.setdefault("metadata", {})
         self._check_name(metadata, name)
@@ -288,7 +288,7 @@ class Registry:
                 raise _patch_refused(error) from error
             return self.decoder.patched(kind, merged, options.validation, warnings), warnings
 
-        new, warnings = options.aside.value("apply", (old, applied), merge)
+        new, warnings = options.off_loop_steps.value("apply", (old, applied), merge)
         options.warnings.extend(warnings)
         self._place(kind, namespace, new["metadata"])
         if state is None or old is None:
@@ -476,7 +476,7 @@ class Registry:
                 api_version=kind.api_version,
             )
 
-        tracked: Json = options.aside.value("ownership", (new, old), track)
+        tracked: Json = options.off_loop_steps.value("ownership", (new, old), track)
         return tracked
 
     def _problems(
@@ -485,22 +485,22 @@ class Registry:
         """Validate by the rules of the kind, custom resources also by their schema."""
         structural = self.schema(kind).structural
 
-        def find(effort: Effort | None = None) -> Sequence[Any]:
+        def find(budget: StepBudget | None = None) -> Sequence[Any]:
             if old is None:
                 problems = rules.validate_create(kind, new)
             else:
                 problems = rules.validate_update(kind, new, old, subresource or None)
             if structural is not None:
-                problems.extend(structural.validate(new, old, effort))
+                problems.extend(structural.validate(new, old, budget))
             return problems[:_MOST_FINDINGS]
 
-        aside = options.aside
-        if aside is INLINE:
+        off_loop_steps = options.off_loop_steps
+        if off_loop_steps is INLINE:
             return find()
-        if not aside.always and structural is not None:
+        if not off_loop_steps.always and structural is not None:
             with suppress(TooMuchAtOnceError):
-                return find(Effort(inline=True))
-        return aside.findings("problems", _lasting(new, old), find)
+                return find(StepBudget(inline=True))
+        return off_loop_steps.findings("problems", _lasting(new, old), find)
 
     @staticmethod
     def _refuse(kind: Kind, name: str, problems: Sequence[Any]) -> None:

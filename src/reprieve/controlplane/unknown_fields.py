@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from reprieve.api.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
-from reprieve.api.unknown_fields import Manifest, Misnamed, Path, nearest
+from reprieve.api.unknown_fields import Manifest, MisnamedField, Path, nearest
 from reprieve.api.versions import CRD_GROUP, INTERNAL_VERSION
 from reprieve.controlplane.schema import nodes
 from reprieve.controlplane.schema.definitions import OBJECT_META, definition_names
@@ -49,7 +49,7 @@ class PackedSchemas:
         """See `Schemas`."""
         return definition_names()
 
-    def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[Misnamed]:
+    def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
         """See `Schemas`."""
         root = self._root(api_version, kind)
         if root is None or self._clean(root, api_version, kind, manifest):
@@ -59,7 +59,7 @@ class PackedSchemas:
                 manifest = msgspec.json.decode(cast(Any, manifest))
             except (msgspec.DecodeError, RecursionError):
                 return ()  # decoding reports it
-        found: list[Misnamed] = []
+        found: list[MisnamedField] = []
         _walk(root, manifest, (), found)
         return found
 
@@ -172,7 +172,7 @@ def _type_of(node: Node, made: dict[int, Any], leaf: Any) -> Any:
 # -- thorough ----------------------------------------------------------------------------------------------------------
 
 
-def _walk(node: Node, value: Any, path: Path, found: list[Misnamed]) -> None:
+def _walk(node: Node, value: Any, path: Path, found: list[MisnamedField]) -> None:
     if len(path) > _MOST_DEPTH or len(found) >= _MOST_FOUND:
         return
     if node.type is Type.STRUCT and isinstance(value, Mapping):
@@ -181,7 +181,7 @@ def _walk(node: Node, value: Any, path: Path, found: list[Misnamed]) -> None:
             if below is not None:
                 _walk(below, inner, (*path, key), found)
             elif not node.preserve_unknown:
-                found.append(Misnamed((*path, str(key)), _meant(node, str(key))))
+                found.append(MisnamedField((*path, str(key)), _meant(node, str(key))))
     elif node.element is not None:
         if node.type is Type.MAP and isinstance(value, Mapping):
             for key, inner in value.items():

@@ -7,7 +7,7 @@ from typing import Literal
 
 from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import SYSTEM, User
-from reprieve.controlplane.aside import INLINE, Aside
+from reprieve.controlplane.off_loop import INLINE, OffLoopSteps
 from reprieve.controlplane.storage.model import Stored
 from reprieve.controlplane.storage.store import DURABLE, Ticket
 
@@ -27,7 +27,7 @@ class WriteOptions:
     validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
     force: bool = False
     warnings: list[str] = field(default_factory=list)
-    aside: Aside = INLINE
+    off_loop_steps: OffLoopSteps = INLINE
     """Where steps that take long are done."""
     uid: str = ""
     created: str = ""
@@ -52,4 +52,4 @@ class Outcome:
 
 def internal_options(options: WriteOptions, manager: str) -> WriteOptions:
     """Return ``options`` for a write the server does on behalf of a request (binding, quota use, budgets)."""
-    return replace(options, manager=manager, validation="Ignore", aside=INLINE)
+    return replace(options, manager=manager, validation="Ignore", off_loop_steps=INLINE)

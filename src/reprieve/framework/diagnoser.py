@@ -50,31 +50,31 @@ def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tup
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class NominatedRows:
     """Rows where nominated pods count, int64[rows] ascending, and what those ask for: int64[columns, rows]."""
 
     priority: int
     rows: npt.NDArray[np.int64]
     amounts: npt.NDArray[np.int64]
 
-    def only(self, which: Mask | slice) -> "Crowd":
+    def only(self, which: Mask | slice) -> "NominatedRows":
         """Some of the rows."""
-        return Crowd(self.priority, self.rows[which], self.amounts[:, which])
+        return NominatedRows(self.priority, self.rows[which], self.amounts[:, which])
 
 
-def crowd_of(cluster: ClusterState, priority: int, rows: Rows) -> Crowd:
+def crowd_of(cluster: ClusterState, priority: int, rows: Rows) -> NominatedRows:
     """`nominated_pods` in figures."""
     nodes = cluster.nodes
     if not nodes.nominated:
-        return Crowd(priority, _NO_ROWS, np.zeros((len(nodes.used), 0), dtype=np.int64))
+        return NominatedRows(priority, _NO_ROWS, np.zeros((len(nodes.used), 0), dtype=np.int64))
     if not isinstance(rows, slice) and len(rows) <= _FEW:
         there = nominated_pods(cluster, priority, np.sort(rows))
         amounts = np.zeros((len(there), len(nodes.used)), dtype=np.int64)
         for sums, (_, pods) in zip(amounts, there, strict=True):
             for pod in pods:
                 sums += pod.signature.delta
-        return Crowd(priority, np.array([row for row, _ in there], dtype=np.int64), amounts.T)
-    crowd = Crowd(priority, *nodes.nominated_amounts.held(priority, len(nodes.used)))
+        return NominatedRows(priority, np.array([row for row, _ in there], dtype=np.int64), amounts.T)
+    crowd = NominatedRows(priority, *nodes.nominated_amounts.held(priority, len(nodes.used)))
     if isinstance(rows, slice) or not len(crowd.rows):
         return crowd
     wanted = np.zeros(len(nodes), dtype=np.bool_)
@@ -199,7 +199,7 @@ class Diagnoser:
         self,
         filters: Sequence[FilterPlugin],
         state: CycleState,
-        crowded: Crowd,
+        crowded: NominatedRows,
         found: RowReasons,
         *,
         apart: bool,
@@ -310,7 +310,9 @@ def _has_a_say(plugin: FilterPlugin, state: CycleState) -> bool:
     return call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP
 
 
-def crowding(cluster: ClusterState, crowded: Crowd, asked: Sequence[FilterPlugin]) -> AbstractContextManager[None]:
+def crowding(
+    cluster: ClusterState, crowded: NominatedRows, asked: Sequence[FilterPlugin]
+) -> AbstractContextManager[None]:
     """Nominated pods as running on their rows, for these filters to look at exactly those rows and nothing else."""
     if all(plugin.by_amounts or plugin.scope is Scope.STATIC for plugin in asked):
         return cluster.assume_amounts(crowded.rows, crowded.amounts)

@@ -75,7 +75,7 @@ def plan(
         not_before(begin, cluster._kept.given.all())
         begin = max(begin, starts_at(cluster.manifests.all()))
     records = WaitingRecords()
-    witness = _Witness(records, options.observer)
+    witness = _EngineKeeper(records, options.observer)
     watched = replace(options, now=begin, observer=witness, warnings=(*cluster.warnings, *options.warnings))
     # trials run engines of their own, without observers: the witness keeps that of the plan
     answer = answered(
@@ -264,7 +264,7 @@ def _options(
     return replace(found, now=now, warnings=(*notes, *found.warnings))
 
 
-class _Witness:
+class _EngineKeeper:
     """Keeps the engine of a plan, and passes on what is decided (`plan.Observer`)."""
 
     def __init__(self, *others: Observer | None) -> None:

@@ -2,7 +2,7 @@
 
 Rules: informers run and the engine is fed from the beginning, so that whoever becomes leader knows everything at once;
 decisions are made, and anything is written, only by the leader. Who loses the lease writes nothing more from that
-moment (the fence) and ends with DeposedError, as kube-scheduler does: it is started anew with a fresh picture.
+moment (the fence) and ends with LeadershipLostError, as kube-scheduler does: it is started anew with a fresh picture.
 
 Invariants: when `run` returns or raises, no task of it is left and no connection open. Asked to stop, it decides
 nothing more, lets writes under way end for at most `GRACE` seconds, and gives the lease back last, so that the next
@@ -23,7 +23,7 @@ from reprieve.api.versions import INTERNAL_VERSION
 from reprieve.client.discovery import Served, discover
 from reprieve.client.errors import ClientError, ConfigError
 from reprieve.client.kubeconfig import connect
-from reprieve.client.leading import DeposedError, Election
+from reprieve.client.leading import Election, LeadershipLostError
 from reprieve.client.transport import ApiClient, Limits
 from reprieve.client.writing import WriterPool
 from reprieve.live.decision_executor import DecisionExecutor
@@ -118,7 +118,7 @@ class Scheduler:
         return self.feed.fed and self.leading
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Schedule until `stop` is set. Raises DeposedError, and ApiError where nodes or pods may not be read."""
+        """Schedule until `stop` is set. Raises LeadershipLostError, and ApiError if nodes or pods may not be read."""
         log = self.observer.log
         waits: dict[str, Coroutine[Any, Any, Any]] = {"feed": self.feed.run(self.served), "loop": self.loop.run()}
         if self.election is not None:
@@ -131,7 +131,7 @@ class Scheduler:
                 if task.done():
                     task.result()
             if "election" in tasks and tasks["election"].done():
-                raise DeposedError("the lease is lost: somebody else leads, or it could not be renewed in time")
+                raise LeadershipLostError("the lease is lost: somebody else leads, or it could not be renewed in time")
             log.info("Stopping")
             await _ended(tasks["loop"])
             await self._finish()

@@ -25,7 +25,7 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Served
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.client.pacing import Backoff, BackoffPolicy
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
@@ -158,7 +158,7 @@ class Binder:
             self._failed(binding, error)
 
     def _failed(self, binding: Binding, error: BaseException) -> None:
-        if isinstance(error, DeposedError):
+        if isinstance(error, LeadershipLostError):
             self._under_way -= 1
         elif _unsure(error):
             self._spawn(self._settle(binding, str(error)))

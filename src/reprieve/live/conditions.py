@@ -30,7 +30,7 @@ from reprieve.api.foreign_groups import ForeignGroup, accepted, made_for, says_m
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.groups import CompositeState, Fault, Group, disrupted_with
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
 from reprieve.live.writes import Writes, superseded
@@ -52,7 +52,7 @@ KEPT_BACK: Final = 5.0
 """Seconds behind a gate before a pod says so: most gates open at once (KEP-5501)."""
 
 
-class _Said(NamedTuple):
+class _WrittenCondition(NamedTuple):
     """A condition; `observed` is its observedGeneration, `since` its lastTransitionTime."""
 
     status: str = ""
@@ -65,7 +65,7 @@ class _Said(NamedTuple):
 class _View(NamedTuple):
     """What this module writes of an object."""
 
-    condition: _Said = _Said()
+    condition: _WrittenCondition = _WrittenCondition()
     nominated: str = ""
 
 
@@ -174,7 +174,7 @@ class Conditions:
             subject = self._pods[meta.uid] = _Subject(meta.namespace or "default", meta.name, meta.uid)
         subject.generation = meta.generation
         found = next((c for c in status.conditions if c.type == _SCHEDULED), None)
-        subject.told(_View(_said(found) if found else _Said(), status.nominated_node_name))
+        subject.told(_View(_said(found) if found else _WrittenCondition(), status.nominated_node_name))
 
     def forget_pod(self, uid: str) -> None:
         """A pod is gone, or has its node."""
@@ -354,7 +354,7 @@ class Conditions:
     def disruption_target(self, preemptor: PodRecord, *, by: str, observed: int = 0) -> dict[str, Any]:
         """The condition of a victim (and of an `all` group): who it makes room for, a pod or what `by` names."""
         text = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {by}"
-        said = _Said("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
+        said = _WrittenCondition("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
         return _condition(DISRUPTION_TARGET, said)
 
     async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
@@ -380,7 +380,7 @@ class Conditions:
     def _undisrupted(self, subject: _Subject) -> None:
         """A preempted group runs again: its DisruptionTarget is history, as the API's disruption controller says."""
         text = "scheduled again after it was preempted"
-        said = _Said("False", _SCHEDULED_AGAIN, text, self._moment(), subject.generation)
+        said = _WrittenCondition("False", _SCHEDULED_AGAIN, text, self._moment(), subject.generation)
         subject.disrupted = False
         flight = self._writes.patch_group_status(
             subject.namespace,
@@ -409,7 +409,7 @@ class Conditions:
     def spared(self, observed: int = 0) -> dict[str, Any]:
         """The condition of who was to be a victim and stays: status False, as the disruption controller has it."""
         text = "the preemption failed before anything was deleted"
-        return _condition(DISRUPTION_TARGET, _Said("False", _SPARED, text, self._moment(), observed))
+        return _condition(DISRUPTION_TARGET, _WrittenCondition("False", _SPARED, text, self._moment(), observed))
 
     def group_spared(self, group: Group) -> list[asyncio.Future[None]]:
         """DisruptionTarget=False on the groups of an `all` unit that stays, but those that are gone."""
@@ -484,7 +484,7 @@ class Conditions:
         if condition is not None and (condition != said[:3] or (of_group and said.observed != subject.generation)):
             status, reason, message = condition
             since = said.since if said.status == status and said.since is not None else self._moment()
-            said = _Said(status, reason, message, since, subject.generation if of_group else 0)
+            said = _WrittenCondition(status, reason, message, since, subject.generation if of_group else 0)
         after = _View(said, before.nominated if nominated is None else nominated)
         if after == before:
             return
@@ -527,7 +527,7 @@ class Conditions:
                     del known[key]
             return
         self._on_trouble(f"status of {subject.namespace}/{subject.name}: {error}")
-        if isinstance(error, DeposedError):
+        if isinstance(error, LeadershipLostError):
             return
         if subject.condition is None and meant.condition != before.condition:
             subject.condition = meant.condition[:3]
@@ -547,11 +547,11 @@ def ref_of(group: objects.PodGroup | objects.CompositePodGroup) -> str:
     return f"{kind}/{group.metadata.namespace or 'default'}/{group.metadata.name}"
 
 
-def _said(found: objects.PodCondition | objects.Condition, observed: int = 0) -> _Said:
-    return _Said(found.status, found.reason, found.message, found.last_transition_time, observed)
+def _said(found: objects.PodCondition | objects.Condition, observed: int = 0) -> _WrittenCondition:
+    return _WrittenCondition(found.status, found.reason, found.message, found.last_transition_time, observed)
 
 
-def _condition(kind: str, said: _Said) -> dict[str, Any]:
+def _condition(kind: str, said: _WrittenCondition) -> dict[str, Any]:
     condition: dict[str, Any] = {
         "type": kind,
         "status": said.status,

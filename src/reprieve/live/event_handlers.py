@@ -107,7 +107,7 @@ class _Source:
         return self.informer.synced or self.refused
 
 
-class _Telling:
+class _UncountedTrouble:
     """Trouble that is not counted."""
 
     def __init__(self, tell: Callable[[str, str], None]) -> None:
@@ -144,7 +144,7 @@ class ClusterFeed:
         self._listener = listener
         self._trouble = trouble
         self._note = note
-        self._outages = outages or Outages(client.clock, _Telling(trouble))
+        self._outages = outages or Outages(client.clock, _UncountedTrouble(trouble))
         self._options = options
         self._group_apis = (*_ALWAYS, *engine.sources.api_groups)
         self._sources: dict[tuple[str, str], _Source] = {}

@@ -1,4 +1,4 @@
-"""HTTP extenders reached over the network: the doors of `reprieve.plugins.extender` (scheduling.md 6).
+"""HTTP extenders reached over the network: the transports of `reprieve.plugins.extender` (scheduling.md 6).
 
 Calls are synchronous: a cycle waits for its extenders, as kube-scheduler's does, in a thread of its own so that the
 event loop goes on (`Plugin.blocking`).  A connection is kept open between calls, and made anew once if the extender
@@ -85,7 +85,7 @@ def _body(item: KubernetesObject | None, what: str) -> Mapping[str, Any]:
     return {"kind": item.KIND, "apiVersion": "v1", **msgspec.to_builtins(item)}
 
 
-class HttpDoor:
+class HttpTransport:
     """One extender over HTTP. Calls may come from any thread, one at a time is made. Raises ConfigurationError."""
 
     def __init__(
@@ -100,15 +100,15 @@ class HttpDoor:
         self._lock = threading.Lock()
 
     def pod(self, pod: PodRecord) -> Mapping[str, Any]:
-        """See `reprieve.plugins.extender.Door.pod`."""
+        """See `reprieve.plugins.extender.Transport.pod`."""
         return self._bodies.pod(pod)
 
     def node(self, name: str) -> Mapping[str, Any]:
-        """See `reprieve.plugins.extender.Door.node`."""
+        """See `reprieve.plugins.extender.Transport.node`."""
         return self._bodies.node(name)
 
     def call(self, verb: str, body: Mapping[str, Any]) -> Any:
-        """See `reprieve.plugins.extender.Door.call`. Waits no longer than the extender's timeout in all."""
+        """See `reprieve.plugins.extender.Transport.call`. Waits no longer than the extender's timeout in all."""
         return self.post(address(self._settings, verb), body, self._settings.seconds)
 
     def post(self, url: str, body: Mapping[str, Any], seconds: float) -> Any:
@@ -236,16 +236,22 @@ class ExtenderCalls:
         note: Callable[[PluginIncident], None] = lambda _: None,
     ) -> None:
         self.bodies = bodies
-        self._doors = [HttpDoor(each, bodies, where=f"extenders[{index}]") for index, each in enumerate(settings)]
-        self._by_prefix = {each.url_prefix.rstrip("/"): door for each, door in zip(settings, self._doors, strict=True)}
-        pairs = [HttpExtender(each, door) for each, door in zip(settings, self._doors, strict=True)]
+        self._transports = [
+            HttpTransport(each, bodies, where=f"extenders[{index}]") for index, each in enumerate(settings)
+        ]
+        self._by_prefix = {
+            each.url_prefix.rstrip("/"): transport for each, transport in zip(settings, self._transports, strict=True)
+        }
+        pairs = [HttpExtender(each, transport) for each, transport in zip(settings, self._transports, strict=True)]
         self.plugin = Extenders(pairs, note)
 
     async def bind(self, call: CallExtender) -> None:
         """Let an extender bind. Raises ClientError; UnreachableError where it is unsure whether it has."""
-        door = next(door for prefix, door in self._by_prefix.items() if call.url.startswith(f"{prefix}/"))
+        transport = next(
+            transport for prefix, transport in self._by_prefix.items() if call.url.startswith(f"{prefix}/")
+        )
         try:
-            answer = await asyncio.to_thread(door.post, call.url, call.body, call.seconds)
+            answer = await asyncio.to_thread(transport.post, call.url, call.body, call.seconds)
         except UnsentError as error:
             raise ClientError(f"{call.url}: {error}") from None
         except ExtenderError as error:
@@ -256,8 +262,8 @@ class ExtenderCalls:
 
     def close(self) -> None:
         """Close all connections."""
-        for door in self._doors:
-            door.close()
+        for transport in self._transports:
+            transport.close()
 
 
 def _error_of(answer: Any) -> str:

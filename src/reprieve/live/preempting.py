@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from reprieve.client.clock import Clock
 from reprieve.client.errors import ClientError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.client.writing import WORKERS
 from reprieve.cluster.groups import Group, GroupState, disrupted_with, is_ready, running_below
 from reprieve.cluster.pods import PodRecord
@@ -96,7 +96,7 @@ class Preemptor:
         self._tasks: set[asyncio.Task[None]] = set()
         calls = VictimCalls(writes, conditions, clock)
         self._repairs = UnitRepairs(calls, listener, clock, self._spawn)
-        self._means = _Means(calls, self._repairs, conditions, self._evicted, release, wanted, parallel)
+        self._means = _Context(calls, self._repairs, conditions, self._evicted, release, wanted, parallel)
 
     @property
     def under_way(self) -> int:
@@ -114,7 +114,7 @@ class Preemptor:
         run = _Run(self._means, preemption)
         try:
             await run.carry_out()
-        except DeposedError as deposed:
+        except LeadershipLostError as deposed:
             error = str(deposed)
         except ClientError as refusal:
             error = str(refusal)
@@ -174,7 +174,7 @@ class Preemptor:
         self._listener.evicted(pod, preemption, now=self._clock.now().timestamp())
 
 
-class _Means(NamedTuple):
+class _Context(NamedTuple):
     """What every preemption is carried out with."""
 
     calls: VictimCalls
@@ -189,7 +189,7 @@ class _Means(NamedTuple):
 class _Run:
     """One preemption being carried out."""
 
-    def __init__(self, means: _Means, preemption: Preemption) -> None:
+    def __init__(self, means: _Context, preemption: Preemption) -> None:
         self._means = means
         self._calls = means.calls
         self._preemption = preemption
@@ -302,7 +302,7 @@ class _Run:
         try:
             await self._each(left[:-1], self._delete_pod)
             await self._each(left[-1:], self._delete_pod)
-        except DeposedError:
+        except LeadershipLostError:
             raise
         except ClientError:
             begun = any(pod.uid in self._deleted for pod in left)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from reprieve.client.clock import Clock
 from reprieve.client.errors import ApiError
-from reprieve.client.leading import DeposedError
+from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.live.conditions import Conditions, observed
@@ -153,7 +153,7 @@ class UnitRepairs:
                     if found is None:
                         left.pop(pod.uid, None)
                 errors = [found for found in results if found is not None]
-                if any(isinstance(found, DeposedError) for found in errors):
+                if any(isinstance(found, LeadershipLostError) for found in errors):
                     return
                 if errors:
                     text = f"the group {group.key} is partly evicted, trying again: {errors[0]}"
@@ -187,7 +187,7 @@ class UnitRepairs:
             for found in results
             if isinstance(found, Exception) and not (isinstance(found, ApiError) and superseded(found))
         ]
-        if not errors or any(isinstance(found, DeposedError) for found in errors):
+        if not errors or any(isinstance(found, LeadershipLostError) for found in errors):
             return
         self._listener.trouble("preemption", f"DisruptionTarget not taken back, trying again: {errors[0]}")
         await self._clock.sleep(_REPAIR_EVERY)

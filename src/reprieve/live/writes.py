@@ -8,8 +8,8 @@ pod is bound to the node that was asked for, "already exists" after an unsure cr
 nobody, or another object of the name, has nothing left to do.
 
 Invariants: whatever is written about a pod or group carries its UID, so that it never hits another object of the same
-name; the future of a call ends with None, with the error of the last attempt, or with DeposedError; an error that
-nobody asks for makes no noise. Sources: scheduling.md 2, preemption.md 7.2, api.md "Kinds it writes".
+name; the future of a call ends with None, with the error of the last attempt, or with LeadershipLostError; an error
+that nobody asks for makes no noise. Sources: scheduling.md 2, preemption.md 7.2, api.md "Kinds it writes".
 """
 
 from __future__ import annotations

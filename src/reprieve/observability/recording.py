@@ -36,7 +36,6 @@ from reprieve.observability.records import (
     DecisionRecord,
     InTurn,
     InVain,
-    Lack,
     Level,
     Members,
     Message,
@@ -46,6 +45,7 @@ from reprieve.observability.records import (
     Reason,
     Ref,
     Released,
+    Shortfall,
     Step,
     Timings,
     Unit,
@@ -98,7 +98,7 @@ class RecordKeeper:
         """Preemptions that have not ended: these records are large, and kept no longer than needed."""
         self._held: OrderedDict[str, _Latest] = OrderedDict()
         """Preemptions whose room may still be given back, the latest of them."""
-        self._lack: tuple[tuple[object, ...], Lack] | None = None
+        self._lack: tuple[tuple[object, ...], Shortfall] | None = None
         self._changes: ChangeReader | None = None
 
     def attach(self, engine: Engine) -> None:
@@ -220,7 +220,7 @@ class RecordKeeper:
             already_scheduled=group.scheduled if group is not None else 0,
         )
 
-    def _lacking(self, cluster: ClusterState, decision: Decision, members: Members | None) -> Lack | None:
+    def _lacking(self, cluster: ClusterState, decision: Decision, members: Members | None) -> Shortfall | None:
         diagnosis = decision.diagnosis
         if diagnosis is None:
             return None

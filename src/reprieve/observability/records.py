@@ -105,7 +105,7 @@ class TooBig(Part):
         return f"it asks for {asked}{' or more' if self.or_more else ''}, and the largest node has {self.largest}"
 
 
-class Lack(Part):
+class Shortfall(Part):
     """How far the pod, or the next member of a group, is from fitting, as far as resources go.
 
     `closest` are the nodes that lack least.  For a group of identical pods `more` is how many members are missing to
@@ -361,7 +361,7 @@ class DecisionRecord(Part):
     members: Members | None = None
     levels: list[Level] = []
     """Of a tree of groups: what became of each that was tried, the root first; of many those that failed."""
-    lack: Lack | None = None
+    lack: Shortfall | None = None
     preemption: PreemptionRecord | None = None
     in_vain: InVain | None = None
     waits: Waits | None = None

@@ -15,14 +15,16 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import LIMIT, readable
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
-from reprieve.observability.records import Lack, Shortage, TooBig
+from reprieve.observability.records import Shortage, Shortfall, TooBig
 from reprieve.preemption.outcome import Missing, scarcest_first
 
 _MOST_NAMES = 3
 Amounts = npt.NDArray[np.int64]
 
 
-def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, placed: int = 0, more: int = 1) -> Lack:
+def lack_of(
+    cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, placed: int = 0, more: int = 1
+) -> Shortfall:
     """What `pod` lacks. For a group of identical pods: after `placed` of them, for each of `more` further ones.
 
     Nothing is said of the closest nodes where the members placed are not as many as the amounts alone would allow:
@@ -32,11 +34,11 @@ def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, plac
     n = len(nodes)
     wanted = pod.signature.requests
     if not n or not wanted or len(diagnosis.codes) != n:
-        return Lack(more=more)
+        return Shortfall(more=more)
     columns = [column for column, _ in wanted]
     asked = np.array([[amount] for _, amount in wanted], dtype=np.int64)
     have = nodes.allocatable[columns, :n]
-    lack = Lack(more=more, too_big=_too_big(cluster, wanted, have[:, nodes.alive[:n]]))
+    lack = Shortfall(more=more, too_big=_too_big(cluster, wanted, have[:, nodes.alive[:n]]))
     rows = diagnosis.resolvable_rows()
     if not len(rows):
         return lack

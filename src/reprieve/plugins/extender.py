@@ -1,7 +1,7 @@
 """HTTP extenders, as far as deciding goes: what to ask, and what an answer means (scheduling.md 6).
 
 One plugin stands for all extenders of a configuration, as upstream's single name for them in messages and hints.  It
-does no I/O: each extender is a `Door` that takes a request and gives the answer, given at construction; the live
+does no I/O: each extender is a `Transport` that takes a request and gives the answer, given at construction; the live
 scheduler's is `reprieve.live.extenders`.
 
 Rules (kubernetes/kubernetes pkg/scheduler/extender.go, schedule_one.go, framework/preemption; the JSON is
@@ -52,7 +52,7 @@ class ExtenderError(Exception):
     """An extender cannot be reached, refuses, or answers what is no answer."""
 
 
-class Door(Protocol):
+class Transport(Protocol):
     """One extender, as somebody outside reaches it."""
 
     def call(self, verb: str, body: Mapping[str, Any]) -> Any:
@@ -70,7 +70,7 @@ class HttpExtender:
     """An extender's settings, and the way to it."""
 
     settings: Extender
-    door: Door
+    transport: Transport
 
     @property
     def name(self) -> str:
@@ -142,7 +142,7 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
         return known
 
     def _filtered(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[int, tuple[int, str]]:
-        answer = _object(extender.door.call(extender.settings.filter_verb, self._args(extender, state, rows)))
+        answer = _object(extender.transport.call(extender.settings.filter_verb, self._args(extender, state, rows)))
         error = answer.get("error")
         if error:
             raise ExtenderError(str(error))
@@ -170,9 +170,9 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
     def _args(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[str, Any]:
         names = [state.cluster.nodes.names[row] for row in rows]
         cached = extender.settings.node_cache_capable
-        items = None if cached else [extender.door.node(name) for name in names]
+        items = None if cached else [extender.transport.node(name) for name in names]
         return {
-            "Pod": extender.door.pod(state.pod),
+            "Pod": extender.transport.pod(state.pod),
             "Nodes": None
             if items is None
             else {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": items},
@@ -212,7 +212,7 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
         return total
 
     def _priorities(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[str, int]:
-        answer = extender.door.call(extender.settings.prioritize_verb, self._args(extender, state, rows))
+        answer = extender.transport.call(extender.settings.prioritize_verb, self._args(extender, state, rows))
         found: dict[str, int] = {}
         for item in _list(answer if answer is not None else [], "HostPriorityList"):
             entry = _object(item)
@@ -270,17 +270,17 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
         cached = extender.settings.node_cache_capable
         victims = {
             names[row]: {
-                "Pods": [{"UID": pod.uid} if cached else extender.door.pod(pod) for pod in victims.pods],
+                "Pods": [{"UID": pod.uid} if cached else extender.transport.pod(pod) for pod in victims.pods],
                 "NumPDBViolations": victims.violations,
             }
             for row, victims in candidates.items()
         }
         body = {
-            "Pod": extender.door.pod(state.pod),
+            "Pod": extender.transport.pod(state.pod),
             "NodeNameToVictims": None if cached else victims,
             "NodeNameToMetaVictims": victims if cached else None,
         }
-        answer = _object(extender.door.call(extender.settings.preempt_verb, body))
+        answer = _object(extender.transport.call(extender.settings.preempt_verb, body))
         kept = answer.get("nodenametometavictims") or {}
         if not isinstance(kept, Mapping):
             raise ExtenderError("NodeNameToMetaVictims: want an object")

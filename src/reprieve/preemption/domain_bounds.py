@@ -83,7 +83,7 @@ class _Victims:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rooms:
+class _DomainFreeResources:
     """What the domains' rows, one domain after another, have for the group with all victims gone."""
 
     asked: Counts
@@ -145,7 +145,7 @@ def bounds_of(
     if exact:
         placed = np.minimum(np.add.reduceat(holds, starts), len(pods))
     victims = _victims(units, rows, columns)
-    prices = _prices(_Rooms(asked, left, holds, starts, domain_of, placed), victims)
+    prices = _prices(_DomainFreeResources(asked, left, holds, starts, domain_of, placed), victims)
     alike = exact and _are_alike(units) and all(weighted.plugin.by_count for weighted in profile.placement_scores)
     there: dict[int, list[PodRecord]] = {}
     if alike:
@@ -210,7 +210,7 @@ def _victims(units: Sequence[PreemptionUnit], rows: Counts, columns: Sequence[in
     )
 
 
-def _prices(rooms: _Rooms, victims: _Victims) -> list[Price]:
+def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
     """The bound of each domain."""
     starts, domain_of = rooms.starts, rooms.domain_of
     beside = np.maximum(rooms.left - _sums(rooms.left, victims, slice(None)), 0)
@@ -247,7 +247,7 @@ def _sums(like: Counts, victims: _Victims, which: slice | npt.NDArray[np.bool_])
     return taken
 
 
-def _highest(rooms: _Rooms, victims: _Victims) -> Counts:
+def _highest(rooms: _DomainFreeResources, victims: _Victims) -> Counts:
     """`int64[domains]`: the least priority such that there is room with everybody up to it gone."""
     left, starts = rooms.left, rooms.starts
     levels = np.unique(victims.priorities)
@@ -267,7 +267,7 @@ def _highest(rooms: _Rooms, victims: _Victims) -> Counts:
 
 
 def _fewest_gone(
-    rooms: _Rooms, victims: _Victims, beside: Counts, free: Counts, lacking: Counts
+    rooms: _DomainFreeResources, victims: _Victims, beside: Counts, free: Counts, lacking: Counts
 ) -> tuple[Counts, Counts]:
     """`int64[rows]` twice: how many pods go at least if all places that the domain lacks cost what this row's do.
 

@@ -54,7 +54,7 @@ _SLACK = 4096
 """So many entries may lie idle before the stretches are laid out anew."""
 
 
-class _Stretches:
+class _Segments:
     """Flat columns (entries are the last axis) in which each row has a stretch: `start` and `count`, int64[rows].
 
     A stretch that no longer fits moves to the end; all are laid out anew when too much lies idle.
@@ -133,7 +133,7 @@ class VictimColumns:
         """The preemptor's priority and the version of the budgets that `violates` is of; None: of none."""
         self._unsure: set[int] = set()
         """Rows that were read since."""
-        self._charges = _Stretches()
+        self._charges = _Segments()
         self._counting: object = None
         """By what the budgets count that `_charges` was made for."""
         self._width = 0

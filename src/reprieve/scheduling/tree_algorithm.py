@@ -78,9 +78,9 @@ def in_another_way(
     """
     if isinstance(cycle.group, GroupState):
         return None
-    ways = [_Way(other_orders=True)]
+    ways = [_WalkOrder(other_orders=True)]
     if any(_beyond(level) for level in failed.levels.values()):
-        ways = [_Way(least_first=True), _Way(least_first=True, other_orders=True), *ways]
+        ways = [_WalkOrder(least_first=True), _WalkOrder(least_first=True, other_orders=True), *ways]
     for way in ways:
         found = _Walk(cycle, diagnose=False, way=way).run(within)
         if found.feasible:
@@ -94,7 +94,7 @@ def _beyond(level: Level) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _WalkOrder:
     """How a tree is walked. `least_first`: no level takes more than its minimum before the root has succeeded."""
 
     least_first: bool = False
@@ -108,7 +108,7 @@ class _Walk:
     cycle: GroupCycle
     diagnose: bool
     ties: TieBreaker | None = None
-    way: _Way = field(default_factory=_Way)
+    way: _WalkOrder = field(default_factory=_WalkOrder)
     chosen: Mapping[str, Placement] = field(default_factory=dict)
     _pods: dict[str | None, list[PodRecord]] = field(default_factory=dict)
     _filling: bool = False

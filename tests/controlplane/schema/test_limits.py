@@ -10,7 +10,7 @@ import pytest
 from reprieve.api import patterns
 from reprieve.controlplane.rules import definitions
 from reprieve.controlplane.schema import cel_rules
-from reprieve.controlplane.schema.effort import Effort, TooMuchAtOnceError
+from reprieve.controlplane.schema.step_budget import StepBudget, TooMuchAtOnceError
 from reprieve.controlplane.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural
 
 Json = dict[str, Any]
@@ -291,9 +291,9 @@ def test_checking_has_a_limit(schema: Json) -> None:
 
 def test_checking_on_the_event_loop_gives_up_early() -> None:
     schema = at({"type": "array", "items": {"type": "integer"}})
-    assert schema.validate({"spec": [1] * 10_000}, effort=Effort(inline=True)) == []
+    assert schema.validate({"spec": [1] * 10_000}, budget=StepBudget(inline=True)) == []
     with pytest.raises(TooMuchAtOnceError):
-        schema.validate({"spec": [1] * 100_000}, effort=Effort(inline=True))
+        schema.validate({"spec": [1] * 100_000}, budget=StepBudget(inline=True))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from reprieve.framework.profile import Profile
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.fragmentation import MOST_KINDS, popular
-from reprieve.simulation.replay.gpu_room import Ints, RoomOfGpus
+from reprieve.simulation.replay.gpu_room import FreeGpus, Ints
 from reprieve.simulation.replay.job_list import Job
 from reprieve.simulation.replay.statistics import PolicyReport, report
 from reprieve.simulation.replay.world import Policy, Replay, ReplayError, WorldSettings
@@ -147,7 +147,7 @@ def test_the_mean_is_over_time_not_over_looks() -> None:
 
 def test_gpus_are_given_back_as_they_were_taken() -> None:
     """What the engine places by the node's sum though no GPU has room for it is spread over what is left."""
-    room = RoomOfGpus({"n": 3})
+    room = FreeGpus({"n": 3})
     names = ClusterState()
     for uid, milli in (("a", 600), ("b", 600), ("c", 600), ("d", 900), ("e", 250)):
         room.take(uid, "n", milli)

@@ -29,8 +29,8 @@ def outcome(name: str = "evict") -> Outcome:
         job(f"j{at}", at * 100, 900, gpu=1 + at % 4, workers=1 + at % 3, priority=at % 4, checkpoint=200)
         for at in range(60)
     ]
-    run = replay(jobs, gpu_nodes(2), tracks=True, restart=10)
-    return Outcome(report(name, run), rows(run), run.tracks)
+    run = replay(jobs, gpu_nodes(2), timeline=True, restart=10)
+    return Outcome(report(name, run), rows(run), run.timeline)
 
 
 def beside_others() -> Outcome:
@@ -39,8 +39,8 @@ def beside_others() -> Outcome:
     there = [pod(f"there-{at}", gpu=8, priority=at, node=f"n{at}") for at in range(3)]
     jobs = [job("wants", 100, 900, gpu=8, priority=1), job("too", 120, 600, gpu=4, priority=1, workers=2)]
     failures = Failures(listed={"n2": [(50_000, None)]})
-    run = replay(jobs, [*nodes, *there], tracks=True, failures=failures)
-    return Outcome(report("beside", run), rows(run), run.tracks)
+    run = replay(jobs, [*nodes, *there], timeline=True, failures=failures)
+    return Outcome(report("beside", run), rows(run), run.timeline)
 
 
 def test_pods_of_the_cluster_file_have_slices_too() -> None:
@@ -120,8 +120,8 @@ def test_the_page_needs_no_network_and_is_the_same_every_time() -> None:
 def test_bars_of_a_colour_are_one_shape() -> None:
     """Not an element for each of the runs: there are more than a thousand of them in a picture."""
     found = outcome()
-    assert found.tracks is not None
-    assert len(found.tracks.job) > 100
+    assert found.timeline is not None
+    assert len(found.timeline.job) > 100
     for shade in ("#2f81d6", "#62a5ea", "#d1495b", "#e07784"):
         assert page([found]).count(f'style="fill: {shade}"') == 2  # wide and narrow
 
@@ -132,8 +132,8 @@ def test_of_more_runs_at_once_than_are_drawn_there_are_fewer_nodes(
 ) -> None:
     """A shorter time would not have fewer of them."""
     monkeypatch.setattr("reprieve.simulation.replay.page.MOST_STAYS", most)
-    run = replay([job(f"j{at}", 0, 3600) for at in range(24)], gpu_nodes(3), tracks=True)
-    text = page([Outcome(report("all", run), rows(run), run.tracks)])
+    run = replay([job(f"j{at}", 0, 3600) for at in range(24)], gpu_nodes(3), timeline=True)
+    text = page([Outcome(report("all", run), rows(run), run.timeline)])
     assert f"<p>{shown}" in text
     assert "0.000 to 0.042" in text
 

@@ -127,13 +127,13 @@ def test_failures_of_a_list_take_pods_at_once_and_the_gang_with_them() -> None:
 
 def test_tracks_tell_who_was_lost_with_a_node_from_who_was_preempted() -> None:
     """Both workers of a gang, one of which had a node that failed; who was on the way out already stays preempted."""
-    gang = replay([job("gang", 0, 100, workers=2, gpu=8)], gpu_nodes(2), tracks=True, failures=FAILS)
-    assert gang.tracks is not None
-    assert sorted(gang.tracks.how) == ["done", "done", "lost", "lost"]
+    gang = replay([job("gang", 0, 100, workers=2, gpu=8)], gpu_nodes(2), timeline=True, failures=FAILS)
+    assert gang.timeline is not None
+    assert sorted(gang.timeline.how) == ["done", "done", "lost", "lost"]
     jobs = [job("low", 0, 100, gpu=8), job("high", 9, 100, gpu=8, priority=5)]
-    evicted = replay(jobs, gpu_nodes(1), tracks=True, failures=FAILS)
-    assert evicted.tracks is not None
-    assert evicted.tracks.how.count("preempted") == evicted.counts.pods == 1
+    evicted = replay(jobs, gpu_nodes(1), timeline=True, failures=FAILS)
+    assert evicted.timeline is not None
+    assert evicted.timeline.how.count("preempted") == evicted.counts.pods == 1
 
 
 def test_drawn_failures_are_the_same_for_all_policies_and_another_seed_draws_others() -> None:
@@ -213,4 +213,4 @@ def test_what_has_gone_is_forgotten() -> None:
 
 
 def test_settings_have_defaults_that_change_nothing() -> None:
-    assert WorldSettings() == WorldSettings(checkpoint=None, restart=0, failures=Failures(), seed=None, tracks=False)
+    assert WorldSettings() == WorldSettings(checkpoint=None, restart=0, failures=Failures(), seed=None, timeline=False)

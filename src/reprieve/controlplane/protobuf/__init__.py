@@ -57,7 +57,7 @@ class UnsupportedProtobuf(ValueError):  # noqa: N818 - the name is part of the i
     """A body that is no protobuf or of a kind whose field numbers are not known; `str()` names which."""
 
 
-class Room:
+class FieldBudget:
     """How many fields a body may still have. Raises WireError for one more."""
 
     __slots__ = ("_left",)
@@ -66,7 +66,7 @@ class Room:
         self._left = MAX_VALUES
 
     def take(self, count: int = 1) -> None:
-        """Take room for fields."""
+        """Count fields that are read."""
         self._left -= count
         if self._left < 0:
             raise wire.WireError(f"a message of more than {MAX_VALUES} fields")
@@ -153,7 +153,7 @@ def decode(body: bytes) -> Json:
         name = definitions.definition_names().get((api_version, kind))
         if name is None:
             raise UnsupportedProtobuf(f"protobuf is not supported for {api_version} {kind}; send application/json")
-        found = _struct(nodes.named(name), raw, 0, Room())
+        found = _struct(nodes.named(name), raw, 0, FieldBudget())
     except (wire.WireError, UnicodeDecodeError, OverflowError) as error:
         raise UnsupportedProtobuf(f"the body is not Kubernetes protobuf: {error}") from None
     return {"apiVersion": api_version, "kind": kind, **found}
@@ -178,24 +178,24 @@ def _envelope(data: bytes) -> tuple[str, str, bytes]:
     return api_version, kind, raw
 
 
-def _struct(node: Node, data: bytes, depth: int, room: Room) -> Json:
+def _struct(node: Node, data: bytes, depth: int, left: FieldBudget) -> Json:
     if depth > _MAX_DEPTH:
         raise wire.WireError(f"nested deeper than {_MAX_DEPTH} levels")
     out: Json = {}
-    _into(out, _table(node), node, data, depth, room)
+    _into(out, _table(node), node, data, depth, left)
     return out
 
 
-def _into(out: Json, table: dict[int, _Slot], node: Node, data: bytes, depth: int, room: Room) -> None:
+def _into(out: Json, table: dict[int, _Slot], node: Node, data: bytes, depth: int, left: FieldBudget) -> None:
     """Read a message into a JSON object."""
     for number, wire_type, value in wire.fields(data):
-        room.take()
+        left.take()
         slot = table.get(number)
         if slot is None:
             continue
         if slot.inner is not None:
             if isinstance(value, bytes):
-                _into(out, slot.inner, node, value, depth + 1, room)
+                _into(out, slot.inner, node, value, depth + 1, left)
             continue
         below = slot.node
         assert below is not None
@@ -204,15 +204,15 @@ def _into(out: Json, table: dict[int, _Slot], node: Node, data: bytes, depth: in
             assert below.element is not None
             if wire_type == wire.BYTES and below.element.type in _NUMERIC and isinstance(value, bytes):
                 numbers = _packed(value)
-                room.take(len(numbers))
+                left.take(len(numbers))
                 items.extend(map(bool, numbers) if below.element.type is Type.BOOLEAN else numbers)
             else:
-                items.append(_value(below.element, wire_type, value, depth, room))
+                items.append(_value(below.element, wire_type, value, depth, left))
         elif below.type is Type.MAP:
-            key, inner = _entry(below, value, depth, room)
+            key, inner = _entry(below, value, depth, left)
             out.setdefault(slot.name, {})[key] = inner
         else:
-            found = _value(below, wire_type, value, depth, room)
+            found = _value(below, wire_type, value, depth, left)
             if _means_unset(slot.name, below, found) and slot.name not in node.required:
                 out.pop(slot.name, None)
             else:
@@ -239,7 +239,7 @@ def _packed(data: bytes) -> list[int]:
     return out
 
 
-def _entry(node: Node, value: int | bytes, depth: int, room: Room) -> tuple[str, Any]:
+def _entry(node: Node, value: int | bytes, depth: int, left: FieldBudget) -> tuple[str, Any]:
     """One entry of a map: key in field 1, value in field 2."""
     assert node.element is not None
     if not isinstance(value, bytes):
@@ -247,20 +247,20 @@ def _entry(node: Node, value: int | bytes, depth: int, room: Room) -> tuple[str,
     key = ""
     inner: Any = _blank(node.element)
     for number, wire_type, part in wire.fields(value):
-        room.take()
+        left.take()
         if number == 1 and isinstance(part, bytes):
             key = part.decode()
         elif number == 2 and node.element.type is Type.LIST:
             # A list as a map value is a message of its own (ExtraValue).
-            room.take(len(part) // 2 if isinstance(part, bytes) else 0)
+            left.take(len(part) // 2 if isinstance(part, bytes) else 0)
             assert node.element.element is not None
             inner = [
-                _value(node.element.element, w, v, depth + 1, room)
+                _value(node.element.element, w, v, depth + 1, left)
                 for n, w, v in wire.fields(part if isinstance(part, bytes) else b"")
                 if n == 1
             ]
         elif number == 2:
-            inner = _value(node.element, wire_type, part, depth, room)
+            inner = _value(node.element, wire_type, part, depth, left)
     return key, inner
 
 
@@ -272,7 +272,7 @@ def _blank(node: Node) -> Any:
     return "0" if node.type is Type.QUANTITY else ""
 
 
-def _value(node: Node, wire_type: int, value: int | bytes, depth: int, room: Room) -> Any:
+def _value(node: Node, wire_type: int, value: int | bytes, depth: int, left: FieldBudget) -> Any:
     if wire_type == wire.VARINT and isinstance(value, int):
         if node.type is Type.BOOLEAN:
             return bool(value)
@@ -282,7 +282,7 @@ def _value(node: Node, wire_type: int, value: int | bytes, depth: int, room: Roo
     if wire_type != wire.BYTES or not isinstance(value, bytes):
         raise wire.WireError(f"wire type {wire_type} where {node.go} stands")
     if node.type is Type.STRUCT:
-        return _struct(node, value, depth + 1, room)
+        return _struct(node, value, depth + 1, left)
     read = _LEAVES.get(node.type)
     if read is None:
         raise wire.WireError(f"bytes where {node.go} stands")

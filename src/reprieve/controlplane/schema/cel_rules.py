@@ -24,8 +24,8 @@ from typing import Any
 from reprieve.api import cel
 from reprieve.api.json import Json
 from reprieve.controlplane.schema import field_errors
-from reprieve.controlplane.schema.effort import Effort
 from reprieve.controlplane.schema.field_errors import FieldError
+from reprieve.controlplane.schema.step_budget import StepBudget
 
 RULE_LIMIT = 10_000_000
 """Estimated cost of one rule, for as many objects in a resource as there can be (StaticEstimatedCostLimit)."""
@@ -182,9 +182,9 @@ def _schemas(schema: Json, path: str) -> Iterator[tuple[str, Json, bool, int | N
 # -- when an object is written ----------------------------------------------------------------------------------------
 
 
-def evaluate(schema: Json, obj: Any, old: Any, effort: Effort | None = None) -> list[FieldError]:
+def evaluate(schema: Json, obj: Any, old: Any, budget: StepBudget | None = None) -> list[FieldError]:
     """Findings of all rules of the schema against `obj` and, for transition rules, against what it was."""
-    return _Evaluation(effort or Effort()).of(schema, obj, old)
+    return _Evaluation(budget or StepBudget()).of(schema, obj, old)
 
 
 class _OverError(Exception):
@@ -194,8 +194,8 @@ class _OverError(Exception):
 class _Evaluation:
     """The rules over one object, and what is left of their budget."""
 
-    def __init__(self, effort: Effort) -> None:
-        self._effort = effort
+    def __init__(self, budget: StepBudget) -> None:
+        self._budget = budget
         self._left = OBJECT_LIMIT
         self._errors: list[FieldError] = []
 
@@ -208,7 +208,7 @@ class _Evaluation:
     def _walk(self, schema: Json, value: Any, old: Any, has_old: bool, path: str) -> None:
         if value is None:
             return
-        self._effort.spend(1)
+        self._budget.spend(1)
         for rule in schema.get("x-kubernetes-validations", ()):
             self._apply(rule, value, old, has_old, path)
         if isinstance(value, dict):
@@ -264,7 +264,7 @@ class _Evaluation:
         finally:
             spent = CALL_LIMIT - max(meter.left, 0)
             self._left -= spent
-            self._effort.spend_cel(spent)
+            self._budget.spend_cel(spent)
             if self._left < 0:
                 self._end(path, _OVER_BUDGET)
 

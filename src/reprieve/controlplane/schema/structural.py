@@ -19,9 +19,9 @@ from reprieve.api import patterns
 from reprieve.api.json import Json
 from reprieve.controlplane.schema import definitions, field_errors, nodes, scalars
 from reprieve.controlplane.schema.decoding import Thorough, TypeProblem, UnknownField
-from reprieve.controlplane.schema.effort import Effort, TooMuchError
 from reprieve.controlplane.schema.field_errors import FieldError
 from reprieve.controlplane.schema.nodes import Node, Type
+from reprieve.controlplane.schema.step_budget import StepBudget, TooMuchError
 
 MOST_ERRORS = 500
 """Findings against one object; checking ends after so many."""
@@ -168,22 +168,22 @@ class Structural:
         """
         self._defaulting.fill(obj)
 
-    def validate(self, obj: Json, old: Json | None = None, effort: Effort | None = None) -> list[FieldError]:
+    def validate(self, obj: Json, old: Json | None = None, budget: StepBudget | None = None) -> list[FieldError]:
         """The errors that the schema and its CEL rules find in `obj` (in the change, if `old` is given).
 
-        Raises TooMuchAtOnceError where the effort is one of the event loop and not enough.
+        Raises TooMuchAtOnceError where the budget is one of the event loop and not enough.
         """
-        effort = effort or Effort()
+        budget = budget or StepBudget()
         body = {key: value for key, value in obj.items() if key not in _IMPLICIT}
         try:
-            errors = _Validation(effort).of(self.schema, {**body, **_implicit_properties(self.schema, obj)})
+            errors = _Validation(budget).of(self.schema, {**body, **_implicit_properties(self.schema, obj)})
             if self._has_rules:
                 if errors:
                     errors.append(_CEL_SKIPPED)
                 else:
                     from reprieve.controlplane.schema import cel_rules  # few definitions have rules
 
-                    errors.extend(cel_rules.evaluate(self.schema, obj, old, effort))
+                    errors.extend(cel_rules.evaluate(self.schema, obj, old, budget))
         except TooMuchError:
             return [_TOO_MUCH]
         return errors
@@ -196,8 +196,8 @@ class _EnoughError(Exception):
 class _Validation:
     """The check of one object against its schema: what was found, and what is left of its budgets."""
 
-    def __init__(self, effort: Effort) -> None:
-        self._effort = effort
+    def __init__(self, budget: StepBudget) -> None:
+        self._budget = budget
         self._search = SEARCH_LIMIT
         self._errors: list[FieldError] = []
 
@@ -207,7 +207,7 @@ class _Validation:
         return self._errors
 
     def _validate(self, schema: Json, value: Any, path: str, errors: list[FieldError]) -> None:
-        self._effort.spend(1)
+        self._budget.spend(1)
         if len(errors) >= MOST_ERRORS:
             raise _EnoughError
         if value is None:
@@ -223,7 +223,7 @@ class _Validation:
             self._type_error(schema, value, path, errors)
             return
         if "enum" in schema:
-            self._effort.spend(len(schema["enum"]) // 16)
+            self._budget.spend(len(schema["enum"]) // 16)
             if value not in schema["enum"]:
                 errors.append(field_errors.not_supported(path, value, schema["enum"]))
         if isinstance(value, str):
@@ -274,7 +274,7 @@ class _Validation:
         if self._search < 0:
             errors.append(field_errors.forbidden(path, "searching for the patterns of this object takes too long"))
             raise _EnoughError
-        self._effort.spend_search(cost)
+        self._budget.spend_search(cost)
         if not pattern.found_in(value):
             errors.append(field_errors.invalid(path, value, f"{path} in body should match '{text}'"))
 
@@ -288,7 +288,7 @@ class _Validation:
             detail = f"{path} in body should have at least {schema['minProperties']} properties"
             errors.append(field_errors.invalid(path, len(value), detail))
         if wanted := schema.get("required"):
-            self._effort.spend(len(wanted) // 16)
+            self._budget.spend(len(wanted) // 16)
             errors.extend(field_errors.required(dot + name) for name in wanted if name not in value)
         for key, inner in value.items():
             if key in properties:
@@ -316,7 +316,7 @@ class _Validation:
                 key = inner
             else:
                 break
-            self._effort.spend(1)
+            self._budget.spend(1)
             identity = field_errors.frozen(key)
             if identity in seen:
                 errors.append(field_errors.duplicate(f"{path}[{index}]", key))
@@ -338,7 +338,7 @@ class _Validation:
     def _accepts(self, schema: Json, value: Any, path: str) -> bool:
         found: list[FieldError] = []
         self._validate(schema, value, path, found)
-        self._effort.spend(8 * len(found))  # a finding's text takes longer than the check
+        self._budget.spend(8 * len(found))  # a finding's text takes longer than the check
         return not found
 
 

@@ -17,13 +17,13 @@ import msgspec
 from reprieve.api.json import Json
 from reprieve.controlplane import errors, patching
 from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.aside import Aside, TooManyTurnsError, off_loop, repeated
 from reprieve.controlplane.authorization import Authorizer
 from reprieve.controlplane.binding import bind_now
 from reprieve.controlplane.deleting import options_from
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.eviction import evict_now
 from reprieve.controlplane.kinds import Kind, subresource
+from reprieve.controlplane.off_loop import OffLoopSteps, TooManyTurnsError, off_loop, repeated
 from reprieve.controlplane.patching.ownership import condense
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
 from reprieve.controlplane.reviews import answer as answer_review
@@ -97,8 +97,8 @@ def _check_verb(kind: Kind, target: Target) -> None:
 
 
 LARGE = 64 * 1024
-"""Bytes of a body, or of an object that is changed, whose handling is left to `aside`; such requests come one by one,
-so that the memory they take together is bounded.
+"""Bytes of a body, or of an object that is changed, whose handling is left to `off_loop_steps`; such requests come one
+by one, so that the memory they take together is bounded.
 """
 
 _SIDE_BODIES = {
@@ -220,7 +220,7 @@ class Resources:
         large = len(call.body) > LARGE or (state is not None and len(state.raw) > LARGE)
         if not large and not call.kind.custom:
             return write(sent)
-        options.aside = Aside(always=large)
+        options.off_loop_steps = OffLoopSteps(always=large)
         kept, warnings = msgspec.json.encode(sent), list(options.warnings)
 
         def again() -> Outcome:
@@ -251,13 +251,13 @@ class Resources:
     async def _create(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
         options = self._options(call)
-        door = target.subresource or ("binding" if kind.kind == "Binding" else "")
-        if door in ("binding", "eviction", "token"):
-            body = await self._side_body(call, *_SIDE_BODIES[door])
-            if door == "binding":
+        subresource = target.subresource or ("binding" if kind.kind == "Binding" else "")
+        if subresource in ("binding", "eviction", "token"):
+            body = await self._side_body(call, *_SIDE_BODIES[subresource])
+            if subresource == "binding":
                 outcome = bind_now(registry, target.namespace, target.name, body, options)
                 return await self._document(outcome, answer, 201)
-            if door == "eviction":
+            if subresource == "eviction":
                 outcome = evict_now(registry, target.namespace, target.name, body, options)
                 return await self._document(outcome, answer, 201)
             review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)

@@ -34,7 +34,7 @@ _Alike = tuple[Amounts, tuple[int, ...], tuple[Amounts, ...], tuple[bool, ...]]
 there, and whether it holds anything elsewhere."""
 
 
-class _There(NamedTuple):
+class _NodeVictims(NamedTuple):
     """Who may go on a node. `number`: of what makes nodes alike."""
 
     units: tuple[int, ...]
@@ -42,7 +42,7 @@ class _There(NamedTuple):
     number: int
 
 
-_NOBODY = _There((), ((), (), (), ()), -1)
+_NOBODY = _NodeVictims((), ((), (), (), ()), -1)
 _TARGETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _MOST_ALIKE = 4_096
 """Calculations for like nodes that are kept."""
@@ -68,7 +68,7 @@ class Bundles:
         """By what makes nodes alike and what the units weigh, where that matters."""
         self._numbered: dict[_Alike, int] = {}
         """What makes nodes alike, by number."""
-        self._on: list[_There | None] = [None] * nodes
+        self._on: list[_NodeVictims | None] = [None] * nodes
         """By node: who may go there, as long as nothing changes on it."""
         self._changes = [0] * len(eviction.numbers.units)
         """By unit: how often something has changed on its nodes."""
@@ -156,7 +156,7 @@ class Bundles:
             self.looked = looked
         return bundles
 
-    def _there(self, node: int) -> _There:
+    def _there(self, node: int) -> _NodeVictims:
         there = self._on[node]
         if there is None:
             there = self._on[node] = self._look_at(node)
@@ -196,7 +196,7 @@ class Bundles:
                 bundles.append((weight, gain, those))
         return bundles
 
-    def _look_at(self, node: int) -> "_There":
+    def _look_at(self, node: int) -> "_NodeVictims":
         """Who may go on a node, and what is left there."""
         state = self._eviction
         if not state.numbers.kinds[self._kind].usable[node]:
@@ -204,12 +204,12 @@ class Bundles:
         gone, barred, takes, age = state.gone, state.barred, state.numbers.takes, state.age
         on = state.numbers.on[node]
         if len(on) == 1:
-            return _NOBODY if on[0] in gone or on[0] in barred else _There(on, _NOBODY.alike, -1)
+            return _NOBODY if on[0] in gone or on[0] in barred else _NodeVictims(on, _NOBODY.alike, -1)
         if gone.issuperset(on):
             return _NOBODY
         units = tuple([unit for unit in on if unit not in gone and unit not in barred])
         if len(units) < 2:
-            return _There(units, _NOBODY.alike, -1) if units else _NOBODY
+            return _NodeVictims(units, _NOBODY.alike, -1) if units else _NOBODY
         # Among equals those who started late go first, as far as a fraction can say so.
         starts = {start: turn for turn, start in enumerate(sorted({age[unit] for unit in units}))}
         shares = state.share[node]
@@ -219,7 +219,7 @@ class Bundles:
             tuple([shares[unit] for unit in units]),
             tuple([len(takes[unit]) > 1 for unit in units]),
         )
-        return _There(units, alike, self._numbered.setdefault(alike, len(self._numbered)))
+        return _NodeVictims(units, alike, self._numbered.setdefault(alike, len(self._numbered)))
 
     def _sets(
         self,

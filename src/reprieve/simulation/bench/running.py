@@ -44,7 +44,7 @@ class Percentiles(msgspec.Struct, frozen=True):
     p99: float
 
 
-class Hot(msgspec.Struct, frozen=True, rename="camel"):
+class HotFunction(msgspec.Struct, frozen=True, rename="camel"):
     """A function that a run spent its time in: seconds in itself, and with what it called."""
 
     function: str
@@ -87,7 +87,7 @@ class Measured(msgspec.Struct, frozen=True, rename="camel"):
     """Of `take-in` alone: processor time that learning of the pods took."""
     held_mb: float | msgspec.UnsetType = msgspec.UNSET
     """Of `take-in` alone: what the engine keeps of them, in MiB; their objects are gone by then."""
-    profile: tuple[Hot, ...] | msgspec.UnsetType = msgspec.UNSET
+    profile: tuple[HotFunction, ...] | msgspec.UnsetType = msgspec.UNSET
     """With `--profile`: where the time went."""
 
 
@@ -353,13 +353,13 @@ def _measured(
     )
 
 
-def hottest(profiler: Profile) -> tuple[Hot, ...]:
+def hottest(profiler: Profile) -> tuple[HotFunction, ...]:
     """Where most of the time went, by time in the function itself."""
     found = []
     for (file, line, name), (_, calls, own, total, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
         package, inside, rest = file.rpartition("reprieve/")
         where = f"{rest}:{line} {name}" if inside and package else name
-        found.append(Hot(where, calls, round(own, 6), round(total, 6)))
+        found.append(HotFunction(where, calls, round(own, 6), round(total, 6)))
     return tuple(sorted(found, key=lambda hot: (-hot.own_seconds, hot.function))[:_HOTTEST])
 
 

@@ -193,7 +193,7 @@ class Series:
         self.sums = [[sum(sums[start : start + 2]) for start in range(0, len(sums), 2)] for sums in self.sums]
 
 
-class Tracks:
+class Timeline:
     """Who ran where and when, and who preempted whom: for pictures of a run. Parallel lists, an entry per stay."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reprieve.simulation.replay.job_list import JobListError, Submits, csv_rows, shown
+from reprieve.simulation.replay.job_list import JobListError, SubmitTimes, csv_rows, shown
 
 Outage = tuple[int, int | None]
 """(down, up) in milliseconds; up is None for a node that does not come back."""
@@ -45,7 +45,7 @@ def read_failures(path: Path, *, begin: int, dated: bool, faster: float = 1.0) -
     """
     file = str(path)
     found: defaultdict[str, list[Outage]] = defaultdict(list)
-    read = Submits(dated)
+    read = SubmitTimes(dated)
     header: list[str] | None = None
     for line, row in csv_rows(path):
         if header is None:

@@ -2,7 +2,7 @@
 
 Where GPUs are asked for in thousandths, an amount per node does not tell on which GPU there is room: half of one and
 half of another are no whole one.  A policy that keeps the room of every GPU by itself is asked for it
-(`KnowsRoomOfGpus`).  Without one, it is kept here, as such policies do when they are indifferent: a part goes to the
+(`TracksFreeGpus`).  Without one, it is kept here, as such policies do when they are indifferent: a part goes to the
 fullest GPU that has room for it, whole GPUs are the first free ones.  The engine, which goes by the node's sum, may
 place what no single GPU has room for; that takes what is left on the emptiest ones, so that the sum of a node is right.
 """
@@ -23,14 +23,14 @@ MOST_GPUS = 64
 
 
 @runtime_checkable
-class KnowsRoomOfGpus(Protocol):
+class TracksFreeGpus(Protocol):
     """A plugin that keeps the room of every GPU by itself; reports of a replay go by it."""
 
     def free_per_gpu(self, cluster: ClusterState) -> Ints:
         """Free thousandths, int64[rows of the cluster, GPUs of a node], 0 where there is no GPU."""
 
 
-class RoomOfGpus:
+class FreeGpus:
     """Free thousandths of every GPU. `gpus`: by name of the node, how many GPUs it has."""
 
     def __init__(self, gpus: Mapping[str, int]) -> None:
@@ -74,7 +74,7 @@ class RoomOfGpus:
             self._free[row, gpu] += amount
 
     def free_per_gpu(self, cluster: ClusterState) -> Ints:
-        """See `KnowsRoomOfGpus`."""
+        """See `TracksFreeGpus`."""
         rows = [self._row.get(name, -1) for name in cluster.nodes.names]
         found: Ints = self._free[rows]
         return found

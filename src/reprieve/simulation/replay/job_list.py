@@ -235,11 +235,11 @@ COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any] | None]]] = {
     "topology_key": ("topology_key", _matching(_LABEL_KEY, "the key of a label")),
     "labels": ("labels", _labels),
 }
-"""Column -> the field of a job or shape, and what reads it (of `submit`: `Submits`)."""
+"""Column -> the field of a job or shape, and what reads it (of `submit`: `SubmitTimes`)."""
 _NEEDED: Final = ("job", "submit")
 
 
-class Submits:
+class SubmitTimes:
     """Reads times of submit; `dated`, or the first one, sets the form of all."""
 
     def __init__(self, dated: bool | None = None) -> None:
@@ -289,7 +289,7 @@ def read_jobs(path: Path, *, skip_bad: bool = False, max_jobs: int = MAX_JOBS) -
     """The jobs of a file. Raises JobListError, or OSError where it cannot be read."""
     file = str(path)
     rows = _parquet_rows(path) if path.suffix == ".parquet" else csv_rows(path)
-    submits, shapes = Submits(), Shapes()
+    submits, shapes = SubmitTimes(), Shapes()
     lines: dict[str, int] = {}
     jobs: list[Job] = []
     skipped, first_problem = 0, ""

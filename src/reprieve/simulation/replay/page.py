@@ -168,7 +168,7 @@ def _pictures(outcomes: Sequence[Outcome]) -> list[Picture]:
         ("Waiting", "Share of jobs that started within a time.", _distribution(outcomes), _HIGH),
     ]
     for outcome in outcomes:
-        if outcome.tracks is not None and outcome.tracks.node:
+        if outcome.timeline is not None and outcome.timeline.node:
             strip = _Strip(outcome)
             found.append((f"Who ran when: {outcome.report.name}", strip.text, strip.draw, strip.height))
     return found
@@ -286,23 +286,23 @@ class _Strip:
     """Nodes as rows, GPUs of pods as bars, an arrow from where the preemptor came to run to each victim."""
 
     def __init__(self, outcome: Outcome) -> None:
-        tracks = outcome.tracks
-        assert tracks is not None
-        self._tracks = tracks
+        timeline = outcome.timeline
+        assert timeline is not None
+        self._tracks = timeline
         self._gpus = [max(1, round(row.gpus / row.workers)) for row in outcome.rows]
         """Of a worker of each job; a part of one, and none, is drawn as one."""
-        hit = {tracks.node[stay] for _, _, victims in tracks.preemptions for stay in victims}
-        there = set(tracks.node)
+        hit = {timeline.node[stay] for _, _, victims in timeline.preemptions for stay in victims}
+        there = set(timeline.node)
         order = sorted(there, key=lambda name: (name not in hit, name))[:MOST_NODES]
-        self._begin, self._end = 0, max(tracks.end, default=0) or 1
+        self._begin, self._end = 0, max(timeline.end, default=0) or 1
         middle = self._middle()
         at_once = Counter(
-            node for stay, node in enumerate(tracks.node) if tracks.begin[stay] <= middle < tracks.end[stay]
+            node for stay, node in enumerate(timeline.node) if timeline.begin[stay] <= middle < timeline.end[stay]
         )
         while len(order) > 1 and sum(at_once[name] for name in order) > MOST_STAYS // 2:
             order = order[: len(order) // 2]  # a shorter time would not have fewer bars
         self._nodes = sorted(order)
-        inside = [stay for stay, node in enumerate(tracks.node) if node in self._nodes]
+        inside = [stay for stay, node in enumerate(timeline.node) if node in self._nodes]
         while len(self._within(inside)) > MOST_STAYS and self._end - self._begin > 4:
             span = (self._end - self._begin) // 4
             self._begin, self._end = max(0, middle - span), max(0, middle - span) + 2 * span
@@ -321,26 +321,26 @@ class _Strip:
         return times[len(times) // 2] if times else self._end // 2
 
     def _within(self, stays: Sequence[int]) -> list[int]:
-        tracks = self._tracks
-        return [stay for stay in stays if tracks.begin[stay] < self._end and tracks.end[stay] > self._begin]
+        timeline = self._tracks
+        return [stay for stay in stays if timeline.begin[stay] < self._end and timeline.end[stay] > self._begin]
 
     def draw(self, axes: Any, narrow: bool) -> None:
         """See the class."""
-        tracks = self._tracks
+        timeline = self._tracks
         row = {name: at for at, name in enumerate(reversed(self._nodes))}
         by_node: dict[str, list[int]] = {}
         for stay in self._stays:
-            by_node.setdefault(tracks.node[stay], []).append(stay)
+            by_node.setdefault(timeline.node[stay], []).append(stay)
         height: dict[int, tuple[float, float]] = {}
         bars: dict[str, list[_Box]] = {}
         for node, stays in by_node.items():
-            found = slots((tracks.begin[stay], tracks.end[stay], stay, self._gpus_of(stay)) for stay in stays)
+            found = slots((timeline.begin[stay], timeline.end[stay], stay, self._gpus_of(stay)) for stay in stays)
             each = 0.84 / (max(max(taken) for taken in found.values()) + 1)
             for stay in stays:
                 taken = sorted(found[stay])
                 height[stay] = (row[node] + 0.08 + each * taken[0], each * (taken[-1] + 1 - taken[0]))
-                colour = _HOW[tracks.how[stay]][tracks.job[stay] % 2]
-                left, right = self._days(tracks.begin[stay]), self._days(tracks.end[stay])
+                colour = _HOW[timeline.how[stay]][timeline.job[stay] % 2]
+                left, right = self._days(timeline.begin[stay]), self._days(timeline.end[stay])
                 for first, count in _runs(taken):
                     bottom = row[node] + 0.08 + each * first
                     bars.setdefault(colour, []).append((left, bottom, right, bottom + each * count))
@@ -361,14 +361,14 @@ class _Strip:
         return min(max(milliseconds, self._begin), self._end) / 86_400_000
 
     def _arrows(self, axes: Any, height: Mapping[int, tuple[float, float]]) -> None:
-        tracks = self._tracks
+        timeline = self._tracks
         runs: dict[int, list[int]] = {}
         for stay in self._stays:
-            if tracks.job[stay] >= 0:
-                runs.setdefault(tracks.job[stay], []).append(stay)
+            if timeline.job[stay] >= 0:
+                runs.setdefault(timeline.job[stay], []).append(stay)
         drawn = 0
-        for when, preemptor, victims in tracks.preemptions:
-            after = next((stay for stay in runs.get(preemptor, ()) if tracks.begin[stay] >= when), None)
+        for when, preemptor, victims in timeline.preemptions:
+            after = next((stay for stay in runs.get(preemptor, ()) if timeline.begin[stay] >= when), None)
             if after is None or not self._begin <= when <= self._end:
                 continue
             for victim in victims:
@@ -376,8 +376,8 @@ class _Strip:
                     drawn += 1
                     axes.annotate(
                         "",
-                        xy=(self._days(tracks.end[victim]), height[victim][0] + height[victim][1] / 2),
-                        xytext=(self._days(tracks.begin[after]), height[after][0] + height[after][1] / 2),
+                        xy=(self._days(timeline.end[victim]), height[victim][0] + height[victim][1] / 2),
+                        xytext=(self._days(timeline.begin[after]), height[after][0] + height[after][1] / 2),
                         arrowprops={"arrowstyle": "->", "color": _INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
                     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from reprieve.simulation.replay.accounts import Tracks
+from reprieve.simulation.replay.accounts import Timeline
 from reprieve.simulation.replay.running import Outcome
 
 Event = dict[str, Any]
@@ -23,10 +23,10 @@ def as_trace(outcomes: Sequence[Outcome]) -> str:
     events: list[Event] = []
     first = 1
     for outcome in outcomes:
-        if outcome.tracks is not None:
+        if outcome.timeline is not None:
             prefix = f"{outcome.report.name}: " if len(outcomes) > 1 else ""
             names = [row.job for row in outcome.rows]
-            first = _policy(events, prefix, outcome.tracks, names, first)
+            first = _policy(events, prefix, outcome.timeline, names, first)
     document = {"traceEvents": events, "displayTimeUnit": "ms"}
     return msgspec.json.encode(document).decode() + "\n"
 
@@ -49,35 +49,35 @@ def lanes(spans: Iterable[tuple[int, int, int]]) -> dict[int, int]:
     return found
 
 
-def _policy(events: list[Event], prefix: str, tracks: Tracks, names: Sequence[str], first: int) -> int:
+def _policy(events: list[Event], prefix: str, timeline: Timeline, names: Sequence[str], first: int) -> int:
     """The events of one policy; returns the number of the next process."""
     decisions = first
     events.append(_name("process_name", decisions, 0, f"{prefix}preemptions"))
     stays: dict[str, list[int]] = {}
-    for stay, node in enumerate(tracks.node):
+    for stay, node in enumerate(timeline.node):
         stays.setdefault(node, []).append(stay)
     place: dict[int, tuple[int, int]] = {}
     for number, node in enumerate(sorted(stays), first + 1):
         events.append(_name("process_name", number, 0, f"{prefix}{node}"))
-        found = lanes((tracks.begin[stay], tracks.end[stay], stay) for stay in stays[node])
+        found = lanes((timeline.begin[stay], timeline.end[stay], stay) for stay in stays[node])
         events += [_name("thread_name", number, lane, f"slot {lane + 1}") for lane in sorted(set(found.values()))]
         for stay in stays[node]:
             place[stay] = (number, found[stay])
             events.append(
                 {
                     "ph": "X",
-                    "name": tracks.name(stay, names),
-                    "cat": tracks.how[stay],
+                    "name": timeline.name(stay, names),
+                    "cat": timeline.how[stay],
                     "pid": number,
                     "tid": found[stay],
-                    "ts": tracks.begin[stay] * 1000,
-                    "dur": (tracks.end[stay] - tracks.begin[stay]) * 1000,
-                    "args": {"worker": tracks.worker[stay], "outcome": tracks.how[stay]},
+                    "ts": timeline.begin[stay] * 1000,
+                    "dur": (timeline.end[stay] - timeline.begin[stay]) * 1000,
+                    "args": {"worker": timeline.worker[stay], "outcome": timeline.how[stay]},
                 }
             )
-    drawn = lanes((when, when + _DECISION, number) for number, (when, _, _) in enumerate(tracks.preemptions))
+    drawn = lanes((when, when + _DECISION, number) for number, (when, _, _) in enumerate(timeline.preemptions))
     flow = first << 24
-    for number, (when, preemptor, victims) in enumerate(tracks.preemptions):
+    for number, (when, preemptor, victims) in enumerate(timeline.preemptions):
         who = names[preemptor] if 0 <= preemptor < len(names) else "a pod of the cluster file"
         lane = drawn[number]
         events.append(
@@ -95,7 +95,7 @@ def _policy(events: list[Event], prefix: str, tracks: Tracks, names: Sequence[st
         for victim in victims:
             flow += 1
             pid, tid = place[victim]
-            at = min(max(when, tracks.begin[victim]), tracks.end[victim]) * 1000
+            at = min(max(when, timeline.begin[victim]), timeline.end[victim]) * 1000
             begun = {"ph": "s", "name": "preempts", "cat": "preemption", "id": flow}
             events.append({**begun, "pid": decisions, "tid": lane, "ts": when * 1000})
             events.append({**begun, "ph": "f", "bp": "e", "pid": pid, "tid": tid, "ts": at})

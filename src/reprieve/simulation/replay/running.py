@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from reprieve.api import objects
-from reprieve.simulation.replay.accounts import Tracks
+from reprieve.simulation.replay.accounts import Timeline
 from reprieve.simulation.replay.quotas import Quotas
 from reprieve.simulation.replay.selection import Chosen
 from reprieve.simulation.replay.statistics import JobRow, PolicyReport, report, rows
@@ -17,7 +17,7 @@ class Outcome:
 
     report: PolicyReport
     rows: list[JobRow]
-    tracks: Tracks | None = None
+    timeline: Timeline | None = None
 
 
 class Stop:
@@ -61,4 +61,4 @@ def simulate(
         replay.close(replay.now)
     else:
         replay.close(max(replay.now, chosen.until or 0))
-    return Outcome(report(name, replay, interrupted=stop.wanted), rows(replay), replay.tracks)
+    return Outcome(report(name, replay, interrupted=stop.wanted), rows(replay), replay.timeline)

@@ -23,10 +23,10 @@ from reprieve.queueing.queue import Timing
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.simulation.replay.accounts import DONE, RUNNING, WAITING, Account, Series, Tracks
+from reprieve.simulation.replay.accounts import DONE, RUNNING, WAITING, Account, Series, Timeline
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.fragmentation import Fragmentation
-from reprieve.simulation.replay.gpu_room import GPU, Ints, KnowsRoomOfGpus, RoomOfGpus
+from reprieve.simulation.replay.gpu_room import GPU, FreeGpus, Ints, TracksFreeGpus
 from reprieve.simulation.replay.job_list import Job, Shape
 from reprieve.simulation.replay.objects_of import Makers, terms_for
 from reprieve.simulation.replay.quotas import Quotas
@@ -52,7 +52,7 @@ class WorldSettings:
     restart: int = 0
     failures: Failures = field(default_factory=Failures)
     seed: int | None = None
-    tracks: bool = False
+    timeline: bool = False
     """Keep who ran where and when."""
 
 
@@ -153,15 +153,15 @@ class Replay:
         self.allocated = self.capacity_time = 0
         """GPU-time of all, and that there was."""
         self.series = Series(SERIES)
-        self.tracks = Tracks() if self.settings.tracks else None
-        if self.tracks is not None:
+        self.timeline = Timeline() if self.settings.timeline else None
+        if self.timeline is not None:
             for pod in self.engine.cluster.pods.values():
                 if pod.row >= 0:
-                    self.tracks.placed(pod.uid, -1, 0, self.engine.cluster.nodes.names[pod.row], 0, pod.key)
+                    self.timeline.placed(pod.uid, -1, 0, self.engine.cluster.nodes.names[pod.row], 0, pod.key)
         self.on_end: Callable[[], None] = lambda: None
         """Called whenever a job has ended: for whoever shows progress."""
         self._gpus_of_node = {name: self._gpus(item) for name, item in self._node_objects.items()}
-        self._room_of_gpus: RoomOfGpus | None = None
+        self._room_of_gpus: FreeGpus | None = None
         """Where GPUs are shared and no plugin knows better."""
         self.fragmentation = Fragmentation(self.engine.cluster, self.terms, jobs, self._free_per_gpu(policy))
         self.capacity = sum(self._gpus_of_node.values())
@@ -206,8 +206,8 @@ class Replay:
             if account.state != DONE:
                 self._lost(account.accrue(now, self.terms.checkpoint_of(account.job.shape)))
                 account.keep()
-        if self.tracks is not None:
-            self.tracks.close(now)
+        if self.timeline is not None:
+            self.timeline.close(now)
 
     def _seconds(self, milliseconds: int) -> float:
         return self._start + milliseconds / 1000
@@ -291,9 +291,9 @@ class Replay:
         account.counted.add(pod.uid)
         self.holding += account.job.shape.gpu
         self._workers_waiting[self._shape_of[account.index]] -= 1
-        if self.tracks is not None:
+        if self.timeline is not None:
             node = self.engine.cluster.nodes.names[pod.row]
-            self.tracks.placed(pod.uid, account.index, account.pods[pod.uid][1], node, now)
+            self.timeline.placed(pod.uid, account.index, account.pods[pod.uid][1], node, now)
         if account.state == WAITING and len(account.counted) >= account.job.shape.min_workers:
             self._start_clock(account, now)
 
@@ -304,8 +304,8 @@ class Replay:
         self.counts.units += len(preemption.victims)
         self.counts.pods += len(victims)
         self.counts.budget_violations += preemption.pdb_violations
-        if self.tracks is not None:
-            self.tracks.preempted(now, self._preemptor(made), [pod.uid for pod in victims])
+        if self.timeline is not None:
+            self.timeline.preempted(now, self._preemptor(made), [pod.uid for pod in victims])
         self._taken((pod.uid for pod in victims), now, by_eviction=True)
 
     def _preemptor(self, made: Preempted) -> int:
@@ -321,8 +321,8 @@ class Replay:
         now = self.now
         if self._room_of_gpus is not None:
             self._room_of_gpus.give_back(pod.uid)
-        if self.tracks is not None:
-            self.tracks.gone(pod.uid, now)
+        if self.timeline is not None:
+            self.timeline.gone(pod.uid, now)
         account = self._of.pop(pod.uid, None)
         if account is None:
             return
@@ -428,8 +428,8 @@ class Replay:
             elif uid in account.counted:
                 self._leaves(account, uid)
                 self._world.evict(pod)
-                if self.tracks is not None and not by_eviction:
-                    self.tracks.lost(uid)
+                if self.timeline is not None and not by_eviction:
+                    self.timeline.lost(uid)
         if account.group:
             self._drop_group(account)
         self._submit(account)
@@ -448,15 +448,15 @@ class Replay:
             return None
         for profile in policy.profiles:
             for plugin in map(unguarded, profile.plugins):
-                if isinstance(plugin, KnowsRoomOfGpus):
+                if isinstance(plugin, TracksFreeGpus):
                     return _asked(plugin)
-        room = self._room_of_gpus = RoomOfGpus({name: gpus // GPU for name, gpus in self._gpus_of_node.items()})
+        room = self._room_of_gpus = FreeGpus({name: gpus // GPU for name, gpus in self._gpus_of_node.items()})
         for pod in self.engine.cluster.pods.values():
             if pod.row >= 0:
                 self._take_gpus(room, pod)
         return room.free_per_gpu
 
-    def _take_gpus(self, room: RoomOfGpus, pod: PodRecord) -> None:
+    def _take_gpus(self, room: FreeGpus, pod: PodRecord) -> None:
         node = self.engine.cluster.nodes.names[pod.row]
         room.take(pod.uid, node, pod.signature.amounts.get(self.terms.gpu, 0))
 
@@ -474,10 +474,10 @@ class Replay:
         self.capacity -= self._gpus_of_node[node]
         row = self.engine.cluster.nodes.row_of.get(node)
         pods = list(self.engine.cluster.nodes.pods[row].values()) if row is not None else []
-        if self.tracks is not None:
+        if self.timeline is not None:
             for pod in pods:
-                self.tracks.lost(pod.uid)
-                self.tracks.gone(pod.uid, now)
+                self.timeline.lost(pod.uid)
+                self.timeline.gone(pod.uid, now)
         staying = [pod.uid for pod in pods if pod.uid in self._of and pod.uid in self._of[pod.uid].counted]
         self._taken(staying, now, by_eviction=False)
         self._world.lose_node(node)
@@ -500,7 +500,7 @@ class Replay:
         return amounts.get(self.terms.gpu, 0) * 1000 // self.terms.per_gpu
 
 
-def _asked(plugin: KnowsRoomOfGpus) -> Callable[[ClusterState], Ints]:
+def _asked(plugin: TracksFreeGpus) -> Callable[[ClusterState], Ints]:
     """The room that a plugin reports for each GPU, checked: the plugin is not ours."""
 
     def free_per_gpu(cluster: ClusterState) -> Ints:

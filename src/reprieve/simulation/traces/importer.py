@@ -54,7 +54,7 @@ class Importer:
     columns: Mapping[str, Callable[[str], Any]]
     job_of: Maker
     dated: bool
-    """Submits are milliseconds since 1970, not since the trace began."""
+    """SubmitTimes are milliseconds since 1970, not since the trace began."""
     rules: tuple[str, ...] = ()
     machine_columns: Mapping[str, Callable[[str], Any]] | None = None
     machine_of: Callable[[Values], Machine] | None = None

@@ -167,7 +167,7 @@ def _planned(drain: _Drain, options: PlanOptions) -> _Drained:
     start = starts_at(made.manifests.all())
     if options.now is not None:
         start = max(options.now, start)
-    witness = _Witness()
+    witness = _EngineKeeper()
     answer = plan(made.manifests, replace(options, now=start, observer=witness, account=False))
     document = with_changes(answer, made).plan
     step = _step(drain.step.name, made, document.displaced, document.broken_gangs)
@@ -187,7 +187,7 @@ def _step(name: str, made: Changed, displaced: Sequence[DisplacedPod], broken: S
     )
 
 
-class _Witness:
+class _EngineKeeper:
     """Keeps the engine of a plan, for the cluster that it leaves."""
 
     engine: Engine | None = None

@@ -24,7 +24,7 @@ class TooMuchError(Exception):
     """The work is too much altogether."""
 
 
-class Effort:
+class StepBudget:
     """Steps left; one step is a value that is checked, about a microsecond. `inline`: on the event loop."""
 
     __slots__ = ("_inline", "_left")

@@ -2,7 +2,7 @@
 
 A write is decided in one turn of the loop, so nobody else is served meanwhile: for an object of some megabytes a
 second or more. Most of that is pure: applying a patch, finding out who owns what, validating. A write that may be
-large therefore hands these steps to an `Aside`. The first time one is reached the write is broken off
+large therefore hands these steps to an `OffLoopSteps`. The first time one is reached the write is broken off
 (`NotYetDoneError`) before it has changed anything; the step is done in a thread; the write begins anew, and where it
 comes to the step with the same input it finds the result. If what it depends on has changed meanwhile, it is done
 again.
@@ -21,7 +21,7 @@ import msgspec
 
 ResultT = TypeVar("ResultT")
 _TURNS = 24
-_thread = ThreadPoolExecutor(1, thread_name_prefix="aside")
+_thread = ThreadPoolExecutor(1, thread_name_prefix="off-loop")
 
 
 class NotYetDoneError(Exception):
@@ -36,7 +36,7 @@ class TooManyTurnsError(Exception):
     """What the write depends on changed again and again while its steps were done."""
 
 
-class Aside:
+class OffLoopSteps:
     """Results of the steps of one write. ``always``: all steps go off the loop, not only those that turn out long."""
 
     def __init__(self, *, always: bool) -> None:
@@ -68,7 +68,7 @@ class Aside:
         raise NotYetDoneError(keep)
 
 
-INLINE = Aside(always=False)
+INLINE = OffLoopSteps(always=False)
 """For writes that nobody waits beside: every step is done where it stands."""
 
 
