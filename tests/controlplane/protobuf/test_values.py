@@ -126,7 +126,7 @@ def test_packed_booleans_are_booleans() -> None:
     node = nodes.named("io.k8s.api.resource.v1.DeviceAttribute")
     number = next(number for number, slot in protobuf._table(node).items() if slot.name == "bools")
     for raw in (b(number, bytes([1, 0])), n(number, 1) + n(number, 0)):
-        found = protobuf._struct(node, raw, 0, protobuf.Room())
+        found = protobuf._struct(node, raw, 0, protobuf.FieldBudget())
         assert found == {"bools": [True, False]}
         assert all(value is True or value is False for value in found["bools"])
 
