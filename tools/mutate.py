@@ -164,8 +164,15 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
+_DECLARED = ("frozen", "kw_only", "slots", "gc", "weakref")
+"""Keywords of a class, or of its decorator, that forbid what the type checker forbids as well, or save memory."""
+
+
 def _never_run(tree: ast.Module) -> set[int]:
-    """Nodes (by id) that are for type checkers or readers alone: annotations, TYPE_CHECKING, decorators."""
+    """Nodes (by id) that are for type checkers or readers alone, or assert.
+
+    Annotations, TYPE_CHECKING, decorators, what a class forbids, that both sides of a `zip` are as long.
+    """
     out: set[int] = set()
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
@@ -176,6 +183,9 @@ def _never_run(tree: ast.Module) -> set[int]:
             parts += [argument.annotation for argument in every if argument is not None]
         elif isinstance(node, ast.ClassDef):
             parts += node.decorator_list
+            parts += [keyword.value for keyword in node.keywords if keyword.arg in _DECLARED]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+            parts += [keyword.value for keyword in node.keywords]
         elif isinstance(node, ast.AnnAssign):
             parts.append(node.annotation)
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -281,6 +291,7 @@ class Copy:
         self.folder = folder
         self.sources = folder / "src" / "reprieve"
         shutil.copytree(SOURCES, self.sources, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "docs").symlink_to(ROOT / "docs")
         self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(self.sources.parent), str(ROOT / "tools"))),

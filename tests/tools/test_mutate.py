@@ -62,6 +62,14 @@ def test_every_mutant_is_one_change_of_code_that_runs(mutate: ModuleType, tmp_pa
         assert "Text that is no code." in mutant.text
 
 
+def test_what_asserts_or_forbids_is_no_place_for_a_fault(mutate: ModuleType, tmp_path: Path) -> None:
+    """A class that forbids changes, both sides of a `zip`; what a class makes of its fields is one."""
+    path = tmp_path / "pairs.py"
+    path.write_text("class A(B, frozen=True, omit_defaults=True): ...\nc = dict(zip(a, b, strict=True), d=False)\n")
+    assert sorted(mutant.what for mutant in mutate.mutants(path)) == ["False  ->  True", "True  ->  False"]
+    assert {mutant.line for mutant in mutate.mutants(path)} == {1, 2}
+
+
 def test_a_draw_depends_on_the_seed_alone(mutate: ModuleType, tmp_path: Path) -> None:
     """The same seed, the same mutants: a rate can be repeated."""
     path = tmp_path / "clip.py"
