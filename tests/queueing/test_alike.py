@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
-from tests.building import World, group, node, pod
+from tests.building import World, group, node, pod, profile_with
+from tests.plugins.devices import claim as device_claim
+from tests.plugins.devices import device_class, devices, slice_of, user
+from tests.plugins.storage import claim, volume
+from tests.plugins.storage import pod as volume_user
+from tests.queueing.waiting import pop_all
 
 AT_ONCE = Timing(initial_backoff=0.0, max_backoff=0.0)
 
@@ -87,25 +94,77 @@ def test_however_the_attempt_of_the_first_ends_the_next_is_tried_unless_it_was_r
     assert tried == [expected, QueueState.UNSCHEDULABLE]
 
 
+_DEVICES = [device_class(), slice_of("n", devices(2)), device_claim()]
+_VOLUMES = [claim("c", volume="v", bound=True), volume("v")]
+
+
 @pytest.mark.parametrize(
-    ("one", "other", "alike"),
+    ("more", "a", "b", "woken"),
     [
-        ({}, {}, True),
-        ({"priority": 1}, {}, False),
-        ({"cpu": 2}, {}, False),
-        ({"never": True}, {}, False),
-        ({"group": "crew"}, {"group": "crew"}, None),
+        ([], pod("a", cpu=1), pod("b", cpu=1), ["a"]),
+        ([], pod("a", cpu=1, priority=1), pod("b", cpu=1), ["a", "b"]),
+        ([], pod("a", cpu=1), pod("b", cpu=2), ["a", "b"]),
+        ([], pod("a", cpu=1, never=True), pod("b", cpu=1), ["a", "b"]),
+        ([], pod("a", cpu=1), pod("b", cpu=1, scheduler="second"), ["a", "b"]),
+        ([group("crew", min_count=1)], pod("a", cpu=1, group="crew"), pod("b", cpu=1), ["a", "b"]),
+        ([], *[pod(name, cpu=1, never=True, nominated="n") for name in "ab"], ["a", "b"]),
+        (_DEVICES, *[user(name, "c") for name in "ab"], ["a", "b"]),
+        (_VOLUMES, *[volume_user(name, "c", cpu=1) for name in "ab"], ["a", "b"]),
     ],
+    ids=["the same", "priority", "requests", "policy", "profile", "group", "nominations", "devices", "volumes"],
 )
-def test_who_is_alike(one: dict[str, object], other: dict[str, object], alike: bool | None) -> None:
-    """The same signature, priority and preemption policy; a group is like nobody."""
-    full = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=100), group("crew", min_count=1)]
-    pods = [pod(name, **{"cpu": 1, **wants}) for name, wants in (("a", one), ("b", other))]  # type: ignore[arg-type]
-    queue = World(*full, *pods, timing=AT_ONCE, current_reasons=False).drain().engine.queue
-    assert queue._alike is not None
-    kinds = [queue._alike.kind(entity) for entity in queue.entities()]
-    if alike is None:
-        assert kinds == [None]
-    else:
-        assert None not in kinds
-        assert (kinds[0] == kinds[1]) is alike
+def test_of_those_that_are_alike_one_is_woken_of_others_each(
+    more: list[Any], a: objects.Pod, b: objects.Pod, woken: list[str]
+) -> None:
+    """The same profile, signature, priority and policy, nothing of its own that decides where it can go; no group."""
+    full = [node("n", cpu=2), pod("r", cpu=2, node="n", priority=100)]
+    profiles = {name: profile_with() for name in ("default-scheduler", "second")}
+    world = World(*full, *more, a, b, timing=AT_ONCE, current_reasons=False, profiles=profiles).drain()
+    assert {world.place(name) for name in "ab"} == {QueueState.UNSCHEDULABLE}
+    world.gone("r")
+    assert [name for name in "ab" if world.place(name) is QueueState.ACTIVE] == woken
+
+
+def test_who_is_not_like_the_others_any_more_takes_no_wake_up_of_theirs() -> None:
+    """No wake-up is lost: the first of a kind has a nomination now and is woken by itself, and so is the next."""
+    full = [node("n", cpu=1), pod("r", cpu=1, node="n", priority=100)]
+    waiting = [pod(name, cpu=1, never=True) for name in ("a", "b", "c")]
+    world = World(*full, *waiting, timing=AT_ONCE, current_reasons=False).drain()
+    world.change_pod("a", lambda item: replace(item, status=replace(item.status, nominated_node_name="n")))
+    world.engine.queue.wake("pod/uid-a", world.now)
+    world.drain()
+    assert world.nominated == {"a": "n"}
+    world.gone("r")
+    assert [name for name in "abc" if world.place(name) is QueueState.ACTIVE] == ["a", "b"]
+
+
+def test_who_waits_again_has_its_old_turn_among_those_alike() -> None:
+    """Somebody else was woken while the first was tried; the next event is the first one's again."""
+    world = _waiting()
+    queue = world.engine.queue
+    gone = ClusterEvent(EventKind.POD_GONE, row=world.row("n"))
+    world.engine.cluster.displace(world.record("r"))
+    queue.wake("pod/uid-p0", world.now)
+    (first,) = pop_all(world)
+    queue.on_event(gone, world.now)
+    assert [world.place(f"p{turn}") is QueueState.ACTIVE for turn in range(3)] == [False, True, False]
+    (second,) = pop_all(world)
+    first.events.clear()
+    for entity in (first, second):
+        queue.requeue(entity, world.now, {"NodeResourcesFit"})
+    queue.on_event(gone, world.now)
+    assert [world.place(f"p{turn}") is QueueState.ACTIVE for turn in range(3)] == [True, False, False]
+
+
+def test_nothing_is_kept_of_a_kind_of_which_nobody_waits() -> None:
+    """What is kept is bounded by who waits: the next event finds who is gone."""
+    world = _waiting().add(pod("other", cpu="500m")).drain()
+    for turn in range(3):
+        world.gone(f"p{turn}")
+    world.engine.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n")), world.now)
+    alike = world.engine.queue._alike
+    assert alike is not None
+    assert list(alike._entered) == list(alike._kind_of) == ["pod/uid-other"]
+    kinds = {alike.kind_of("pod/uid-other")}
+    assert set(alike._heaps) == set(alike._plugins) == kinds
+    assert all(set(of_plugin) <= kinds for of_plugin in alike._by_plugin.values())

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
+from reprieve.api import objects
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin import PreEnqueuePlugin
+from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.queueing.entity import QueueState
-from tests.building import World, check_queue, gang, group, node, pod, without_gates
+from tests.building import World, check_queue, composite, gang, group, node, pod, profile_with, without_gates
+from tests.plugins.devices import claim as device_claim
+from tests.plugins.devices import device_class, devices, slice_of, user, why
 from tests.queueing.waiting import FULL, pop_all, wake
 
 
@@ -153,3 +161,122 @@ def test_a_gang_that_lost_its_object_in_its_cycle_is_gated_however_the_cycle_end
     assert entity.state is QueueState.GATED
     assert "to appear" in entity.gate.reason
     check_queue(world.engine)
+
+
+def _gated(item: objects.Pod) -> objects.Pod:
+    return replace(item, spec=replace(item.spec, scheduling_gates=(objects.PodSchedulingGate(name="g"),)))
+
+
+@pytest.mark.parametrize("state", [QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE])
+def test_a_pod_that_is_held_back_again_is_gated_wherever_it_was(state: QueueState) -> None:
+    """scheduling.md 1: what a PreEnqueue plugin says no to is not tried, though it was to be."""
+    world = World(*FULL, pod("p", cpu=1))
+    if state is not QueueState.ACTIVE:
+        world.drain()
+    if state is QueueState.BACKOFF:
+        wake(world)
+    assert world.place("p") is state
+    world.change_pod("p", _gated)
+    assert world.place("p") is QueueState.GATED
+    assert list(world.entity("p").held) == ["uid-p"]
+    assert not world.entity("p").ready
+    world.gone("r")
+    assert world.settle().where == {}
+    assert world.change_pod("p", without_gates).settle().where == {"p": "n"}
+
+
+@pytest.mark.parametrize("drained", [False, True], ids=["to be tried", "waits for a device"])
+def test_a_pod_whose_claim_is_deleted_waits_for_it(drained: bool) -> None:
+    """scheduling.md 1: DynamicResources holds back whose claim is missing, also if it goes only now."""
+    world = World(node("n"), device_class(), device_claim(), user("p", "c"))
+    if drained:
+        world.drain()
+    world.engine.remove_resource("ResourceClaim", "default", "c", world.now)
+    assert world.place("p") is QueueState.GATED
+    assert world.settle().where == {}
+    assert why(world) == 'resourceclaim.resource.k8s.io "c" not found'
+    assert world.add(device_claim(), slice_of("n", devices(1))).settle().where == {"p": "n"}
+
+
+def test_a_member_that_is_held_back_again_holds_its_gang_only_where_it_is_needed() -> None:
+    """scheduling.md 1: the gang waits behind the gate of a member without which it has too few."""
+    for least, place in ((1, QueueState.ACTIVE), (2, QueueState.GATED)):
+        world = World(node("n"), *gang("crew", 2, min_count=least, cpu=1)).change_pod("crew-1", _gated)
+        assert world.place("crew") is place
+
+
+@pytest.mark.parametrize(("running", "place"), [(0, QueueState.GATED), (1, QueueState.ACTIVE)])
+def test_a_tree_goes_without_a_gated_pod_where_the_others_are_enough(running: int, place: QueueState) -> None:
+    """composite.md 2.4: a leaf's pods that run count for it, and those that are ready; who is held back does not."""
+    world = World(node("n"), composite("root", min_groups=2), *gang("a", 1, cpu=1, parent="root"))
+    there = [pod(f"b-r{turn}", group="b", cpu=1, node="n") for turn in range(running)]
+    world.add(group("b", min_count=2, parent="root"), *there, pod("b-0", group="b", cpu=1))
+    world.add(pod("b-1", group="b", cpu=1, gates=["g"]))
+    assert world.place("root") is place
+
+
+class Unsure(PreEnqueuePlugin):
+    """Fails until it is `well`."""
+
+    name = "Unsure"
+
+    def __init__(self) -> None:
+        self.well = False
+        self.calls = 0
+
+    def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
+        """See the class."""
+        self.calls += 1
+        return SUCCESS if self.well else Status(Code.ERROR, "trouble", self.name)
+
+
+class UnsureOfGroups(Unsure):
+    """The same of groups."""
+
+    concerns_group: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize("plugin", [Unsure, UnsureOfGroups])
+def test_a_plugin_that_failed_is_asked_again_though_nothing_happens(plugin: type[Unsure]) -> None:
+    """scheduling.md 1: it has not said no; it is called again after the longest backoff, as often as it fails."""
+    unsure = plugin()
+    profile = profile_with(unsure)
+    world = World(node("n"), *gang("crew", 2, cpu=1), profiles={profile.name: profile})
+    queue, start = world.engine.queue, world.now
+    for turn in (1, 2, 3):
+        assert world.place("crew") is QueueState.GATED
+        assert queue.next_wakeup() == start + 10 * turn
+        calls = unsure.calls
+        unsure.well = turn == 3
+        queue.tick(start + 10 * turn - 0.1)
+        assert unsure.calls == calls
+        queue.tick(start + 10 * turn)
+        assert unsure.calls > calls
+    assert world.place("crew") is QueueState.ACTIVE
+
+
+def test_of_several_that_are_in_doubt_each_is_asked_when_it_is_due() -> None:
+    """The first that is due is told first, and who is gone is asked no more."""
+    unsure = Unsure()
+    profile = profile_with(unsure)
+    world = World(node("n"), profiles={profile.name: profile})
+    queue, start = world.engine.queue, world.now
+    for turn in range(3):
+        world.virtual.now = start + turn
+        world.add(pod(f"p{turn}", cpu=1))
+    world.gone("p0")
+    unsure.well = True
+    queue.tick(start + 11)
+    assert (world.place("p1"), world.place("p2")) == (QueueState.ACTIVE, QueueState.GATED)
+    assert queue.next_wakeup() == start + 12
+    queue.tick(start + 12)
+    assert world.place("p2") is QueueState.ACTIVE
+
+
+def test_a_gang_that_lost_its_object_is_not_woken_past_its_gate() -> None:
+    """scheduling.md 1: who is gated waits for its gate, though somebody wakes it."""
+    world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
+    world.engine.remove_group("default/crew", world.now)
+    for key in ("group/default/crew", "group/default/nobody"):
+        world.engine.queue.wake(key, world.now)
+    assert world.place("crew") is QueueState.GATED

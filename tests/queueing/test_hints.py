@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
 
 from reprieve.api import objects
-from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints
+from reprieve.framework.plugin import PreEnqueuePlugin
+from reprieve.framework.status import SUCCESS, Status
 from reprieve.queueing.entity import QueueState
-from tests.building import World, check_queue, gang, group, node, pod, toleration
+from reprieve.queueing.hints import answer_of
+from tests.building import World, check_queue, gang, group, node, pod, profile_with, toleration
 from tests.queueing.waiting import FULL, pop_all, wake
 
 
@@ -23,6 +28,7 @@ def _taint(key: str, effect: str) -> Callable[[World], object]:
     return lambda w: w.add(node("n", cpu=1, taints=[(key, "", effect)]))
 
 
+_OF_A_GROUP = pod("m", cpu=1, node="n", group="team")
 REJECTED_BY: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "NodeResourcesFit": (FULL, {"cpu": 1}),
     "NodeUnschedulable": ([node("n", cpu=1, unschedulable=True)], {}),
@@ -36,6 +42,7 @@ REJECTED_BY: dict[str, tuple[list[Any], dict[str, Any]]] = {
     ("plugin", "what", "happens", "wakes"),
     [
         ("NodeResourcesFit", "a pod leaves", lambda w: w.gone("r"), True),
+        ("NodeResourcesFit", "a pod of a group leaves", lambda w: w.add(_OF_A_GROUP).gone("m"), True),
         ("NodeResourcesFit", "a node comes", lambda w: w.add(node("n2", cpu=1)), True),
         ("NodeResourcesFit", "a node comes, too small", lambda w: w.add(node("n2", cpu="500m")), False),
         ("NodeResourcesFit", "a node grows", lambda w: w.add(node("n", cpu=2)), True),
@@ -205,3 +212,82 @@ def test_events_are_counted_that_are_kept_for_who_is_in_its_cycle() -> None:
     assert queue.kept_events() == {EventKind.NODE_ADDED: 2, EventKind.POD_GONE: 1}
     queue.requeue(entity, world.now, {"GangScheduling"})
     assert queue.kept_events() == {}
+
+
+@pytest.mark.parametrize(
+    ("of", "asked"),
+    [({}, 1), ({"group": "default/other"}, 2), ({"composite": "default/other"}, 2)],
+    ids=["of nobody", "of a group", "of a tree"],
+)
+def test_a_hint_is_asked_once_for_pods_that_are_alike_unless_the_event_is_of_a_group(
+    of: dict[str, Any], asked: int
+) -> None:
+    """scheduling.md 1: what a group's event means depends on whose group it is; else the signature decides."""
+    world = World(*FULL, pod("a", cpu=1), pod("b", cpu=1)).drain()
+    queue, calls = world.engine.queue, []
+
+    def hint(_cluster: object, item: PodRecord, _event: object) -> bool:
+        calls.append(item.name)
+        return False
+
+    queue._hints.by_plugin["NodeResourcesFit"] = {EventKind.POD_GONE: hint}
+    queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n"), **of), world.now)
+    assert len(calls) == asked
+
+
+def test_one_bad_hint_is_a_yes() -> None:
+    """Better one attempt too many than a lost wake-up; else what the hint says is the answer."""
+    world = World(node("n"), pod("p"))
+    item, event = world.record("p"), ClusterEvent(EventKind.NODE_ADDED, row=0)
+
+    def raises(*_: object) -> bool:
+        raise ZeroDivisionError
+
+    hints: list[tuple[Hint, bool]] = [(lambda *_: True, True), (lambda *_: False, False), (raises, True)]
+    assert [answer_of("Any", hint, world.engine.cluster, item, event) for hint, _ in hints] == [yes for _, yes in hints]
+
+
+def test_who_changes_while_it_is_tried_is_asked_as_it_is_now() -> None:
+    """scheduling.md 1: one that was made smaller in its cycle waits for room for what it asks for now."""
+    world = World(*FULL, pod("p", cpu=1))
+    (entity,) = pop_all(world)
+    world.engine.set_pod(pod("p", cpu="100m"), world.now)
+    world.engine.queue.requeue(entity, world.now, {"NodeResourcesFit"})
+    world.add(node("small", cpu="200m"))
+    assert entity.state is QueueState.BACKOFF
+
+
+class OfGroups(PreEnqueuePlugin):
+    """A plugin of somebody's own that has a say about groups."""
+
+    name = "OfGroups"
+    concerns_group: ClassVar[bool] = True
+
+    def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
+        """Nobody waits at its gate."""
+        return SUCCESS
+
+    def events(self) -> Hints:
+        """Anything of these kinds may help."""
+        return {EventKind.GROUP_CHANGED: lambda *_: True, EventKind.NODE_ADDED: lambda *_: True}
+
+
+@pytest.mark.parametrize(
+    ("event", "woken"),
+    [
+        (ClusterEvent(EventKind.GROUP_CHANGED, group="default/crew"), ["crew"]),
+        (ClusterEvent(EventKind.GROUP_CHANGED, group="default/third"), []),
+        (ClusterEvent(EventKind.NODE_ADDED, row=0), ["crew", "other"]),
+    ],
+    ids=["its own", "another group's", "nobody's"],
+)
+def test_a_plugin_of_groups_is_asked_for_events_of_the_own_group_and_of_none(
+    event: ClusterEvent, woken: list[str]
+) -> None:
+    """`PreEnqueuePlugin.concerns_group`: what happens to another group is no news for this one."""
+    profile = profile_with(OfGroups())
+    world = World(*FULL, *gang("crew", 1, cpu=1), *gang("other", 1, cpu=1), profiles={profile.name: profile})
+    for entity in pop_all(world):
+        world.engine.queue.requeue(entity, world.now, {"OfGroups"})
+    world.engine.queue.on_event(event, world.now)
+    assert [name for name in ("crew", "other") if world.place(name) is QueueState.BACKOFF] == woken

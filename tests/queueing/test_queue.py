@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from reprieve.framework.events import EventKind
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Result
-from tests.building import START, World, gang, group, node, pod, without_gates
+from tests.building import START, World, gang, group, node, pod, profile_with, without_gates
 from tests.queueing.waiting import FULL, pop_all, wake
 
 
@@ -54,6 +55,24 @@ def test_a_group_that_comes_back_with_another_priority_takes_its_new_turn() -> N
     world.engine.remove_group("default/crew", world.now)
     world.add(group("crew", priority=1))
     assert _order(world) == ["single", "crew"]
+
+
+@pytest.mark.parametrize(("priority", "order"), [(9, ["crew", "single"]), (1, ["single", "crew"])])
+def test_a_group_whose_priority_changes_while_it_is_ready_takes_its_new_turn(priority: int, order: list[str]) -> None:
+    """scheduling.md 1: by its own priority as it is now, and neither twice nor never."""
+    world = World(group("crew", priority=6), pod("m", group="crew", priority=6), pod("single", priority=5))
+    world.add(group("crew", priority=priority))
+    assert _order(world) == order
+
+
+def test_a_pod_is_treated_by_the_profile_it_asks_for() -> None:
+    """By its schedulerName, and by the first profile where there is none of that name."""
+    profiles = {name: profile_with() for name in ("first", "second")}
+    world = World(node("n"), profiles=profiles)
+    queue = world.engine.queue
+    for name, profile in {"first": "first", "second": "second", "other": "first"}.items():
+        world.add(pod(name, scheduler=name))
+        assert queue.add_pod(world.record(name), world.now).profile == profile
 
 
 def test_who_is_tried_again_keeps_the_old_timestamp() -> None:
@@ -243,6 +262,28 @@ def test_pods_are_counted_by_where_they_come_and_why() -> None:
     queue.incoming.clear()
     world.change_pod("single", without_gates)
     assert queue.incoming == {(QueueState.ACTIVE, "pod_updated"): 1}
+    (entity,) = pop_all(world)
+    queue.incoming.clear()
+    queue.requeue(entity, world.now, {"NodeResourcesFit"})
+    queue.add_pod(world.record("single"), world.now, attempts=2)
+    assert queue.incoming == {
+        (QueueState.UNSCHEDULABLE, "schedule_attempt_failure"): 1,
+        (QueueState.BACKOFF, "schedule_attempt_failure"): 1,
+    }
+    queue.incoming.clear()
+    queue.tick(world.now + 10)
+    world.add(pod("new", cpu=1))
+    assert queue.incoming == {
+        (QueueState.ACTIVE, "backoff_complete"): 1,
+        (QueueState.ACTIVE, EventKind.POD_ADDED): 1,
+    }
+    for entity in pop_all(world):
+        queue.requeue(entity, world.now, {"NodeResourcesFit"})
+    queue.wake_at(world.entity("new"), world.now + 20)
+    queue.incoming.clear()
+    queue.tick(world.now + 20)
+    queue.tick(world.now + 310)
+    assert queue.incoming == {(QueueState.ACTIVE, "wait_over"): 1, (QueueState.ACTIVE, EventKind.FLUSH): 4}
 
 
 def test_whether_somebody_may_be_tried_now() -> None:

@@ -48,11 +48,14 @@ class AlikeEntities:
         if self._entered.get(entity.key) != (kind, order):
             self._entered[entity.key] = (kind, order)
             heapq.heappush(self._heaps.setdefault(kind, []), (order, entity.key))
-        known = self._plugins.setdefault(kind, set())
-        for plugin in entity.rejected_by - known:
-            known.add(plugin)
-            self._by_plugin.setdefault(plugin, {})[kind] = None
+        self.add_plugins(kind, entity.rejected_by)
         return True
+
+    def add_plugins(self, kind: Hashable, plugins: Iterable[str]) -> None:
+        """Events of these plugins may help the first of a kind."""
+        self._plugins.setdefault(kind, set()).update(plugins)
+        for plugin in plugins:
+            self._by_plugin.setdefault(plugin, {})[kind] = None
 
     def rejected_by(self, plugin: str) -> Iterable[Hashable]:
         """Kinds of which some were rejected by the plugin."""

@@ -25,15 +25,13 @@ class PreEnqueueGates:
         group = entity.group
         if group is not None and group.fault is not None:
             return Status(Code.UNRESOLVABLE, group.fault.message)
-        for plugin in self._of_groups.get(entity.profile, ()):
-            pod = next(iter(entity.ready.values()), None)
-            if pod is None:
-                break
-            status = plugin.pre_enqueue(self._cluster, pod)
-            if not status.ok:
-                return status
         if not entity.ready:
             return next(iter(entity.held.values()), SUCCESS)
+        first = next(iter(entity.ready.values()))
+        for plugin in self._of_groups.get(entity.profile, ()):
+            status = plugin.pre_enqueue(self._cluster, first)
+            if not status.ok:
+                return status
         if entity.held and group is not None:
             if isinstance(group, GroupState):
                 enough = group.scheduled + len(entity.ready) >= group.min_count

@@ -75,14 +75,14 @@ class SchedulingQueue:
         self,
         cluster: ClusterState,
         profiles: Mapping[str, Profile],
-        timing: Timing | None = None,
-        reach: Reach | None = None,
+        timing: Timing,
+        reach: Reach | None,
         *,
-        current_reasons: bool = True,
+        current_reasons: bool,
     ) -> None:
         self._cluster = cluster
         self._profiles = profiles
-        self._timing = timing or Timing()
+        self._timing = timing
         self._reach = reach
         self._few = FEW_PODS if current_reasons else 0
         self._asks_again = reach is not None and not current_reasons
@@ -165,6 +165,9 @@ class SchedulingQueue:
         self._refresh_priority(entity)
         if entity.state is QueueState.GATED:
             self._regate(entity, now)
+        elif not status.ok and entity.state is not QueueState.IN_CYCLE and not self._gates.of_entity(entity).ok:
+            # It was to be tried, or might have been, and what it needs is gone: a claim, say.
+            self._recheck_gate(entity, now)
         elif entity.state is QueueState.UNSCHEDULABLE:
             # Whoever is new in a group has not been rejected by anything yet.
             self._reactivate(entity, now)
@@ -184,8 +187,7 @@ class SchedulingQueue:
             return
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
-        if self._reach is not None:
-            self._reach.forget(entity.key)
+        self._needs_changed(entity)
         if not entity.ready and not entity.held:
             kind = self._kind_tried(entity)
             self._drop(entity)
@@ -206,8 +208,7 @@ class SchedulingQueue:
         for pod in moved:
             entity.ready.pop(pod.uid, None)
             entity.held.pop(pod.uid, None)
-        if self._reach is not None:
-            self._reach.forget(before)
+        self._needs_changed(entity)
         if not entity.ready and not entity.held:
             self._drop(entity)
         else:
@@ -340,7 +341,7 @@ class SchedulingQueue:
         """Let an event wake whoever it may help, except the entity whose key is `but`: it did this itself."""
         self._cause = event.kind
         tree = tree_of(self._cluster, event)
-        if not self._entities and tree is None:
+        if not self._entities:
             return
         cache: dict[Hashable, bool] = {}
         if self._reach is not None and tree is not None:
@@ -544,7 +545,10 @@ class SchedulingQueue:
             return False
         new = plugins - entity.rejected_by
         entity.rejected_by |= new
-        if self._alike is None or self._alike.kind_of(entity.key) is None:
+        kind = self._alike.kind_of(entity.key) if self._alike is not None else None
+        if self._alike is not None and kind is not None:
+            self._alike.add_plugins(kind, new)
+        else:
             self._unschedulable.add_plugins(entity, new)
         return True
 
@@ -637,8 +641,8 @@ class SchedulingQueue:
                 heapq.heappush(self._active, (self._order(entity), entity.key))
 
     def _needs_changed(self, entity: Entity) -> None:
-        """Where an entity keeps its bound while it is tried, that is worked out anew."""
-        if self._asks_again and self._reach is not None:
+        """What is known of its reach is worked out anew."""
+        if self._reach is not None:
             self._reach.forget(entity.key)
 
     def _drop(self, entity: Entity) -> None:
