@@ -85,6 +85,9 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Area -> (sources below src/reprieve, tests that are to notice)."""
 
+OF_IMPORTS = "tests/test_frozen.py"
+"""Looks at what imports have made, in every area, and runs no line of it."""
+
 LEAST_PROCESSOR_SECONDS, LEAST_SECONDS, LIMIT_FACTOR = 20, 300, 5
 """A mutant whose tests run longer than this, and than so many times what they took before, hangs: noticed."""
 
@@ -271,7 +274,9 @@ def judges(
         elif file.parent == mutant.path.parent and mutant.at_import:
             numbers.update(*lines.values())
     names, seconds = reached["tests"], reached["seconds"]
-    folders = tuple(f"{place}{after}" for place in among for after in ("/", "::"))
+    if mutant.at_import:
+        numbers.update(number for number, name in enumerate(names) if name.startswith(f"{OF_IMPORTS}::"))
+    folders = tuple(f"{place}{after}" for place in (*among, OF_IMPORTS) for after in ("/", "::"))
     of_area = {number for number in numbers if names[number].startswith(folders)}
     able = sorted(of_area.difference(reached["starts_processes"]) or of_area, key=lambda n: (seconds[n], names[n]))
     together = itertools.accumulate(seconds[number] for number in able)
@@ -538,9 +543,8 @@ def main() -> None:
     rates = {}
     with tempfile.TemporaryDirectory(prefix="mutate-") as scratch:
         copied = Copy(Path(scratch))
-        tests = options.tests or _apart(
-            [test for area in picked for test in of_area(area)[1] if (ROOT / test).exists()]
-        )
+        every = [*(test for area in picked for test in of_area(area)[1]), OF_IMPORTS]
+        tests = options.tests or _apart([test for test in every if (ROOT / test).exists()])
         reached = None
         if not options.tests or options.reached:
             places = {place: None for area in picked for place in of_area(area)[0]}

@@ -14,7 +14,7 @@ import pytest
 from reprieve.api.objects import Pod
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.informer import Change, Informer, InformerOptions
-from reprieve.client.listing import RESTARTS, list_objects
+from reprieve.client.listing import list_objects
 
 from .clock import FakeClock, until
 from .scripted import (
@@ -549,6 +549,46 @@ def test_one_object_that_cannot_be_read_spoils_nothing() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_an_object_that_cannot_be_read_while_everything_is_sent(known: bool) -> None:
+    """It is reported, and its owner notified; what was known of it before a restart stays, and nothing else is lost."""
+    broken = pod("b", 7)
+    broken["spec"] = {"containers": "none"}
+    first = lines(event("ADDED", pod("a", 3)), event("ADDED", pod("b", 4)), bookmark(5, end=True), then="end")
+    again = lines(
+        event("ADDED", pod("a", 3)),
+        event("ADDED", broken),
+        event("ADDED", pod("c", 8)),
+        event("ADDED", pod("d", 9)),
+        event("DELETED", pod("d", 10)),
+        bookmark(11, end=True),
+        then="silence",
+    )
+
+    async def run() -> None:
+        before = [first, lines(gone())] if known else []
+        unreadable: list[str] = []
+        trouble: list[str] = []
+        async with scripted(*before, again) as server, client_of(server, clock=FakeClock(instant=60.0)) as client:
+            informer = Informer(
+                client,
+                PODS,
+                Pod,
+                on_trouble=trouble.append,
+                on_unreadable=lambda meta, error: unreadable.append(f"{meta.key} {error.path}"),
+            )
+            task = asyncio.create_task(informer.run())
+            await until(lambda: informer.revision == "11")
+            task.cancel()
+        assert sorted(informer.objects) == ["default/a", *(["default/b"] if known else []), "default/c"]
+        assert unreadable == ["default/b spec.containers"]
+        assert [
+            text for text in trouble if text.startswith("left out: ") and 'Pod "default/b": spec.containers' in text
+        ]
+
+    asyncio.run(run())
+
+
 def test_what_the_handler_raises_ends_the_informer() -> None:
     async def run() -> None:
         def refuse(_: Change[Pod]) -> None:
@@ -614,10 +654,11 @@ def test_a_list_that_expires_starts_over_and_mixes_nothing() -> None:
 
 def test_a_list_that_always_expires_is_asked_for_in_one_piece() -> None:
     async def run() -> None:
-        expiring = [answer(page([pod("a", 1)], 9, "t")), status(410, "Expired")] * RESTARTS
+        expiring = [answer(page([pod("a", 1)], 9, "t")), status(410, "Expired")] * 3
         async with scripted(*expiring, answer(page([pod("a", 1)], 9))) as server, client_of(server) as client:
             listed = await list_objects(client, PODS, Pod)
-            assert "limit" not in server.seen[-1].query
+            limits = [(request.query.get("limit"), request.query.get("continue")) for request in server.seen]
+        assert limits == [("500", None), ("500", "t")] * 3 + [(None, None)], "pages of 500 as client-go's, three times"
         assert len(listed.objects) == 1
 
     asyncio.run(run())

@@ -319,7 +319,7 @@ def test_a_fence_is_shut_until_opened_and_tells_once() -> None:
     fence = Fence(clock)
     told: list[int] = []
     fence.on_shut(lambda: told.append(1))
-    assert not fence.open
+    assert (fence.open, fence.term) == (False, 0)
     fence.shut()
     fence.opened(clock.monotonic() + 5, 3)
     fence.check()

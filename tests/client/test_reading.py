@@ -45,6 +45,7 @@ class Cluster:
     def __init__(self, collections: Mapping[str, list[Json]], refused: Mapping[str, int] | None = None) -> None:
         self.collections = {"/api/v1/pods": [], "/api/v1/nodes": [named("n1")], **collections}
         self.refused = refused or {}
+        self.hanging: set[str] = set()
         self.asked: list[str] = []
 
     async def reply(self, request: web.Request) -> web.StreamResponse:
@@ -56,6 +57,8 @@ class Cluster:
             versions = sorted({found.split("/")[2] + "/" + found.split("/")[3] for found in self._grouped()})
             groups = [{"name": v.split("/")[0], "versions": [{"groupVersion": v}]} for v in versions]
             return web.json_response({"kind": "APIGroupList", "groups": groups})
+        if path in self.hanging:
+            await asyncio.get_running_loop().create_future()
         if path in self.refused:
             return await status(self.refused[path], "No", "not for you")(request)
         if path in self.collections:
@@ -113,6 +116,15 @@ def test_nodes_and_pods_may_not_be_refused(path: str, code: int) -> None:
     with pytest.raises(ApiError) as refused:
         Cluster({}, {path: code}).read()
     assert refused.value.code == code
+
+
+def test_a_refusal_does_not_wait_for_lists_that_hang() -> None:
+    """They are given up, and the refusal is what is raised."""
+    cluster = Cluster({"/api/v1/services": []}, {"/api/v1/nodes": 403})
+    cluster.hanging.add("/api/v1/services")
+    with pytest.raises(ApiError) as refused:
+        cluster.read()
+    assert refused.value.code == 403
 
 
 def test_what_is_not_served_is_named_once_and_in_order() -> None:

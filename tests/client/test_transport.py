@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
+import random
 import socket
 from typing import Any
 
@@ -105,6 +107,97 @@ def test_no_answer_in_time() -> None:
         async with scripted(silent) as server, client_of(server, limits=limits) as client:
             with pytest.raises(UnreachableError, match="no answer in time"):
                 await client.get("/api", deadline=0.05)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("deadline", "limits", "sent"),
+    [
+        (0.0, Limits(), False),
+        (-1.0, Limits(), False),
+        (0.5, Limits(qps=1.0, burst=1), True),  # the second attempt's turn comes after a second
+    ],
+)
+def test_a_request_whose_time_is_over_is_not_sent(deadline: float, limits: Limits, sent: bool) -> None:
+    """A deadline of no time left is over; it may have been sent only if it was before."""
+
+    async def run() -> None:
+        async with scripted(status(500)) as server, client_of(server, limits=limits) as client:
+            with pytest.raises(UnreachableError, match="no answer in time") as late:
+                await client.get("/api", deadline=deadline)
+            assert (late.value.sent, len(server.seen)) == (sent, int(sent))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "retry_after", "again"),
+    [
+        *(("GET", code, None, code in (429, 500, 502, 503, 504)) for code in (400, 408, 429, 499, 500, 501, 502, 503)),
+        ("GET", 504, None, True),
+        ("GET", 505, None, False),
+        *(("POST", code, None, code == 429) for code in (409, 429, 500, 502, 503, 504)),
+        *(("POST", code, 1, code == 429 or code >= 500) for code in (404, 409, 429, 499, 500, 501, 503)),
+    ],
+)
+def test_which_refusals_are_passing(method: str, code: int, retry_after: int | None, again: bool) -> None:
+    """As client-go: 429, and what asks to come back with 429 or from 500 on; of a read what may pass by itself, too."""
+
+    async def run() -> None:
+        refusal = status(code, retry_after=retry_after)
+        async with scripted(refusal, OK) as server, client_of(server) as client:
+            with contextlib.nullcontext() if again else pytest.raises(ApiError):
+                await client.request(method, "/api", body=None if method == "GET" else {})
+            assert len(server.seen) == (2 if again else 1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("wish", "waited"), [(59, 59), (60, 60), (61, 60), (3600, 60)])
+def test_a_wish_of_the_server_is_followed_for_a_minute_at_most(wish: int, waited: int) -> None:
+    """And a little more, up to half a second, so that not all come back together."""
+
+    async def run() -> None:
+        clock = FakeClock(instant=100.0)
+        refusal = status(429, retry_after=wish)
+        async with scripted(refusal, OK) as server, client_of(server, clock=clock) as client:
+            await client.get("/api", deadline=300.0)
+        [slept] = clock.slept
+        assert waited + 0.2 <= slept <= waited + 0.5
+
+    asyncio.run(run())
+
+
+def test_six_attempts_with_growing_waits_within_half_a_minute() -> None:
+    """Of a read that is refused again and again; the pace is kube-scheduler's, 50 a second and 100 at once."""
+
+    async def run() -> None:
+        clock = FakeClock(instant=60.0)
+        async with scripted(status(500)) as server, client_of(server, clock=clock) as client:
+            with pytest.raises(ApiError):
+                await client.get("/api")
+            assert len(server.seen) == 6
+        for waited, least in zip(clock.slept, (0.2, 0.4, 0.8, 1.6, 3.2), strict=True):
+            assert least <= waited <= 1.5 * least
+
+    asyncio.run(run())
+    limits = Limits()
+    assert (limits.qps, limits.burst, limits.deadline, limits.connect) == (50.0, 100, 30.0, 10.0)
+    assert (limits.backoff.maximum, limits.connections, limits.max_answer) == (8.0, 100, 512 * 1024 * 1024)
+
+
+@pytest.mark.parametrize(("bound", "read"), [(9, False), (10, True), (11, True)])
+def test_an_answer_may_be_as_long_as_the_bound(bound: int, read: bool) -> None:
+    async def run() -> None:
+        async with scripted(text("0123456789")) as server, client_of(server, limits=Limits(max_answer=bound)) as client:
+            if read:
+                assert (await client.get("/api")).body == b"0123456789"
+            else:
+                with pytest.raises(UnreachableError, match=f"the answer is larger than {bound} bytes") as refused:
+                    await client.get("/api")
+                assert refused.value.lasting, "it would be as long again"
+                assert len(server.seen) == 1
 
     asyncio.run(run())
 
@@ -296,6 +389,36 @@ def test_no_pace_without_a_limit() -> None:
             await bucket.take()
 
     asyncio.run(run())
+
+
+def test_a_burst_of_none_lets_one_through_at_a_time() -> None:
+    async def run() -> None:
+        clock = FakeClock()
+        bucket = TokenBucket(1.0, 0, clock)
+        await bucket.take()
+        second = asyncio.create_task(bucket.take())
+        await until(lambda: clock.sleeping == 1)
+        clock.advance(1.0)
+        await second
+
+    asyncio.run(run())
+
+
+def test_waits_stay_at_their_maximum_however_long_it_takes() -> None:
+    """Two to the number of attempts is no float any more after a thousand of them."""
+    backoff = Backoff(BackoffPolicy(jitter=0.0), random.Random(1))
+    waits = [backoff.next() for _ in range(2000)]
+    assert waits[:9] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert set(waits[9:]) == {30.0}
+
+
+def test_a_wait_is_longer_by_up_to_half_of_itself() -> None:
+    class Highest:
+        def random(self) -> float:
+            return 1.0
+
+    chance: Any = Highest()
+    assert Backoff(BackoffPolicy(), chance).next() == 0.25 * 1.5
 
 
 def test_backoff_grows_to_its_maximum_and_begins_anew() -> None:

@@ -148,6 +148,25 @@ def test_a_silent_stream_is_cut_when_nothing_came_for_long_enough(later: bool) -
     asyncio.run(act())
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_nothing_goes_on_after_a_watch(cut: bool) -> None:
+    """Whoever guards against silence has ended with it."""
+
+    async def act() -> None:
+        stream = Pieces([ONE], ends=not cut)
+        if cut:
+            stream.cut()
+        watching = watch(Client(stream), "/pods", {}, lambda _: None, silence=lambda: 10.0)
+        if cut:
+            with pytest.raises(UnreachableError):
+                await watching
+        else:
+            await watching
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(act())
+
+
 def test_a_stream_that_is_cut_is_not_called_silent() -> None:
     async def act() -> None:
         stream = Pieces([], ends=False)

@@ -164,6 +164,36 @@ def test_losing_leadership_ends_everything_at_once() -> None:
     asyncio.run(run())
 
 
+def test_what_waited_when_leadership_ended_is_not_carried_out_twice_in_the_next_term() -> None:
+    """A key that was ready then is ready once: its writes go one at a time, each once."""
+
+    async def run() -> None:
+        done: list[int] = []
+
+        async def hold() -> None:
+            await asyncio.get_running_loop().create_future()
+
+        def write(number: int) -> Callable[[], Awaitable[None]]:
+            async def act() -> None:
+                await asyncio.sleep(0)
+                done.append(number)
+
+            return act
+
+        async with pool(workers=2) as (writers, fence):
+            before = [writers.submit(key, hold) for key in "abc"]
+            await until(lambda: writers.in_flight == 2)
+            fence.shut()
+            await writers.drain()
+            fence.opened(float("inf"), 2)
+            await asyncio.gather(*(writers.submit("c", write(number)) for number in range(3)))
+            await writers.drain()
+            assert done == [0, 1, 2]
+            assert all(isinstance(result.exception(), LeadershipLostError) for result in before)
+
+    asyncio.run(run())
+
+
 async def _nothing() -> None:
     return None
 

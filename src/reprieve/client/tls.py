@@ -30,13 +30,13 @@ class TlsContexts:
         self._where = where
         self._made: ssl.SSLContext | None = None
         self._made_for: tuple[_Stamp, Pem | None] | None = None
-        self._looked = 0.0
+        self._looked: float | None = None
         self._stamp: _Stamp = ()
 
     def context(self, certificate: Pem | None = None) -> ssl.SSLContext:
         """The context, with a client certificate from a plugin instead of the settings' where there is one."""
         now = self._clock.monotonic()
-        if self._made is None or now - self._looked >= CHECK_FILES_SECONDS:
+        if self._looked is None or now - self._looked >= CHECK_FILES_SECONDS:
             self._looked = now
             self._stamp = self._stamps()
         wanted = (self._stamp, certificate)
