@@ -121,6 +121,14 @@ def refused(*arguments: str, code: int = 2) -> str:
     return done.stderr
 
 
+def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
+    """interfaces.md 1.9: what is wrong, not what the system calls it."""
+    (tmp_path / "data").write_text("")
+    assert refused("--data-dir", str(tmp_path / "data"), "--port=0") == (
+        f"error: {tmp_path / 'data'}: is a file, not a directory\n"
+    )
+
+
 def test_ports_in_use_are_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -79,6 +79,8 @@ def _bounded(line: str) -> str:
 
 def reason_of(error: OSError) -> str:
     """`FILE: No such file or directory`."""
+    if isinstance(error, FileExistsError):  # of all we make only directories may be there already
+        return f"{error.filename}: is a file, not a directory"
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
 
 
