@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reprieve.api import objects
+from reprieve.cluster.devices import ClaimState
 from tests.building import World, pod
 
 DRIVER = "gpu.example.com"
@@ -137,7 +138,12 @@ def user(name: str, *claims: str, templates: Iterable[str] = (), **spec: Any) ->
 
 def got(world: World, name: str = "c") -> list[str]:
     """What a claim has: `pool/device` each, in the order of the results."""
-    allocation = world.engine.cluster.devices.claims[f"default/{name}"].allocation
+    return got_of(world.engine.cluster.devices.claims[f"default/{name}"])
+
+
+def got_of(claim: ClaimState) -> list[str]:
+    """The same of the state of a claim."""
+    allocation = claim.allocation
     return [f"{grant.device[1]}/{grant.device[2]}" for grant in allocation.grants] if allocation is not None else []
 
 

@@ -89,7 +89,7 @@ class Placements:
             self.groups[pod.group].scheduled += 1
             self.resized_gangs.keys.append(pod.group)
         if pod.volumes is not None:
-            self.volumes.placed(pod, row, tentative=self.in_trial and not self._overlaid)
+            self.volumes.placed(pod, row, tentative=self._chooses)
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, 1)
         if pod.nominated >= 0:
@@ -115,7 +115,7 @@ class Placements:
             self.groups[pod.group].scheduled -= 1
             self.resized_gangs.keys.append(pod.group)
         if pod.volumes is not None:
-            self.volumes.displaced(pod, row)
+            self._leave_volumes(pod, row)
         if self.pod_affinity.active:
             self.pod_affinity.moved(pod, row, -1)
         if pod.nominated >= 0:
@@ -282,9 +282,9 @@ class Placements:
                 self.resized_gangs.keys.append(pod.group)
             if pod.volumes is not None:
                 if by > 0:
-                    self.volumes.placed(pod, row, tentative=self.in_trial)
+                    self.volumes.placed(pod, row, tentative=self._chooses)
                 else:
-                    self.volumes.displaced(pod, row)
+                    self._leave_volumes(pod, row)
         if self.pod_affinity.active:
             for pod, row in zip(pods, rows, strict=True):
                 self.pod_affinity.moved(pod, row, by)
@@ -302,6 +302,16 @@ class Placements:
             sums = np.add.reduceat(deltas[np.array(kinds, dtype=np.int64)[order]], starts, axis=0)
             self.nodes.used[:, distinct] += by * sums.T
         self.touched.rows.extend(rows)
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether a pod that is placed now has volumes yet to choose: not one that is put back where it was."""
+        return self.in_trial and not self._overlaid and not self._undo.rewinding
+
+    def _leave_volumes(self, pod: PodRecord, row: int) -> None:
+        unsettled = self.volumes.displaced(pod, row)
+        if unsettled is not None:
+            self._undo.record(self.volumes.unsettle, unsettled)
 
     def _count_ports(self, pod: PodRecord, row: int, by: int) -> None:
         used = self.nodes.ports[row]

@@ -234,8 +234,8 @@ class VolumeObjects:
         if tentative and not pod.bound and pod.uid not in self.reservations:
             self.unsettled[pod.uid] = AssumedPodVolumes(pod, row)
 
-    def displaced(self, pod: PodRecord, row: int) -> None:
-        """A pod with volumes left its row."""
+    def displaced(self, pod: PodRecord, row: int) -> Unsettled | None:
+        """A pod with volumes left its row; returns its entry in `unsettled`, for `unsettle`."""
         assert pod.volumes is not None
         for claim in pod.volumes.claims:
             left = self.users[claim.key] - 1
@@ -249,7 +249,11 @@ class VolumeObjects:
                 del there[row]
             if not there:
                 del self._rows_of[claim.key]
-        self.unsettled.pop(pod.uid, None)
+        return self.unsettled.pop(pod.uid, None)
+
+    def unsettle(self, entry: Unsettled) -> None:
+        """A pod that was displaced in a trial within the one in which it was placed is back on its row."""
+        self.unsettled[entry.pod.uid] = entry
 
     # -- reservations ------------------------------------------------------------------------------------------------
 
