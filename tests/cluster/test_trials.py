@@ -116,14 +116,25 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 Change = Callable[[ClusterState, PodRecord], None]
 
+
+def _move(state: ClusterState, one: PodRecord) -> None:
+    state.displace(one)
+    state.place(one, 1)
+
+
+def _nominate_and_place(state: ClusterState, one: PodRecord) -> None:
+    state.nominate(one, 0)
+    state.place(one, 1)
+
+
 CHANGES: dict[str, tuple[bool, Change, list[int]]] = {
     "place": (False, lambda state, one: state.place(one, 1), [1]),
     "place with others": (False, lambda state, one: state.place_all([one], [1]), [1]),
     "displace": (True, lambda state, one: state.displace(one), [0]),
     "displace with others": (True, lambda state, one: state.displace_all([one]), [0]),
-    "move": (True, lambda state, one: (state.displace(one), state.place(one, 1), None)[-1], [0, 1]),
+    "move": (True, _move, [0, 1]),
     "nominate": (False, lambda state, one: state.nominate(one, 1), [1]),
-    "nominate and place": (False, lambda state, one: (state.nominate(one, 0), state.place(one, 1), None)[-1], [0, 1]),
+    "nominate and place": (False, _nominate_and_place, [0, 1]),
 }
 """What may be done in a trial: whether the pod runs on n0 at first, the change, and the rows that it touches."""
 
