@@ -225,7 +225,7 @@ def _some_wish(chance: Random, key: str, shapes: Shapes) -> Wish:
             admin = {"adminAccess": True} if chance.random() < 0.15 else {}
             requests.append(request(name, class_name, *selectors, **more, **admin))
     constraints: list[Json] = []
-    if chance.random() < 0.4:
+    for _ in range(chance.choice([0, 0, 1, 2])):
         over = chance.choice([[], ["r"], ["r", "s"], ["r/first"]])
         attribute = chance.choice([f"{DRIVER}/numa", "kind"])
         constraints.append({chance.choice(["matchAttribute", "distinctAttribute"]): attribute, "requests": over})

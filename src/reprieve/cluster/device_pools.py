@@ -249,8 +249,12 @@ class SliceIndex:
         self._of_node: dict[str, list[Slice]] = {}
         self._of_pool: dict[PoolId, list[Slice]] = {}
         self._anywhere: list[Slice] = []
+        self._counting: dict[PoolId, list[Slice]] = {}
+        """Those of one node that have the counters of their pool: they matter wherever its devices are."""
         for one in slices:
             self._of_pool.setdefault(one.pool, []).append(one)
+            if one.counters and one.reach.node:
+                self._counting.setdefault(one.pool, []).append(one)
             if one.reach.node:
                 self._of_node.setdefault(one.reach.node, []).append(one)
             else:
@@ -270,9 +274,10 @@ class SliceIndex:
     def pools(self, name: str, labels: Mapping[str, str]) -> tuple[Pool, ...]:
         """The pools of one node in the order they are tried."""
         newest: dict[PoolId, list[Slice]] = {}
-        for one in (*self._of_node.get(name, ()), *self._anywhere):
-            if not one.relevant(name, labels):
-                continue
+        here = [one for one in (*self._of_node.get(name, ()), *self._anywhere) if one.relevant(name, labels)]
+        pools = dict.fromkeys(one.pool for one in here) if self._counting else ()
+        here += [one for pool in pools for one in self._counting.get(pool, ()) if one.reach.node != name]
+        for one in here:
             there = newest.get(one.pool)
             if there is None or one.generation > there[0].generation:
                 newest[one.pool] = [one]

@@ -1,0 +1,716 @@
+"""Slices taken apart, the pools a node reaches, what claims ask for and what is written of what they got."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from reprieve.api import objects
+from reprieve.api.devices import AllocationResult, DeviceSelectorError
+from reprieve.api.quantity import NANO
+from reprieve.cluster import device_pools
+from reprieve.cluster.device_allocation import InUse, Wish, allocate
+from reprieve.cluster.device_pools import Capacity, CapacityPolicy, Device, DeviceMatcher, SliceIndex, Taint, read_slice
+from reprieve.cluster.device_requests import (
+    Allocation,
+    Shapes,
+    expressions,
+    read_allocation,
+    share_id,
+    tolerated,
+    write_allocation,
+)
+from tests.plugins.devices import (
+    DRIVER,
+    Json,
+    cel,
+    device,
+    device_class,
+    devices,
+    first_of,
+    option,
+    request,
+    slice_of,
+    taint_rule,
+)
+
+
+def _selector(key: str, *values: str, field: bool = False, terms: int = 1) -> Json:
+    wanted = {"key": key, "operator": "In", "values": list(values)}
+    return {"nodeSelectorTerms": [{"matchFields" if field else "matchExpressions": [wanted]}] * terms}
+
+
+# -- slices -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_slice_is_taken_apart() -> None:
+    """resource.k8s.io/v1 ResourceSlice: amounts in units of 10^-9, everything else as it is written."""
+    policy = {"default": "1", "validRange": {"min": "2", "max": "6", "step": "4"}}
+    listed = device(
+        "x",
+        {"model": "A"},
+        capacity={
+            "bw": {"value": "10", "requestPolicy": policy},
+            "mem": {"value": "1Gi"},
+            "of": {"value": "3", "requestPolicy": {"validValues": ["1", "3"]}},
+        },
+        taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}, {"key": "only"}],
+        consumesCounters=[{"counterSet": "card", "counters": {"m": {"value": "2"}}}],
+        allowMultipleAllocations=True,
+        bindsToNode=True,
+        bindingConditions=["Ready"],
+        bindingFailureConditions=["Broken"],
+    )
+    found = read_slice(slice_of("n", [listed, device("y")], pool="p", generation=3, count=2, name="s"))
+    assert (found.name, found.pool, found.generation, found.count) == ("s", (DRIVER, "p"), 3, 2)
+    assert (found.reach.node, found.reach.everywhere, found.reach.selector, found.per_device) == (
+        "n",
+        False,
+        None,
+        False,
+    )
+    one, plain = found.devices
+    assert one.id == (DRIVER, "p", "x")
+    assert one.capacity == {
+        "bw": Capacity(10 * NANO, CapacityPolicy(NANO, (), 2 * NANO, 6 * NANO, 4 * NANO)),
+        "mem": Capacity(2**30 * NANO, None),
+        "of": Capacity(3 * NANO, CapacityPolicy(values=(NANO, 3 * NANO))),
+    }
+    assert one.taints == (Taint("k", "v", "NoSchedule"), Taint("only", "", ""))
+    assert one.consumes == {"card": {"m": 2 * NANO}}
+    assert (one.shared, one.binds_to_node) == (True, True)
+    assert (one.binding_conditions, one.failure_conditions) == (("Ready",), ("Broken",))
+    assert (plain.capacity, plain.taints, plain.consumes) == ({}, (), {})
+    assert (plain.shared, plain.binds_to_node, plain.binding_conditions) == (False, False, ())
+    assert not plain.reach.known
+    counters = read_slice(slice_of("n", sharedCounters=[{"name": "card", "counters": {"m": {"value": "4"}}}]))
+    assert counters.counters == (("card", {"m": 4 * NANO}),)
+
+
+REACHES: list[tuple[str, Json, dict[tuple[str, str], bool], bool]] = [
+    ("one node", {"nodeName": "a"}, {("a", "z"): True, ("b", "z"): False}, True),
+    ("all nodes", {"allNodes": True}, {("a", "z"): True, ("b", "y"): True}, True),
+    ("selected nodes", {"nodeSelector": _selector("zone", "z")}, {("a", "z"): True, ("a", "y"): False}, True),
+    (
+        "nodes by name",
+        {"nodeSelector": _selector("metadata.name", "b", field=True)},
+        {("a", "z"): False, ("b", "z"): True},
+        True,
+    ),
+    ("nothing said", {}, {("a", "z"): False}, False),
+]
+
+
+@pytest.mark.parametrize(("where", "nodes", "known"), [r[1:] for r in REACHES], ids=[r[0] for r in REACHES])
+@pytest.mark.parametrize("of", ["the slice", "its devices"])
+def test_which_nodes_a_slice_or_a_device_is_for(
+    of: str, where: Json, nodes: dict[tuple[str, str], bool], known: bool
+) -> None:
+    """A slice says so for all its devices, or leaves it to each (perDeviceNodeSelection)."""
+    if of == "the slice":
+        found = read_slice(slice_of(None, devices(1), **where))
+        assert found.reach.known is known
+    else:
+        found = read_slice(slice_of(None, [device("x", **where), device("y")], perDeviceNodeSelection=True))
+        assert found.devices[0].reach.known is known
+        assert not found.reach.known
+    for (name, zone), there in nodes.items():
+        assert found.relevant(name, {"zone": zone}) is there
+    counting = slice_of("a", sharedCounters=[{"name": "c", "counters": {"m": {"value": "1"}}}])
+    assert read_slice(counting).relevant("elsewhere", {}), "counters matter to all of the pool"
+
+
+def test_names_with_and_without_the_driver_s_domain() -> None:
+    """Attributes and capacities without a domain are the driver's."""
+    more: Json = {"capacity": {"mem": {"value": "1"}, f"{DRIVER}/bw": {"value": "1"}, "other/x": {"value": "1"}}}
+    one = read_slice(
+        slice_of("n", [device("x", {"model": "A", f"{DRIVER}/numa": 1, "other/rack": "r"}, **more)])
+    ).devices[0]
+    asked = {
+        "model": {"string": "A"},
+        f"{DRIVER}/model": {"string": "A"},
+        f"{DRIVER}/numa": {"int": 1},
+        "other/rack": {"string": "r"},
+        "other/model": None,
+        "rack": None,
+    }
+    assert {name: one.attribute(name) for name in asked} == asked
+    names = {
+        "mem": "mem",
+        f"{DRIVER}/mem": "mem",
+        "bw": f"{DRIVER}/bw",
+        f"{DRIVER}/bw": f"{DRIVER}/bw",
+        "other/x": "other/x",
+        "x": None,
+        "other/mem": None,
+    }
+    assert {name: one.capacity_name(name) for name in names} == names
+
+
+@pytest.mark.parametrize(
+    ("selector", "tainted"),
+    [
+        ({}, {"x", "y"}),
+        ({"device": "x"}, {"x"}),
+        ({"pool": "n", "device": "y"}, {"y"}),
+        ({"pool": "m"}, set()),
+        ({"driver": "other"}, set()),
+    ],
+)
+def test_rules_add_taints_to_those_of_the_driver(selector: dict[str, str], tainted: set[str]) -> None:
+    """devices.md 3.1"""
+    listed = [device("x", taints=[{"key": "own", "effect": "None"}]), device("y")]
+    found = read_slice(slice_of("n", listed), [taint_rule("NoExecute", **selector)])
+    ruled = Taint("sick", "", "NoExecute")
+    assert {one.id[2] for one in found.devices if ruled in one.taints} == tainted
+    assert found.devices[0].taints[0] == Taint("own", "", "None")
+
+
+# -- pools ------------------------------------------------------------------------------------------------------------
+
+
+def _pool_texts(index: SliceIndex, node: str, labels: dict[str, str] | None = None) -> list[str]:
+    found = []
+    for pool in index.pools(node, labels or {}):
+        names = ",".join(each.id[2] for one in pool.slices for each in one.devices)
+        state = "incomplete" if pool.incomplete else pool.invalid or names
+        assert pool.usable is not (pool.incomplete or bool(pool.invalid))
+        found.append(f"{pool.id[0].partition('.')[0]}/{pool.id[1]}: {state}")
+    return found
+
+
+def _index(*slices: Any) -> SliceIndex:
+    return SliceIndex([read_slice(one) for one in slices])
+
+
+def _set(name: str, *counters: str) -> Json:
+    return {"name": name, "counters": {each: {"value": "1"} for each in counters}}
+
+
+def _uses(counter_set: str, counter: str) -> Json:
+    return {"consumesCounters": [{"counterSet": counter_set, "counters": {counter: {"value": "1"}}}]}
+
+
+POOLS: list[tuple[str, list[Any], list[str]]] = [
+    ("none", [], []),
+    ("one", [slice_of("n", devices(2))], ["gpu/n: gpu-0,gpu-1"]),
+    ("of another node", [slice_of("m", devices(2))], []),
+    (
+        "by driver, then by name",
+        [
+            slice_of("n", [device("c")], pool="a", driver="z.example.com"),
+            slice_of("n", [device("b")], pool="b"),
+            slice_of("n", [device("a")], pool="a"),
+        ],
+        ["gpu/a: a", "gpu/b: b", "z/a: c"],
+    ),
+    (
+        "those that wait for devices last",
+        [
+            slice_of("n", [device("a", bindingConditions=["Ready"])], pool="a"),
+            slice_of("n", [device("b")], pool="b"),
+            slice_of("n", [device("c"), device("d", bindingConditions=["Ready"])], pool="0"),
+        ],
+        ["gpu/b: b", "gpu/0: c,d", "gpu/a: a"],
+    ),
+    (
+        "slices by name",
+        [slice_of("n", [device("b")], name="2", count=2), slice_of("n", [device("a")], name="1", count=2)],
+        ["gpu/n: a,b"],
+    ),
+    (
+        "the newest generation, whichever is read first",
+        [
+            slice_of("n", [device("old")], generation=1, name="1"),
+            slice_of("n", [device("new")], generation=3, name="3"),
+            slice_of("n", [device("mid")], generation=2, name="2"),
+        ],
+        ["gpu/n: new"],
+    ),
+    ("a slice is missing", [slice_of("n", devices(1), count=2)], ["gpu/n: incomplete"]),
+    (
+        "the others are for another node",
+        [
+            slice_of("n", [device("a")], pool="p", name="1", count=2),
+            slice_of("m", [device("b")], pool="p", name="2", count=2),
+        ],
+        ["gpu/p: a"],
+    ),
+    (
+        "one of three is missing",
+        [
+            slice_of("n", [device("a")], pool="p", name="1", count=3),
+            slice_of("m", [device("b")], pool="p", name="2", count=3),
+        ],
+        ["gpu/p: incomplete"],
+    ),
+    (
+        "nothing of the new generation is for this node yet",
+        [
+            slice_of("n", [device("a")], pool="p", name="1", count=2, generation=1),
+            slice_of("m", [device("b")], pool="p", name="2", count=2, generation=2),
+        ],
+        [],
+    ),
+    (
+        "slices of an older generation do not complete it",
+        [
+            slice_of("n", [device("a")], pool="p", name="1", count=2, generation=2),
+            slice_of("m", [device("b")], pool="p", name="2", count=2, generation=1),
+        ],
+        ["gpu/p: incomplete"],
+    ),
+    ("twins", [slice_of("n", [device("a"), device("a")])], ["gpu/n: duplicate device name a"]),
+    (
+        "twins in two slices",
+        [slice_of("n", [device("a")], name="1", count=2), slice_of("n", [device("a")], name="2", count=2)],
+        ["gpu/n: duplicate device name a"],
+    ),
+    (
+        "names that two pools have",
+        [slice_of("n", [device("a")], pool="p"), slice_of("n", [device("a")], pool="q")],
+        ["gpu/p: a", "gpu/q: a"],
+    ),
+    (
+        "counters",
+        [
+            slice_of("n", [device("a", **_uses("c", "m"))], name="1", count=2),
+            slice_of("n", name="2", count=2, sharedCounters=[_set("c", "m")]),
+        ],
+        ["gpu/n: a"],
+    ),
+    (
+        "two sets of a name",
+        [
+            slice_of("n", devices(1), name="1", count=2),
+            slice_of("n", name="2", count=2, sharedCounters=[_set("c", "m"), _set("c", "m")]),
+        ],
+        ["gpu/n: duplicate counter set name c"],
+    ),
+    ("no such set", [slice_of("n", [device("a", **_uses("c", "m"))])], ["gpu/n: counter set c not found"]),
+    (
+        "no such counter",
+        [
+            slice_of("n", [device("a", **_uses("c", "other"))], name="1", count=2),
+            slice_of("n", name="2", count=2, sharedCounters=[_set("c", "m")]),
+        ],
+        ["gpu/n: counter other not found in counter set c"],
+    ),
+    (
+        "no such set for a device elsewhere in the pool",
+        [
+            slice_of("n", [device("a")], pool="p", name="1", count=2),
+            slice_of("m", [device("b", **_uses("c", "m"))], pool="p", name="2", count=2),
+        ],
+        ["gpu/p: counter set c not found"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("slices", "pools"), [p[1:] for p in POOLS], ids=[p[0] for p in POOLS])
+def test_the_pools_of_a_node(slices: list[Any], pools: list[str]) -> None:
+    """k8s.io/dynamic-resource-allocation, GatherPools, and the order in which they are tried."""
+    assert _pool_texts(_index(*slices), "n") == pools
+    assert _pool_texts(_index(*reversed(slices)), "n") == pools
+
+
+def test_devices_elsewhere_use_up_the_counters_of_the_pool() -> None:
+    """Partitions of one card may be published for several nodes."""
+    listed = [device("here", **_uses("c", "m"))]
+    slices = [
+        slice_of("n", listed, pool="p", name="1", count=3),
+        slice_of("m", [device("there", **_uses("c", "m"))], pool="p", name="2", count=3),
+        slice_of("m", pool="p", name="3", count=3, sharedCounters=[_set("c", "m")]),
+    ]
+    (pool,) = _index(*slices).pools("n", {})
+    assert [one.name for one in pool.elsewhere] == ["2"]
+    wishes = [Wish("default/c", Shapes().of({"requests": [request()]}))]
+    taken = InUse(whole={(DRIVER, "p", "there"): 1})
+    for in_use, free in ((InUse(), True), (taken, False)):
+        found = allocate(wishes, "n", {}, (pool,), in_use, {"gpu": device_class()}, DeviceMatcher())
+        assert (found is not None) is free
+
+
+@pytest.mark.parametrize(
+    ("slices", "home", "local"),
+    [
+        ([slice_of("n", devices(1))], "n", True),
+        ([slice_of("n", devices(1), name="1"), slice_of("n", devices(1), name="2")], "n", True),
+        ([slice_of("n", devices(1), pool="p", name="1"), slice_of("m", devices(1), pool="p", name="2")], None, True),
+        ([slice_of(None, devices(1), pool="n", allNodes=True)], None, False),
+        ([slice_of("n", devices(1)), slice_of(None, pool="n", name="c", sharedCounters=[_set("c", "m")])], None, True),
+        ([], None, True),
+    ],
+)
+def test_where_a_pool_is_at_home(slices: list[Any], home: str | None, local: bool) -> None:
+    """What is taken of a pool that one node alone reaches concerns no other node."""
+    index = _index(*slices)
+    pool = (DRIVER, "p" if slices and slices[0].spec.pool.name == "p" else "n")
+    assert index.home(pool) == home
+    assert index.local is local
+
+
+# -- answers of selectors ---------------------------------------------------------------------------------------------
+
+
+def _plain(name: str, **attributes: Any) -> Device:
+    return read_slice(slice_of("n", [device(name, attributes)])).devices[0]
+
+
+def test_alike_devices_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the expression reads of them; others by themselves."""
+    asked: list[str] = []
+    answer = device_pools._answer
+
+    def noted(one: Device, ask: Any) -> bool | str:
+        asked.append(one.id[2])
+        return answer(one, ask)
+
+    monkeypatch.setattr(device_pools, "_answer", noted)
+    matcher, text = DeviceMatcher(), f'device.attributes["{DRIVER}"].kind == "a"'
+    fleet = [_plain("1", kind="a"), _plain("2", kind="a", serial=7), _plain("3", kind="b"), _plain("4", kind="a")]
+    assert [matcher.matches(one, text) for one in fleet] == [True, True, False, True]
+    assert asked == ["1", "3"]
+    with pytest.raises(DeviceSelectorError, match="no such key: kind"):
+        matcher.matches(_plain("5"), text)
+    serial = f'device.attributes["{DRIVER}"].serial == 7'
+    assert matcher.matches(fleet[1], serial)
+
+
+def test_answers_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever number of expressions strangers write: they are right, and what is kept does not grow."""
+    monkeypatch.setattr(device_pools, "_KEPT", 8)
+    monkeypatch.setattr(device_pools, "_KEPT_OF_DEVICE", 4)
+    matcher, one = DeviceMatcher(), _plain("x", number=3)
+    for number in range(30):
+        for _ in range(2):
+            assert matcher.matches(one, f'device.attributes["{DRIVER}"].number == {number}') is (number == 3)
+        assert len(matcher._answers) <= 8
+        assert len(one.answers) == min(4, number + 1)
+
+
+# -- what claims ask for ----------------------------------------------------------------------------------------------
+
+TOLERATIONS: list[tuple[Json, bool]] = [
+    ({}, False),
+    ({"operator": "Exists"}, True),
+    ({"key": "k", "operator": "Exists"}, True),
+    ({"key": "j", "operator": "Exists"}, False),
+    ({"key": "k", "value": "v"}, True),
+    ({"key": "k", "operator": "Equal", "value": "v"}, True),
+    ({"key": "k", "operator": "Equal", "value": "w"}, False),
+    ({"key": "k", "operator": "Equal"}, False),
+    ({"operator": "Equal", "value": "v"}, True),
+    ({"key": "k", "operator": "Odd", "value": "v"}, False),
+    ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, True),
+    ({"key": "k", "operator": "Exists", "effect": "NoSchedule"}, False),
+]
+
+
+@pytest.mark.parametrize(("toleration", "covers"), TOLERATIONS)
+def test_which_taint_of_a_device_is_tolerated(toleration: Json, covers: bool) -> None:
+    """devices.md 3.2 (resourceclaim.ToleratesTaint)"""
+    taint = Taint("k", "v", "NoExecute")
+    assert tolerated([toleration], taint) is covers
+    assert tolerated([{"key": "other"}, toleration], taint) is covers
+    assert tolerated([{"key": "k"}], Taint("k", "", "NoExecute")), "a value that is not there is the empty one"
+    assert not tolerated([], taint)
+
+
+def test_what_a_claim_asks_for() -> None:
+    """resource.k8s.io/v1: one device of a class unless something else is said."""
+    tolerations = [{"key": "k", "operator": "Exists"}]
+    full = request(
+        "full", "a", "x", count=3, adminAccess=True, tolerations=tolerations, capacity={"requests": {"bw": "2"}}
+    )
+    options = first_of("either", option("big", "a", allocationMode="All"), option("small", count=2))
+    shape = Shapes().of({"requests": [request("plain"), full, options]})
+    plain, whole, big, small = shape.options
+    assert (plain.name, plain.request, plain.class_name, plain.mode, plain.count) == (
+        "plain",
+        "plain",
+        "gpu",
+        "ExactCount",
+        1,
+    )
+    assert (plain.admin, plain.selectors, plain.tolerations, plain.capacity) == (False, (), (), {})
+    assert (whole.admin, whole.selectors, whole.count, whole.tolerations) == (True, ("x",), 3, tuple(tolerations))
+    assert whole.capacity == {"bw": 2 * NANO}
+    assert (big.name, big.request, big.mode, big.admin) == ("either/big", "either", "All", False)
+    assert (small.name, small.request, small.mode, small.count) == ("either/small", "either", "ExactCount", 2)
+    assert [one.prioritized for one in shape.requests] == [False, False, True]
+    assert shape.prioritized
+    assert not Shapes().of({"requests": [full]}).prioritized
+    (unknown,) = Shapes().of({"requests": [{"name": "r"}]}).requests
+    assert unknown.options == ()
+    assert expressions([*cel("a"), {}, {"cel": None}]) == ("a", None, None)
+
+
+def test_claims_that_ask_for_the_same_have_one_shape() -> None:
+    """However the text orders the keys; numbers are dense from 0."""
+    shapes = Shapes()
+    first = shapes.of({"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}]})
+    again = shapes.of({"requests": [{"exactly": {"count": 2, "deviceClassName": "gpu"}, "name": "r"}]})
+    other = shapes.of({"requests": [request("r", count=3)]})
+    assert first is again
+    assert [first.id, other.id, shapes.of({}).id] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("requests", "concerned"),
+    [
+        ([], {"r", "s/x", "s/y"}),
+        (["r"], {"r"}),
+        (["s"], {"s/x", "s/y"}),
+        (["s/y"], {"s/y"}),
+        (["r", "s/x"], {"r", "s/x"}),
+        (["x"], set()),
+    ],
+)
+def test_which_devices_a_constraint_concerns(requests: list[str], concerned: set[str]) -> None:
+    """By request, or by one option of it; without any, all."""
+    body = {
+        "requests": [request("r"), first_of("s", option("x"), option("y"))],
+        "constraints": [{"matchAttribute": "a/b", "requests": requests}, {"distinctAttribute": "a/c"}],
+    }
+    shape = Shapes().of(body)
+    match, distinct = shape.constraints
+    assert {one.name for one in shape.options if match.concerns(one)} == concerned
+    assert [(one.attribute, one.distinct) for one in (match, distinct)] == [("a/b", False), ("a/c", True)]
+
+
+# -- allocations ------------------------------------------------------------------------------------------------------
+
+
+def _written(
+    slices: list[Any], devices_body: Json, *, classes: dict[str, objects.DeviceClass] | None = None
+) -> Allocation:
+    shape = Shapes().of(devices_body)
+    known = classes or {"gpu": device_class(), "other": device_class("other")}
+    found = allocate(
+        [Wish("default/c", shape)],
+        "n",
+        {"zone": "z"},
+        _index(*slices).pools("n", {"zone": "z"}),
+        InUse(),
+        known,
+        DeviceMatcher(),
+    )
+    assert found is not None
+    return write_allocation("default/c", shape, found[0], "n", known)
+
+
+def test_what_is_written_is_read_back() -> None:
+    """status.allocation: who takes an allocation from the API knows of it what was known when it was made."""
+    nic = device(
+        "nic",
+        allowMultipleAllocations=True,
+        capacity={"bw": {"value": "4Ki"}, "odd": {"value": "3"}},
+        bindingConditions=["Ready"],
+        bindingFailureConditions=["Broken"],
+        taints=[{"key": "k", "effect": "NoSchedule"}],
+    )
+    tolerations = [{"key": "k", "operator": "Exists"}]
+    requests = [
+        request("a", tolerations=tolerations, capacity={"requests": {"bw": "2Ki", "odd": "1"}}),
+        request("admin", adminAccess=True, tolerations=tolerations, capacity={"requests": {"bw": "1", "odd": "2"}}),
+    ]
+    written = _written([slice_of("n", [nic])], {"requests": requests})
+    share = share_id("default/c", "a", 0)
+    assert written.body["devices"]["results"] == [
+        {
+            "request": "a",
+            "driver": DRIVER,
+            "pool": "n",
+            "device": "nic",
+            "tolerations": tolerations,
+            "shareID": share,
+            "consumedCapacity": {"bw": "2Ki", "odd": "1"},
+            "bindingConditions": ["Ready"],
+            "bindingFailureConditions": ["Broken"],
+        },
+        {
+            "request": "admin",
+            "driver": DRIVER,
+            "pool": "n",
+            "device": "nic",
+            "adminAccess": True,
+            "tolerations": tolerations,
+            "consumedCapacity": {"bw": "1", "odd": "2"},
+            "bindingConditions": ["Ready"],
+            "bindingFailureConditions": ["Broken"],
+        },
+    ]
+    read = read_allocation(msgspec.convert(written.body, AllocationResult))
+    for mine, theirs in zip(written.grants, read.grants, strict=True):
+        for name in (
+            "option",
+            "device",
+            "admin",
+            "share",
+            "consumed",
+            "binding_conditions",
+            "failure_conditions",
+            "tolerations",
+        ):
+            assert getattr(mine, name) == getattr(theirs, name), name
+    assert (read.only_node, written.only_node) == ("n", "n")
+    plain = _written([slice_of("n", devices(1))], {"requests": [request()]})
+    assert plain.body["devices"] == {"results": [{"request": "r", "driver": DRIVER, "pool": "n", "device": "gpu-0"}]}
+    assert plain.grants[0].share == ""
+
+
+def test_shares_of_a_device_are_told_apart() -> None:
+    """A UUID for each, which the same claim gets again."""
+    ids = {share_id(claim, name, number) for claim in ("a/b", "a/c") for name in ("r", "s") for number in (0, 1)}
+    assert len(ids) == 8
+    for one in ids:
+        assert str(UUID(one)) == one
+        assert UUID(one).version == 5
+        assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}", one)
+    assert share_id("a/b", "r", 0) == share_id("a/b", "r", 0)
+
+
+ZONE, RACK = (
+    _selector("zone", "z"),
+    {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "DoesNotExist"}]}]},
+)
+BY_NAME = _selector("metadata.name", "n", "m", field=True)
+ONLY = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}
+
+WHERE: list[tuple[str, list[Any], Json | None]] = [
+    ("a device of the node", [slice_of("n", devices(1))], ONLY),
+    ("one for all nodes", [slice_of(None, devices(1), allNodes=True)], None),
+    ("one for selected nodes", [slice_of(None, devices(1), nodeSelector=ZONE)], ZONE),
+    ("nodes by name", [slice_of(None, devices(1), nodeSelector=BY_NAME)], BY_NAME),
+    ("one that binds to the node", [slice_of(None, [device("x", bindsToNode=True)], allNodes=True)], ONLY),
+    ("one that says for itself", [slice_of(None, [device("x", nodeName="n")], perDeviceNodeSelection=True)], ONLY),
+    ("one that says all", [slice_of(None, [device("x", allNodes=True)], perDeviceNodeSelection=True)], None),
+    ("a selector of its own", [slice_of(None, [device("x", nodeSelector=ZONE)], perDeviceNodeSelection=True)], ZONE),
+    (
+        "two selectors together",
+        [
+            slice_of(None, [device("x")], pool="p", nodeSelector=ZONE),
+            slice_of(None, [device("y")], pool="q", nodeSelector=RACK),
+        ],
+        {
+            "nodeSelectorTerms": [
+                {
+                    "matchExpressions": [
+                        ZONE["nodeSelectorTerms"][0]["matchExpressions"][0],
+                        RACK["nodeSelectorTerms"][0]["matchExpressions"][0],
+                    ]
+                }
+            ]
+        },
+    ),
+    (
+        "the same selector twice",
+        [
+            slice_of(None, [device("x")], pool="p", nodeSelector=ZONE),
+            slice_of(None, [device("y")], pool="q", nodeSelector=ZONE),
+        ],
+        ZONE,
+    ),
+    (
+        "one for all and one of the node",
+        [slice_of(None, [device("x")], pool="p", allNodes=True), slice_of("n", [device("y")], pool="q")],
+        ONLY,
+    ),
+]
+
+
+@pytest.mark.parametrize(("slices", "selector"), [w[1:] for w in WHERE], ids=[w[0] for w in WHERE])
+def test_where_an_allocation_can_be_used(slices: list[Any], selector: Json | None) -> None:
+    """createNodeSelector: one node if any device is local to it, else what the selectors ask for, together."""
+    count = sum(len(one.spec.devices) for one in slices)
+    found = _written(slices, {"requests": [request(count=count)]})
+    assert found.body.get("nodeSelector") == selector
+    assert (found.selector is None) is (selector is None)
+    assert found.only_node == ("n" if selector == ONLY else None)
+
+
+@pytest.mark.parametrize(
+    ("selector", "node"),
+    [
+        (None, None),
+        (ONLY, "n"),
+        (_selector("metadata.name", "n", field=True, terms=2), None),
+        (BY_NAME, None),
+        (ZONE, None),
+        (
+            {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n"]}]}]},
+            None,
+        ),
+        ({"nodeSelectorTerms": [{**ONLY["nodeSelectorTerms"][0], **ZONE["nodeSelectorTerms"][0]}]}, None),
+    ],
+)
+def test_the_only_node_of_an_allocation(selector: Json | None, node: str | None) -> None:
+    """Where that is how the selector says it."""
+    body = {"devices": {"results": []}, **({"nodeSelector": selector} if selector is not None else {})}
+    assert read_allocation(msgspec.convert(body, AllocationResult)).only_node == node
+
+
+def _config(text: str, **more: Any) -> Json:
+    return {"opaque": {"driver": DRIVER, "parameters": text}, **more}
+
+
+CONFIGS: list[tuple[str, list[Json], list[Json], dict[str, list[Json]], list[Json] | None]] = [
+    ("none", [request()], [], {}, None),
+    ("of the class", [request()], [], {"gpu": [_config("c")]}, [_config("c", source="FromClass")]),
+    (
+        "of the class, for one of two requests",
+        [request("a"), request("b", "other")],
+        [],
+        {"gpu": [_config("c")]},
+        [_config("c", source="FromClass", requests=["a"])],
+    ),
+    (
+        "of a class of both requests",
+        [request("a"), request("b"), request("d", "other")],
+        [],
+        {"gpu": [_config("c"), _config("e")], "other": [_config("o")]},
+        [
+            _config("c", source="FromClass", requests=["a", "b"]),
+            _config("e", source="FromClass", requests=["a", "b"]),
+            _config("o", source="FromClass", requests=["d"]),
+        ],
+    ),
+    (
+        "of the claim, after the class's",
+        [request("a"), request("b")],
+        [_config("m"), _config("n", requests=["b"])],
+        {"gpu": [_config("c")]},
+        [
+            _config("c", source="FromClass"),
+            _config("m", source="FromClaim"),
+            _config("n", source="FromClaim", requests=["b"]),
+        ],
+    ),
+    (
+        "of options that were not taken",
+        [first_of("r", option("x", count=9), option("y")), request("s")],
+        [_config("1", requests=["r/x"]), _config("2", requests=["r/y"]), _config("3", requests=["r"])],
+        {},
+        [
+            _config("2", source="FromClaim", requests=["r/y"]),
+            _config("3", source="FromClaim", requests=["r"]),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("requests", "config", "of_class", "written"), [c[1:] for c in CONFIGS], ids=[c[0] for c in CONFIGS]
+)
+def test_parameters_for_the_drivers(
+    requests: list[Json], config: list[Json], of_class: dict[str, list[Json]], written: list[Json] | None
+) -> None:
+    """Those of the classes in use, each once with its requests, then the claim's own; requests only where not all."""
+    classes = {name: device_class(name, config=of_class.get(name, [])) for name in ("gpu", "other")}
+    found = _written([slice_of("n", devices(4))], {"requests": requests, "config": config}, classes=classes)
+    assert found.body["devices"].get("config") == written
