@@ -234,7 +234,7 @@ class VolumeObjects:
         if tentative and not pod.bound and pod.uid not in self.reservations:
             self.unsettled[pod.uid] = AssumedPodVolumes(pod, row)
 
-    def displaced(self, pod: PodRecord, row: int) -> Unsettled | None:
+    def displaced(self, pod: PodRecord, row: int) -> AssumedPodVolumes | None:
         """A pod with volumes left its row; returns its entry in `unsettled`, for `unsettle`."""
         assert pod.volumes is not None
         for claim in pod.volumes.claims:
@@ -251,7 +251,7 @@ class VolumeObjects:
                 del self._rows_of[claim.key]
         return self.unsettled.pop(pod.uid, None)
 
-    def unsettle(self, entry: Unsettled) -> None:
+    def unsettle(self, entry: AssumedPodVolumes) -> None:
         """A pod that was displaced in a trial within the one in which it was placed is back on its row."""
         self.unsettled[entry.pod.uid] = entry
 
