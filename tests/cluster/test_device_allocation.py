@@ -13,10 +13,10 @@ from reprieve.api.quantity import NANO
 from reprieve.cluster.device_allocation import (
     MOST_STEPS,
     DeviceError,
+    DevicesInUse,
     GaveUpError,
-    InUse,
     NodeError,
-    Wish,
+    PendingClaim,
     allocate,
     rounded,
 )
@@ -41,17 +41,17 @@ def pools_of(*slices: Any, node: str = "n", labels: Mapping[str, str] = LABELS) 
 
 def wish(
     *requests: Json, constraints: Sequence[Json] = (), key: str = "default/c", shapes: Shapes | None = None
-) -> Wish:
+) -> PendingClaim:
     """A claim for these."""
     body = {"requests": list(requests), "constraints": list(constraints)}
-    return Wish(key, (shapes or Shapes()).of(body))
+    return PendingClaim(key, (shapes or Shapes()).of(body))
 
 
 def found_by(
-    wishes: Sequence[Wish], pools: Sequence[Pool], in_use: InUse | None = None, steps: int = MOST_STEPS
+    wishes: Sequence[PendingClaim], pools: Sequence[Pool], in_use: DevicesInUse | None = None, steps: int = MOST_STEPS
 ) -> Found | None:
     """What `allocate` finds, by name."""
-    found = allocate(wishes, "n", LABELS, pools, in_use or InUse(), CLASSES, DeviceMatcher(), steps)
+    found = allocate(wishes, "n", LABELS, pools, in_use or DevicesInUse(), CLASSES, DeviceMatcher(), steps)
     if found is None:
         return None
     return [[(one.option.name, one.device.id[2], dict(one.consumed)) for one in chosen] for chosen in found]
@@ -63,7 +63,7 @@ def found_by(
 class Plainly:
     """The rules of device_allocation.py one after another, over whole assignments."""
 
-    def __init__(self, wishes: Sequence[Wish], pools: Sequence[Pool], in_use: InUse) -> None:
+    def __init__(self, wishes: Sequence[PendingClaim], pools: Sequence[Pool], in_use: DevicesInUse) -> None:
         self.wishes = wishes
         self.in_use = in_use
         self.slots = [(pool, one, each) for pool in pools if pool.usable for one in pool.slices for each in one.devices]
@@ -211,7 +211,7 @@ def _some_option(chance: Random) -> tuple[str, list[str], Json]:
     return chance.choice(["gpu", "gpu", "a"]), selectors, more
 
 
-def _some_wish(chance: Random, key: str, shapes: Shapes) -> Wish:
+def _some_wish(chance: Random, key: str, shapes: Shapes) -> PendingClaim:
     requests = []
     for name in ("r", "s")[: chance.choice([1, 1, 2])]:
         if chance.random() < 0.3:
@@ -252,7 +252,7 @@ def test_the_first_of_all_solutions_is_found(seed: int) -> None:
         slices.append(slice_of("n", pool="counted", name="sets", count=2, sharedCounters=sets))
         pools = pools_of(*slices)
         every = [each for pool in pools for one in pool.slices for each in one.devices]
-        in_use = InUse()
+        in_use = DevicesInUse()
         for each in every:
             if each.shared and chance.random() < 0.3:
                 in_use.shares[each.id] = 1
@@ -351,7 +351,7 @@ def test_a_search_ends_after_so_many_steps() -> None:
     assert MOST_STEPS == 20_000
 
 
-def _gets_through(wishes: Sequence[Wish], pools: Sequence[Pool], steps: int) -> bool:
+def _gets_through(wishes: Sequence[PendingClaim], pools: Sequence[Pool], steps: int) -> bool:
     try:
         return found_by(wishes, pools, steps=steps) is not None
     except GaveUpError:
@@ -388,7 +388,7 @@ def test_what_cannot_be_had_at_all_is_seen_before_all_is_tried(last: Json, there
 def test_devices_in_use_count_as_missing_but_not_for_administrators() -> None:
     """adminAccess: devices in use are given too."""
     pools = _many(2)
-    in_use = InUse(whole={(DRIVER, "n", "gpu-0"): 1, (DRIVER, "n", "gpu-1"): 1})
+    in_use = DevicesInUse(whole={(DRIVER, "n", "gpu-0"): 1, (DRIVER, "n", "gpu-1"): 1})
     assert found_by([wish(request())], pools, in_use) is None
     assert found_by([wish(request(adminAccess=True, count=2))], pools, in_use) == [
         [("r", "gpu-0", {}), ("r", "gpu-1", {})]

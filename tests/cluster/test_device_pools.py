@@ -13,7 +13,7 @@ from reprieve.api import objects
 from reprieve.api.devices import AllocationResult, DeviceSelectorError
 from reprieve.api.quantity import NANO
 from reprieve.cluster import device_pools
-from reprieve.cluster.device_allocation import InUse, Wish, allocate
+from reprieve.cluster.device_allocation import DevicesInUse, PendingClaim, allocate
 from reprieve.cluster.device_pools import Capacity, CapacityPolicy, Device, DeviceMatcher, SliceIndex, Taint, read_slice
 from reprieve.cluster.device_requests import (
     Allocation,
@@ -328,9 +328,9 @@ def test_devices_elsewhere_use_up_the_counters_of_the_pool() -> None:
     ]
     (pool,) = _index(*slices).pools("n", {})
     assert [one.name for one in pool.elsewhere] == ["2"]
-    wishes = [Wish("default/c", Shapes().of({"requests": [request()]}))]
-    taken = InUse(whole={(DRIVER, "p", "there"): 1})
-    for in_use, free in ((InUse(), True), (taken, False)):
+    wishes = [PendingClaim("default/c", Shapes().of({"requests": [request()]}))]
+    taken = DevicesInUse(whole={(DRIVER, "p", "there"): 1})
+    for in_use, free in ((DevicesInUse(), True), (taken, False)):
         found = allocate(wishes, "n", {}, (pool,), in_use, {"gpu": device_class()}, DeviceMatcher())
         assert (found is not None) is free
 
@@ -492,11 +492,11 @@ def _written(
     shape = Shapes().of(devices_body)
     known = classes or {"gpu": device_class(), "other": device_class("other")}
     found = allocate(
-        [Wish("default/c", shape)],
+        [PendingClaim("default/c", shape)],
         "n",
         {"zone": "z"},
         _index(*slices).pools("n", {"zone": "z"}),
-        InUse(),
+        DevicesInUse(),
         known,
         DeviceMatcher(),
     )
