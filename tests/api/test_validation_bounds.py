@@ -196,6 +196,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (selector("In", "a"), selector("In"), "labelSelector.matchExpressions[0].values: Required value"),
     (selector("Exists"), selector("Exists", "a"), "labelSelector.matchExpressions[0].values: Forbidden"),
     (selector("NotIn", "a"), selector("Gt", "1"), 'labelSelector.matchExpressions[0].operator: Invalid value: "Gt": not a valid selector operator'),
+    (spread(labelSelector={"matchExpressions": [{"key": "a/b", "operator": "Exists"}]}), spread(labelSelector={"matchExpressions": [{"key": "a b", "operator": "Exists"}]}), 'labelSelector.matchExpressions[0].key: Invalid value: "a b"'),
     (selector("In", "a"), selector("In", "a", "b c"), 'labelSelector.matchExpressions[0].values[1]: Invalid value: "b c"'),
     # nodes
     (node(taints=[{"key": "a", "value": "b", "effect": "PreferNoSchedule"}]), node(taints=[{"key": "a", "value": "b c", "effect": "NoSchedule"}]), 'spec.taints[0].value: Invalid value: "b c"'),

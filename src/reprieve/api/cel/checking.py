@@ -191,7 +191,7 @@ class _Checker:
                     raise _no_overload("cel.@mapInsert", (Type("map", (DYN, DYN)), body))
                 return body
             case "sortBy":
-                if body.name not in _SORTED:
+                if body.name not in _SORTED or over.name == "map":
                     raise _no_overload("@sortByAssociatedKeys", (over, Type("list", (body,))), member=True)
                 return Type("list", (first,))
             case _:

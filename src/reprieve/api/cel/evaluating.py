@@ -44,7 +44,6 @@ MADE = {"map": LIST_COST, "filter": LIST_COST, "transformList": LIST_COST, "tran
 """Cost of what a macro begins with."""
 TYPE_NAMES = frozenset(["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "dyn"])
 """Names that stand for types."""
-_INT = 2**63
 
 
 class Program:
@@ -314,7 +313,7 @@ class _Compiler:
             entries = node.macro == "transformMapEntry"
             return _transform_map(over, (slot, second), condition, body, each, turn, entries=entries), cost
         if node.macro == "sortBy":
-            return _sort_by(items, set_item, body, turn), cost
+            return _sort_by(over, set_item, body, turn), cost
         return _transform(items, set_item, condition, body, each, turn), cost
 
     def _optional_map(self, node: Fold, over: Run, cost: int) -> tuple[Run, int]:
@@ -411,9 +410,9 @@ def _transform(
     return transformed
 
 
-def _sort_by(items: Items, set_item: SetItem, body: Run, turn: int) -> Run:
+def _sort_by(over: Run, set_item: SetItem, body: Run, turn: int) -> Run:
     def in_order(env: Env, meter: Meter) -> list[Any]:
-        given = items(env, meter)
+        given = over(env, meter)
         if not isinstance(given, list):
             raise CelError(NO_OVERLOAD)
         keys: list[Any] = []

@@ -219,19 +219,31 @@ def _ordered(work: Callable[[list[Any]], Any]) -> Callable[[Meter, list[Any]], A
             return work(items)
         except TypeError:
             raise CelError(NO_OVERLOAD) from None
-        except ValueError:
-            raise CelError("min/max called on empty list") from None
 
     return run
 
 
 def _sum(items: list[Any]) -> Any:
-    total: Any = type(items[0])(0) if items and is_number(items[0]) else timedelta() if items else 0
+    if not items:
+        return 0
+    kind = type(items[0])
+    total: Any = kind(0) if is_number(items[0]) else timedelta()
     for item in items:
         total = total + item
-    if isinstance(total, int) and not -_INT <= total < _INT:
-        raise CelError("integer overflow")
-    return total
+    if kind is Uint:
+        return unsigned(total)
+    return integer(total) if kind is int else total
+
+
+def _extreme(of: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The least or the greatest of a list."""
+
+    def found(items: list[Any]) -> Any:
+        if not items:
+            raise CelError("min/max called on empty list")
+        return of(items)
+
+    return found
 
 
 # -- conversions ------------------------------------------------------------------------------------------------------
@@ -248,6 +260,13 @@ def integer(value: Any) -> int:
     if not -_INT <= value < _INT:
         raise CelError("integer overflow")
     return int(value)
+
+
+def unsigned(value: Any) -> Uint:
+    """A uint in its range. Raises CelError."""
+    if not 0 <= value < 2 * _INT:
+        raise CelError("unsigned integer overflow")
+    return Uint(value)
 
 
 def _int(meter: Meter, args: list[Any]) -> int:
@@ -280,10 +299,7 @@ def _uint(meter: Meter, args: list[Any]) -> Uint:
     value = args[0]
     if isinstance(value, float) and not math.isfinite(value):
         raise CelError("unsigned integer overflow")
-    number = _digits(value) if isinstance(value, str) else int(needs(value, int, Uint, float))
-    if not 0 <= number < 2 * _INT:
-        raise CelError("unsigned integer overflow")
-    return Uint(number)
+    return unsigned(_digits(value) if isinstance(value, str) else int(needs(value, int, Uint, float)))
 
 
 def _double(meter: Meter, args: list[Any]) -> float:
@@ -476,8 +492,8 @@ STANDARD: Mapping[str, Function] = {
     "lastIndexOf": Function(_index_of(True), "int", lambda n: n[0]),
     "isSorted": Function(_ordered(_sorted), "bool", lambda n: n[0]),
     "sum": Function(_ordered(_sum), "dyn", lambda n: n[0], items=True),
-    "min": Function(_ordered(min), "dyn", lambda n: n[0], items=True),
-    "max": Function(_ordered(max), "dyn", lambda n: n[0], items=True),
+    "min": Function(_ordered(_extreme(min)), "dyn", lambda n: n[0], items=True),
+    "max": Function(_ordered(_extreme(max)), "dyn", lambda n: n[0], items=True),
     "bool": Function(_bool, "bool"),
     "bytes": Function(_bytes, "bytes", lambda n: traversed(n[0]), lambda n: 4 * n[0]),
     "double": Function(_double, "double"),

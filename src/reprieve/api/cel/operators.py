@@ -11,10 +11,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from reprieve.api.cel.functions import NO_OVERLOAD
+from reprieve.api.cel.functions import NO_OVERLOAD, integer, unsigned
 from reprieve.api.cel.values import NONE, CelError, Meter, Optional, Uint, equal, size_of, type_name
-
-_INT = 2**63
 
 Env = list[Any]
 Run = Callable[[Env, Meter], Any]
@@ -62,13 +60,7 @@ def maybe_indexed(where: Any, index: Any, meter: Meter) -> Optional:
 
 def _whole(value: Any, kind: type) -> Any:
     """The result of an operation on integers, in their range."""
-    if kind is Uint:
-        if not 0 <= value < 2 * _INT:
-            raise CelError("unsigned integer overflow")
-        return Uint(value)
-    if not -_INT <= value < _INT:
-        raise CelError("integer overflow")
-    return value
+    return unsigned(value) if kind is Uint else integer(value)
 
 
 def _added(one: Any, other: Any, meter: Meter) -> Any:
