@@ -1,0 +1,617 @@
+"""An eviction being tried: what is left, who violates what, and that all of it can be taken back (cost.md 4).
+
+Everything is held against a count from nothing: of who is gone and where the pods are put, and of nothing else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from reprieve.preemption.cost import Pricing
+from reprieve.preemption.criteria import PRIORITY_OFFSET
+from reprieve.preemption.victim_search.state import BROKEN_BUDGET, FEW_PODS, NOBODY, Eviction
+from tests.preemption import tiny
+from tests.preemption.exact import Problem
+from tests.preemption.tiny import as_searched, kind, numbers, problem, random_problem, unit
+
+SEEDS = range(24)
+
+
+def _mixed(seed: int) -> Problem:
+    return random_problem(seed, kinds=1 + seed % 3, budgets=seed % 4)
+
+
+def _seen(state: Eviction) -> dict[str, Any]:
+    """All that is public and follows from who is gone and where the pods are."""
+    nothing = [0] * len(state.missing)
+    return {
+        "gone": set(state.gone),
+        "barred": set(state.barred),
+        "missing": list(state.missing),
+        "left": [list(have) for have in state.left],
+        "put": [list(there or nothing) for there in state.put],
+        "spare": [list(there) for there in state.spare],
+        "open": [set(there) for there in state.open],
+        "budget_left": list(state.budget_left),
+        "over": list(state.over),
+        "heavy": list(state.heavy),
+        "room": state.room(),
+    }
+
+
+def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
+    """The same worked out anew, taking who is gone, who is barred and where the pods are for granted."""
+    gone = tiny.names(made, state.gone)
+    put = [list(there or [0] * len(made.kinds)) for there in state.put]
+    left = tiny.left_beside(made, gone)
+    for have, there in zip(left, put, strict=True):
+        for each, count in zip(made.kinds, there, strict=True):
+            for resource, want in enumerate(each.wants):
+                have[resource] -= want * count
+    spare = [
+        [tiny.places(have, each.wants) if node in each.nodes else 0 for node, have in enumerate(left)]
+        for each in made.kinds
+    ]
+    budgets = dict(made.allowed)
+    for each in made.units:
+        for name, pods in each.charged.items():
+            budgets[name] -= pods if each.name in gone else 0
+    over = [sum(budgets[name] < pods for name, pods in each.charged.items()) for each in made.units]
+    weight = [(each.priority + (1 << 31)) * each.pods for each in made.units]
+    return {
+        "gone": set(state.gone),
+        "barred": set(state.barred),
+        "missing": [each.count - sum(there[number] for there in put) for number, each in enumerate(made.kinds)],
+        "left": left,
+        "put": put,
+        "spare": spare,
+        "open": [{node for node, count in enumerate(there) if count} for there in spare],
+        "budget_left": list(budgets.values()),
+        "over": over,
+        "heavy": [w + (BROKEN_BUDGET if broken else 0) for w, broken in zip(weight, over, strict=True)],
+        "room": sum(map(sum, spare)),
+    }
+
+
+def _overdrawn(made: Problem, state: Eviction) -> list[int]:
+    """Nodes where pods were put that ask for more of something than there is."""
+    return [
+        node
+        for node, there in enumerate(state.put)
+        if any(
+            count and any(want and have < 0 for want, have in zip(each.wants, state.left[node], strict=True))
+            for each, count in zip(made.kinds, there or (), strict=False)
+        )
+    ]
+
+
+def _do_something(state: Eviction, chance: random.Random) -> None:
+    """One change of those that a search makes."""
+    staying = sorted(set(range(len(state.numbers.units))) - state.gone)
+    what = chance.choice(("evict", "evict", "restore", "restore", "bar", "unbar", "settle", "settle", "repack", "off"))
+    if what == "evict" and staying:
+        state.evict(chance.choice(staying))
+    elif what == "restore" and state.gone:
+        state.restore(chance.choice(sorted(state.gone)))
+    elif what == "bar":
+        state.bar(chance.randrange(len(state.numbers.units)))
+    elif what == "unbar":
+        state.unbar(chance.randrange(len(state.numbers.units)))
+    elif what == "settle":
+        state.settle()
+    elif what == "repack":
+        state.repack()
+    else:
+        state.take_off(chance.randrange(len(state.left)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_kept_up_to_date_is_what_counting_anew_gives(seed: int) -> None:
+    """Whatever is done, in whatever order: no pod is lost, none is where it does not fit."""
+    made, chance = _mixed(seed), random.Random(seed)
+    state = Eviction(numbers(made))
+    for _ in range(40):
+        _do_something(state, chance)
+        assert _seen(state) == _counted(made, state)
+        assert _overdrawn(made, state) == []
+        assert min(state.missing) >= 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_may_come_back_does_not_depend_on_what_was_tried_before(seed: int) -> None:
+    """Of unlike pods it is counted what nodes hold of each size: that follows from who is gone."""
+    made, chance = random_problem(seed, kinds=2 + seed % 2), random.Random(seed)
+    state = Eviction(numbers(made))
+    marks = [state.mark()]
+    for _ in range(30):
+        if chance.random() < 0.3:
+            state.rollback(marks.pop() if len(marks) > 1 else marks[0])
+        else:
+            marks.append(state.mark())
+            _do_something(state, chance)
+        anew = Eviction(numbers(made))
+        for number in sorted(state.gone):
+            anew.evict(number)
+        assert [state.may_return(number, 0) for number in sorted(state.gone)] == [
+            anew.may_return(number, 0) for number in sorted(state.gone)
+        ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_everything_can_be_taken_back(seed: int) -> None:
+    """To any mark, and on from there: as if nothing had been done since."""
+    made, chance = _mixed(seed), random.Random(seed)
+    state = Eviction(numbers(made))
+    marks: list[tuple[int, dict[str, Any]]] = []
+    for _ in range(60):
+        if marks and chance.random() < 0.3:
+            turn = chance.randrange(len(marks))
+            mark, seen = marks[turn]
+            del marks[turn + 1 :]
+            state.rollback(mark)
+            assert _seen(state) == seen
+        else:
+            marks.append((state.mark(), _seen(state)))
+            _do_something(state, chance)
+    state.keep()
+    kept = _seen(state)
+    state.rollback(0)
+    assert _seen(state) == kept, "what is kept is not taken back"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_looks_at_nodes_is_told_which_have_changed(seed: int) -> None:
+    """`dirty`: something is otherwise there; `dearer`: a unit there has come to violate a budget, and nothing else."""
+    made, chance = _mixed(seed), random.Random(seed)
+    state = Eviction(numbers(made))
+    assert state.dirty == set(range(len(made.free))), "at first nobody has looked at any"
+    nodes = [set(each.takes) for each in made.units]
+    marks = [state.mark()]
+    for _ in range(40):
+        state.dirty.clear()
+        state.dearer.clear()
+        before = _seen(state)
+        if chance.random() < 0.2:
+            state.rollback(marks.pop() if len(marks) > 1 else marks[0])
+        else:
+            marks.append(state.mark())
+            _do_something(state, chance)
+        after = _seen(state)
+        moved = {node for node in range(len(made.free)) if before["left"][node] != after["left"][node]}
+        allowed = before["barred"] ^ after["barred"]
+        cheaper = {u for u, (old, new) in enumerate(zip(before["over"], after["over"], strict=True)) if old and not new}
+        dearer = {u for u, (old, new) in enumerate(zip(before["over"], after["over"], strict=True)) if new and not old}
+        assert moved | set().union(*(nodes[u] for u in allowed | cheaper)) <= state.dirty
+        assert set().union(*(nodes[u] for u in dearer)) <= state.dearer | state.dirty
+
+
+def test_nodes_that_are_as_they_were_are_not_looked_at_again() -> None:
+    """One that goes concerns its own nodes, and those of others where it leaves a budget nothing."""
+    made = problem(
+        [(4, 4)] * 4,
+        [
+            unit("a", {0: (1, 1)}, priority=3, charged={"b": 1}),
+            unit("c", {1: (1, 1), 2: (1, 1)}, priority=2, pods=2, charged={"b": 1}),
+            unit("d", {3: (1, 1)}, priority=1),
+        ],
+        [kind((1, 1))],
+        b=1,
+    )
+    state = Eviction(numbers(made))
+
+    def changed(act: Callable[[int], None], which: int) -> tuple[set[int], set[int]]:
+        state.dirty.clear()
+        state.dearer.clear()
+        act(which)
+        return set(state.dirty), set(state.dearer)
+
+    assert changed(state.evict, 2) == ({3}, set())
+    assert changed(state.evict, 0) == ({0}, {0, 1, 2}), "the next of the budget would be one too many"
+    assert changed(state.evict, 1) == ({1, 2}, set()), "there was nothing left before"
+    assert changed(state.restore, 1) == ({1, 2}, set())
+    assert changed(state.restore, 0) == ({0, 1, 2}, set()), "and would not be any more"
+    assert changed(state.bar, 1) == ({1, 2}, set())
+    assert changed(state.bar, 1) == (set(), set())
+    assert changed(state.unbar, 1) == ({1, 2}, set())
+    assert changed(state.unbar, 1) == (set(), set())
+
+
+def test_which_nodes_have_changed_since_a_mark() -> None:
+    """Who could come back is looked for there."""
+    made = problem([(4,)] * 3, [unit("a", {0: (4,)}), unit("b", {1: (2,)}), unit("c", {2: (4,)})], [kind((2,), 3)])
+    state = Eviction(numbers(made))
+    state.evict(0)
+    mark = state.mark()
+    assert state.touched(mark) == set()
+    state.bar(2)
+    assert state.touched(mark) == set()
+    state.evict(1)
+    assert state.touched(mark) == {1}
+    state.place(0, 0, 1)
+    assert state.touched(mark) == {0, 1}
+    assert state.touched(0) == {0, 1}
+
+
+# -- placing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_like_pods_are_placed_wherever_as_many_fit(seed: int) -> None:
+    """Of one kind `settle` leaves nobody without a place for whom there is one; `may_return` then says all."""
+    made, chance = random_problem(seed), random.Random(seed)
+    state = Eviction(numbers(made))
+    for number in range(len(made.units)):
+        if chance.random() < 0.6:
+            state.evict(number)
+    settled = state.settle()
+    assert settled is tiny.fits(made, tiny.names(made, state.gone))
+    assert settled is (not any(state.missing))
+    if not settled:
+        return
+    for number in sorted(state.gone):
+        mark = state.mark()
+        may = state.may_return(number, state.room())
+        state.restore(number)
+        stays = state.settle()
+        assert stays is tiny.fits(made, tiny.names(made, state.gone))
+        assert may or not stays, "who could come back is not sent away"
+        state.rollback(mark)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_unlike_pods_are_placed_only_where_they_fit(seed: int) -> None:
+    """Of several kinds not every way is tried: whoever says that all fit is right, and so is who rules it out."""
+    made, chance = random_problem(seed, kinds=2 + seed % 2), random.Random(seed)
+    state = Eviction(numbers(made))
+    for number in range(len(made.units)):
+        if chance.random() < 0.7:
+            state.evict(number)
+    if not (state.settle() or state.repack()):
+        return
+    assert tiny.fits(made, tiny.names(made, state.gone))
+    assert _overdrawn(made, state) == []
+    for number in sorted(state.gone):
+        if not state.may_return(number, state.room()):
+            assert not tiny.fits(made, tiny.names(made, state.gone - {number}))
+
+
+@pytest.mark.parametrize(
+    ("room", "may"),
+    [(0, False), (1, False), (2, True), (3, True)],
+)
+def test_a_unit_comes_back_where_the_pods_it_pushes_out_find_room(room: int, may: bool) -> None:
+    """Two of the three on its nodes would have to go elsewhere."""
+    made = problem([(6,), (4,)], [unit("a", {0: (3,), 1: (3,)}, pods=2)], [kind((2,), 4)])
+    state = Eviction(numbers(made))
+    state.evict(0)
+    state.place(0, 0, 3)
+    assert state.left == [[0], [4]]
+    assert state.may_return(0, room) is may
+
+
+def test_a_unit_on_nodes_without_any_pods_may_always_come_back() -> None:
+    made = problem([(4,), (4,)], [unit("a", {1: (4,)})], [kind((2,), 2)])
+    state = Eviction(numbers(made))
+    state.evict(0)
+    state.place(0, 0, 2)
+    assert state.may_return(0, 0)
+
+
+@pytest.mark.parametrize(("size", "count", "may"), [(3, 2, False), (3, 1, True), (2, 3, False), (2, 2, True)])
+def test_of_unlike_pods_each_size_has_to_find_enough_nodes(size: int, count: int, may: bool) -> None:
+    """Two nodes of four beside the unit, one of them of one: it leaves one place for three, and two for two."""
+    made = problem([(4,), (4,)], [unit("a", {0: (3,)})], [kind((size,), count), kind((1,), 1)])
+    state = Eviction(numbers(made))
+    state.evict(0)
+    assert state.may_return(0, state.room()) is may
+    state.restore(0)
+    state.evict(0)
+    assert state.may_return(0, 0) is may, "the same after it has been back"
+    mark = state.mark()
+    state.restore(0)
+    state.rollback(mark)
+    assert state.may_return(0, 0) is may
+
+
+def test_unlike_pods_go_where_least_is_left_for_the_others() -> None:
+    """The small one leaves the node alone that only the large one needs."""
+    made = problem([(4,), (2,)], [], [kind((1,), 1), kind((4,), 1)])
+    state = Eviction(numbers(made))
+    assert state.settle()
+    assert state.put == [[0, 1], [1, 0]]
+
+
+def test_of_nodes_that_are_as_good_for_the_others_the_fullest_is_taken() -> None:
+    """Then the first by name."""
+    made = problem([(3,), (2,), (2,)], [], [kind((1,), 1), kind((9,), 1)])
+    state = Eviction(numbers(made))
+    assert not state.settle()
+    assert state.put == [None, [1, 0], None]
+    assert state.missing == [0, 1]
+
+
+def test_only_kinds_that_still_miss_a_place_are_made_way_for() -> None:
+    """With the second kind placed the first goes where the third would lose least, and not the second."""
+    made = problem([(4, 0), (4, 1)], [], [kind((1, 0), 1), kind((4, 0), 1, [0]), kind((3, 1), 1)])
+    state = Eviction(numbers(made))
+    assert state.settle()
+    assert state.put == [[0, 1, 0], [1, 0, 1]], "either kind could lose its node, and each has but one"
+    made = problem([(8, 0), (4, 1)], [], [kind((1, 0), 1), kind((4, 0), 1, [0]), kind((3, 1), 1)])
+    state = Eviction(numbers(made))
+    state.place(2, 1, 1)
+    assert state.settle()
+    assert state.put == [[0, 1, 0], [1, 0, 1]], "nobody who wants (3, 1) is missing, so the last node is the fuller one"
+
+
+def test_unlike_pods_are_placed_one_by_one() -> None:
+    """After each the tightest node may be another one."""
+    made = problem([(3,), (4,)], [], [kind((1,), 3), kind((3,), 1)])
+    state = Eviction(numbers(made))
+    assert state.settle()
+    assert state.put == [[0, 1], [3, 0]] or state.put == [[3, 0], [0, 1]]
+
+
+def test_of_nodes_with_as_little_left_pods_that_are_put_anew_go_on_the_first() -> None:
+    state = Eviction(numbers(_tight(4, (5,))))
+    state.settle()
+    state.take_off(0)
+    assert state.repack()
+    assert state.put[0] == [1, 1]
+
+
+def test_pods_that_are_pushed_out_are_as_few_as_do_and_the_smallest() -> None:
+    """One of three makes as much room as two of two; where one of either does, the smaller goes."""
+    units = [unit("a", {0: (3,)}), unit("b", {0: (2,)}), unit("c", {0: (5,)})]
+    made = problem([(9,)], units, [kind((3,)), kind((2,), 3)])
+    for who, missing in (("a", [1, 0]), ("b", [0, 1]), ("c", [1, 1])):
+        state = Eviction(numbers(made))
+        for number in range(3):
+            state.evict(number)
+        state.place(0, 0, 1)
+        state.place(1, 0, 3)
+        state.restore([each.name for each in made.units].index(who))
+        assert state.missing == missing, who
+
+
+def test_pods_stay_beside_one_that_overdraws_what_they_do_not_ask_for() -> None:
+    """What nobody there asks for may be overdrawn (a node that shrank)."""
+    made = problem([(4, 1)], [unit("a", {0: (1, 3)})], [kind((1, 0), 2)])
+    state = Eviction(numbers(made))
+    assert state.left == [[3, -2]]
+    state.evict(0)
+    assert state.settle()
+    state.restore(0)
+    assert state.missing == [0]
+    assert state.left == [[1, -2]]
+
+
+def _tight(small: int, *more: tuple[int, ...]) -> Problem:
+    """The first two nodes are filled without a rest if three of two go on the second, one of two and one of three on
+    the first; more nodes have room for two each.
+    """
+    return problem([(5,), (6,), *more], [], [kind((2,), small), kind((3,), 1)])
+
+
+def test_what_one_order_does_not_place_another_may() -> None:
+    """`settle` begins with the kind that comes first; put anew, the largest first, all find room."""
+    state = Eviction(numbers(_tight(4)))
+    assert not state.settle()
+    assert state.repack()
+    assert not any(state.missing)
+    assert state.put == [[1, 1], [3, 0]]
+    before = state.counted
+    state.take_off(0)
+    assert state.repack()
+    assert state.put == [[1, 1], [3, 0]]
+    assert state.counted == before, "it is remembered by who is gone"
+
+
+def test_what_is_remembered_is_of_those_who_are_gone() -> None:
+    """With another one gone it is tried anew, and again without; nothing is put where the unit is back."""
+    made = problem([(5,), (6,)], [unit("a", {0: (1,)})], [kind((2,), 4), kind((3,), 1)])
+    state = Eviction(numbers(made))
+    for _ in range(2):
+        assert not state.settle()
+        assert not state.repack()
+        state.evict(0)
+        assert state.settle() or state.repack()
+        state.restore(0)
+        assert sum(state.missing) == 1
+
+
+def test_what_does_not_fit_in_any_order_is_not_put_anew() -> None:
+    """Each size finds enough nodes by itself; together they do not."""
+    state = Eviction(numbers(problem([(4,), (4,)], [], [kind((2,), 1), kind((3,), 2)])))
+    assert not state.settle()
+    before = _seen(state)
+    assert not state.repack()
+    assert _seen(state) == before
+
+
+def test_pods_are_put_anew_by_each_resource_in_turn() -> None:
+    """The one that asks for most of any one resource first: by size alone it would find no room any more."""
+    found = []
+    for seed in range(400):
+        made = random_problem(seed, kinds=3)
+        state = Eviction(numbers(made))
+        for number in range(len(made.units)):
+            state.evict(number)
+        if not state.settle():
+            fits = tiny.fits(made, [each.name for each in made.units])
+            found.append((state.repack(), fits))
+    assert (True, False) not in found
+    assert found.count((True, True)) >= 3 * found.count((False, True)) > 0
+
+
+@pytest.mark.parametrize(("small", "anew"), [(FEW_PODS - 1, True), (FEW_PODS, False)])
+def test_only_groups_of_few_pods_are_put_anew(small: int, anew: bool) -> None:
+    """It takes time that grows with the pods."""
+    state = Eviction(numbers(_tight(small, *[(2,)] * (small - 4))))
+    assert not state.settle()
+    assert state.repack() is anew
+
+
+def test_like_pods_are_never_put_anew() -> None:
+    """Of one kind all places are as good."""
+    state = Eviction(numbers(problem([(4,)], [], [kind((2,), 3)])))
+    assert not state.settle()
+    assert not state.repack()
+
+
+# -- what it costs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_an_eviction_costs(seed: int) -> None:
+    """preemption.md 3: budgets broken, highest priority, the sum with its offset, pods, the earliest of the highest."""
+    made, chance = random_problem(seed, budgets=seed % 4), random.Random(seed)
+    state = Eviction(numbers(made))
+    for _ in range(10):
+        going = [number for number in range(len(made.units)) if chance.random() < 0.5]
+        expected = as_searched(made.price(tiny.names(made, going)))
+        assert state.price_of(going) == expected
+        mark = state.mark()
+        for number in chance.sample(going, len(going)):
+            state.evict(number)
+        assert state.price() == expected
+        state.rollback(mark)
+    assert state.price() == NOBODY
+    assert state.lowest == min(each.priority for each in made.units)
+    assert state.weight == [(each.priority + PRIORITY_OFFSET) * each.pods for each in made.units]
+
+
+def test_nobody_costs_less_than_anybody() -> None:
+    """A cluster of the lowest priority there is, and one without units."""
+    made = problem([(1,)], [unit("a", {0: (1,)}, priority=-(1 << 31))], [kind((1,))])
+    state = Eviction(numbers(made))
+    assert state.price_of([]) < state.price_of([0])
+    assert Eviction(numbers(problem([(1,)], [], [kind((1,))]))).lowest == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_budgets_that_several_would_break_together(seed: int) -> None:
+    """`violating`: one after the other beside those who are gone; `violates`: one more alone."""
+    made, chance = random_problem(seed, budgets=1 + seed % 3), random.Random(seed)
+    state = Eviction(numbers(made))
+    units = range(len(made.units))
+    for number in units:
+        if chance.random() < 0.3:
+            state.evict(number)
+    staying = [number for number in units if number not in state.gone]
+    for _ in range(8):
+        some = sorted(chance.sample(staying, chance.randint(0, len(staying))))
+        left = dict(made.allowed)
+        for number in sorted(state.gone):
+            for name, pods in made.units[number].charged.items():
+                left[name] -= pods
+        broken = 0
+        for number in some:
+            for name, pods in made.units[number].charged.items():
+                left[name] -= pods
+            broken += any(left[name] < 0 for name in made.units[number].charged)
+        assert state.violating(some) == broken
+        if len(some) == 1:
+            assert state.violates(some[0]) is bool(broken)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_many_break_is_counted_by_importance(seed: int) -> None:
+    """preemption.md 6: each budget is charged unit by unit from the most important down, of few charges and of many."""
+    chance = random.Random(seed)
+    allowed = {f"b{number}": chance.randint(-1, 40) for number in range(9)}
+    charged = [{name: chance.randint(1, 3) for name in allowed if chance.random() < 0.8} for _ in range(60)]
+    units = [unit(f"u{i:02}", {}, priority=chance.randint(0, 9), charged=each) for i, each in enumerate(charged)]
+    made = problem([(1,)], units, [kind((1,))], **allowed)
+    state = Eviction(numbers(made))
+    for share in (0.05, 0.3, 0.6, 1.0):
+        going = [number for number in range(60) if chance.random() < share]
+        assert state.price_of(going) == as_searched(made.price(tiny.names(made, going)))
+
+
+class _Priced:
+    """Criteria of one's own: what is evicted costs its numbers, and what budgets say."""
+
+    def __init__(self, units: int, *, budgets_first: bool, by_limit: bool) -> None:
+        self.weight = [float(1 + number) for number in range(units)]
+        self.budgets_first, self.by_limit = budgets_first, by_limit
+
+    def price(self, gone: Sequence[int], violations: Sequence[bool]) -> tuple[float, ...]:
+        return tuple(map(float, (*gone, *violations)))
+
+
+@pytest.mark.parametrize("budgets_first", [False, True])
+@pytest.mark.parametrize("by_limit", [False, True])
+def test_criteria_of_ones_own_decide(budgets_first: bool, by_limit: bool) -> None:
+    """cost.md 1.2: budgets and the highest priority come before them only where the list begins with them."""
+    units = [unit("a", {0: (1,)}, priority=7, charged={"b": 1}), unit("c", {0: (1,)}, priority=3, charged={"b": 1})]
+    made = problem([(9,)], [*units, unit("d", {0: (1,)}, priority=1)], [kind((1,))], b=1)
+    pricing = cast("Pricing", _Priced(3, budgets_first=budgets_first, by_limit=by_limit))
+    state = Eviction(replace(numbers(made), pricing=pricing))
+    assert state.price_of([]) == NOBODY
+    assert state.price_of([0, 1]) == (int(budgets_first), 7 if by_limit else 0, (0.0, 1.0, 0.0, 1.0))
+    assert state.price_of([1, 2]) == (0, 3 if by_limit else 0, (1.0, 2.0, 0.0, 0.0))
+    assert state.weight == [1.0, 2.0, 3.0]
+    assert state.budgets_first is budgets_first
+    state.evict(0)
+    assert [heavy >= BROKEN_BUDGET for heavy in state.heavy] == [budgets_first, budgets_first, False]
+
+
+@pytest.mark.parametrize(("victims", "steps"), [(1, 1), (7, 1), (8, 2), (80, 11)])
+def test_looking_at_what_many_cost_takes_more_steps(victims: int, steps: int) -> None:
+    """cost.md 4.4: the search is bounded by steps, so what takes time has to count."""
+    made = problem([(1,)], [unit(f"u{i:02}", {}) for i in range(80)], [kind((1,))])
+    pricing = cast("Pricing", _Priced(80, budgets_first=False, by_limit=False))
+    state = Eviction(replace(numbers(made), pricing=pricing))
+    state.price_of(range(victims))
+    assert state.counted == steps
+
+
+@pytest.mark.parametrize(("nodes", "steps"), [(2, 1), (12, 1), (13, 2), (98, 8)])
+def test_putting_pods_anew_takes_more_steps_where_more_nodes_are_tried(nodes: int, steps: int) -> None:
+    """Of five pods, as far as one order is enough."""
+    state = Eviction(numbers(_tight(4, *[(2,)] * (nodes - 2))))
+    state.place(0, 0, 2)
+    state.place(0, 1, 1)
+    assert state.repack()
+    assert state.counted == steps
+
+
+def test_a_budget_weighs_more_than_the_priorities_of_many() -> None:
+    """The first criterion decides first, as far as a weight can say so."""
+    made = problem(
+        [(9,)], [unit("torn", {0: (1,)}, priority=1, charged={"b": 1}), unit("dear", {0: (1,)}, priority=2, pods=999)], [kind((1,))], b=0
+    )  # fmt: skip
+    state = Eviction(numbers(made))
+    weights = dict(zip([each.name for each in made.units], state.heavy, strict=True))
+    assert weights["torn"] > weights["dear"]
+    assert state.budgets_first
+    unbudgeted = Eviction(numbers(replace(made, allowed={}, units=tuple(replace(u, charged={}) for u in made.units))))
+    assert not unbudgeted.budgets_first
+    assert unbudgeted.heavy == unbudgeted.weight
+
+
+def test_who_started_last_weighs_least_among_equals() -> None:
+    """From 0 to less than a quarter, in the order of the starts: never as much as a priority."""
+    made = problem(
+        [(9,)], [unit(f"u{start}", {0: (1,)}, start=float(start)) for start in (5, 7, 7, 9, 20)], [kind((1,))]
+    )
+    state = Eviction(numbers(made))
+    by_start = [age for _, age in sorted(zip([each.start for each in made.units], state.age, strict=True))]
+    assert by_start[-1] == 0.0
+    assert by_start[0] > by_start[1] == by_start[2] > by_start[3] > 0.0
+    assert by_start[0] < 0.25
+
+
+def test_a_units_share_of_all_there_is() -> None:
+    """Summed over resources, of what is free with everybody gone; overdrawn nodes have nothing."""
+    made = problem(
+        [(6, 2), (2, -4)], [unit("a", {0: (2, 1), 1: (2, 0)}, pods=2), unit("b", {0: (4, 0)})], [kind((1, 1))]
+    )
+    state = Eviction(numbers(made))
+    sizes = dict(zip([each.name for each in made.units], state.size, strict=True))
+    assert sizes == pytest.approx({"a": 4 / 8 + 1 / 2, "b": 4 / 8})
