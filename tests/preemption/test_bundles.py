@@ -292,6 +292,12 @@ def test_for_each_number_of_places_the_cheapest_are_offered() -> None:
     ]
 
 
+def test_of_many_places_some_numbers_are_offered() -> None:
+    """Up to 64 by about half as many more each time, and all of them."""
+    made = problem([(70,)], [unit(f"u{i:02}", {0: (1,)}) for i in range(70)], [kind((1,), 99)])
+    assert [gain for gain, _ in _row(made)] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 70]
+
+
 def test_all_places_of_a_node_are_offered_whatever_their_number() -> None:
     made = problem([(5,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(5)], [kind((1,), 9)])
     assert [gain for gain, _ in _row(made)] == [1, 2, 3, 4, 5]
@@ -307,6 +313,60 @@ def test_a_unit_of_several_nodes_is_offered_alone_and_with_who_is_beside_it() ->
     assert _row(made) == [(1, ("pair", "a")), (1, ("pair", "b"))]
     made = problem(made.free, made.units, [kind((1,), 2)])
     assert sorted(_row(made)) == [(1, ("a",)), (1, ("b",)), (2, ("pair",)), (3, ("pair", "a")), (3, ("pair", "b"))]
+
+
+def test_beside_a_unit_of_several_nodes_only_who_is_needed_goes() -> None:
+    """The cheaper of the two who are beside it."""
+    beside = [unit("a", {0: (1,)}, priority=2), unit("b", {0: (1,)}, priority=3)]
+    made = problem([(3,), (1,)], [unit("pair", {0: (1,), 1: (1,)}, priority=9, pods=2), *beside], [kind((2,), 1)])
+    assert _row(made) == [(1, ("b", "a")), (1, ("pair", "a"))]
+
+
+def test_every_unit_of_several_nodes_is_offered_by_itself_on_each_of_them() -> None:
+    """Where all of a node have to go as well."""
+    units = [unit("p", {0: (1,), 1: (2,)}, pods=2), unit("q", {0: (1,), 2: (2,)}, pods=2)]
+    made = problem([(2,), (2,), (2,)], units, [kind((2,), 3)])
+    _, bundles = _bundles(made)
+    bundles.every()
+    offered = [[(gain, tiny.names(made, units)) for _, gain, units in there] for there in bundles.of]
+    assert sorted(offered[0]) == [(1, ("p",)), (1, ("q",)), (3, ("p", "q"))]
+    assert offered[1:] == [[(1, ("p",))], [(1, ("q",))]]
+
+
+def test_nodes_with_the_same_units_offer_what_each_of_them_needs() -> None:
+    """Both units have more on the second node, so one of them is enough there."""
+    units = [unit("p", {0: (1,), 1: (2,)}, pods=2), unit("q", {0: (1,), 1: (2,)}, pods=2, priority=1)]
+    made = problem([(2,), (4,)], units, [kind((2,), 3)])
+    _, bundles = _bundles(made)
+    for node in (0, 1):
+        bundles._look(node)
+    offered = [sorted((gain, tiny.names(made, units)) for _, gain, units in there) for there in bundles.of]
+    assert offered == [[(1, ("p",)), (1, ("q",)), (3, ("q", "p"))]] * 2
+    one = problem([(2,), (4,)], [replace(units[0], takes={0: (2,), 1: (2,)})], [kind((2,), 3)])
+    _, bundles = _bundles(one)
+    best = bundles.best(4)
+    assert best is not None
+    assert best[1:] == (2, (0,))
+    assert bundles.of == [[best], [best]], "it is the only one on both"
+
+
+@pytest.mark.parametrize(
+    ("holds", "free", "wants", "places"),
+    [
+        ([1, 1, 1], 3, 1, [1, 1, 1, 1, 1]),
+        ([1, 1, 1, 1], 4, 2, [0.5] * 5),  # half a place each
+        ([2, 2], 6, 2, [1] * 5),
+        ([4, 4], 8, 2, [1, 2, 2, 2, 2]),  # two places, as far as as many are missing
+        ([4, 1], 5, 2, [1, 2, 2, 2, 2]),  # no more than the node holds in all
+        ([9, 1], 10, 2, [1, 2, 4, 4.5, 4.5]),
+    ],
+)
+def test_what_stands_for_a_node_of_several_units(holds: list[int], free: int, wants: int, places: list[float]) -> None:
+    """The scarcest resource gains no more places than its parts: priced as if all were the best of them."""
+    made = problem([(free,)], [unit(f"u{i}", {0: (held,)}) for i, held in enumerate(holds)], [kind((wants,), 99)])
+    least, gains = least_rates(Eviction(numbers(made)), 0)
+    assert least[:, 0] == pytest.approx([(1 << 31) / each for each in places])
+    assert gains == [held // wants for held in holds]
 
 
 def test_nodes_that_the_kind_may_not_use_bring_nothing() -> None:

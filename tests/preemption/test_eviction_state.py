@@ -58,11 +58,11 @@ def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
         for each in made.kinds
     ]
     budgets = dict(made.allowed)
-    for each in made.units:
-        for name, pods in each.charged.items():
-            budgets[name] -= pods if each.name in gone else 0
-    over = [sum(budgets[name] < pods for name, pods in each.charged.items()) for each in made.units]
-    weight = [(each.priority + (1 << 31)) * each.pods for each in made.units]
+    for one in made.units:
+        for name, pods in one.charged.items():
+            budgets[name] -= pods if one.name in gone else 0
+    over = [sum(budgets[name] < pods for name, pods in one.charged.items()) for one in made.units]
+    weight = [(one.priority + (1 << 31)) * one.pods for one in made.units]
     return {
         "gone": set(state.gone),
         "barred": set(state.barred),
@@ -583,9 +583,8 @@ def test_putting_pods_anew_takes_more_steps_where_more_nodes_are_tried(nodes: in
 
 def test_a_budget_weighs_more_than_the_priorities_of_many() -> None:
     """The first criterion decides first, as far as a weight can say so."""
-    made = problem(
-        [(9,)], [unit("torn", {0: (1,)}, priority=1, charged={"b": 1}), unit("dear", {0: (1,)}, priority=2, pods=999)], [kind((1,))], b=0
-    )  # fmt: skip
+    units = [unit("torn", {0: (1,)}, priority=1, charged={"b": 1}), unit("dear", {0: (1,)}, priority=2, pods=999)]
+    made = problem([(9,)], units, [kind((1,))], b=0)
     state = Eviction(numbers(made))
     weights = dict(zip([each.name for each in made.units], state.heavy, strict=True))
     assert weights["torn"] > weights["dear"]

@@ -23,7 +23,7 @@ from reprieve.preemption.victim_search.search import (
 )
 from reprieve.preemption.victim_search.state import NOBODY, Eviction
 from tests.preemption import tiny
-from tests.preemption.exact import Problem
+from tests.preemption.exact import Price, Problem
 from tests.preemption.tiny import as_searched, kind, numbers, problem, random_problem, unit
 
 OFFSET = 1 << 31
@@ -123,7 +123,7 @@ def test_no_eviction_weighs_less_than_the_bound(seed: int) -> None:
 @pytest.mark.parametrize(
     ("free", "units", "kinds", "weight"),
     [
-        # Two places lack, four are held by who weighs 12, two by who weighs 4: all of the second, a quarter of the first.
+        # Three lack; two are held by who weighs 4, four by who weighs 12: all of the first, a quarter of the second.
         ([(6,)], [("a", {0: (4,)}, 12), ("b", {0: (2,)}, 4)], [((1,), 3)], 4 + 3),
         # What is free counts, on nodes that may be used.
         ([(6,), (1,)], [("a", {0: (4,)}, 12), ("b", {0: (2,)}, 4)], [((1,), 3)], 4),
@@ -553,7 +553,7 @@ def _fits_on(made: Problem, gone: Sequence[str]) -> list[int]:
     return [n for n, have in enumerate(left) if n in made.kinds[0].nodes and tiny.places(have, made.kinds[0].wants)]
 
 
-def _nodes_of(made: Problem, best: tiny.Price) -> list[int]:
+def _nodes_of(made: Problem, best: Price) -> list[int]:
     return [node for gone in tiny.evictions(made) if made.price(gone) == best for node in _fits_on(made, gone)]
 
 
