@@ -12,6 +12,7 @@ taken into account when a node is selected.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,6 @@ from reprieve.framework.status import Code, Status, call_plugin
 RANKS = 1 << 22
 """More than the number of nodes can be: score * RANKS + reversed name rank orders by score, then name."""
 _INFEASIBLE = -1
-_UNKNOWN = -1
 _FEW = 16
 """Up to so many rows are looked up one by one."""
 _AMOUNTS = 1024
@@ -48,7 +48,6 @@ class SignatureView:
         "static_mask",
         "static_scores",
         "static_total",
-        "used_at",
     )
 
     def __init__(self, state: CycleState, priority: int) -> None:
@@ -61,10 +60,9 @@ class SignatureView:
         """What static scores that need no normalizing add on every row."""
         self.filters: list[FilterPlugin] = []
         self.scores: list[Weighted] = []
-        self.known: dict[tuple[bytes, bytes], int | None] | None = None
-        """(used, allocatable) of a row -> the score there, None: does not fit; where nothing else matters."""
+        self.known: dict[tuple[bytes, bytes], int] | None = None
+        """(used, allocatable) of a row -> the score there, or _INFEASIBLE; where nothing else matters."""
         self.changes = state.cluster.changes()
-        self.used_at = 0
 
 
 class NodeConstraintsView:
@@ -94,12 +92,12 @@ class Evaluator:
         self._share = share
         self._seed = seed
         self._views: dict[tuple[object, ...], SignatureView] = {}
+        """By identity, those used longest ago first."""
         self._by_node_constraints: dict[int, NodeConstraintsView] = {}
         """By the node constraints' id, those used longest ago first."""
         self._signers = profile.at(SignPlugin)
         self._by_pod = [plugin for plugin in profile.static_filters if not plugin.by_node_constraints]
         self._diagnoser = Diagnoser(cluster, profile, share=share)
-        self._clock = 0
         self.passes = 0
         """How often all rows were evaluated; the bench reports it."""
 
@@ -131,25 +129,21 @@ class Evaluator:
         outside = self._prepared(self._profile.outside_filters, state) if ruled else []
         nominated = state.nominated
         inside = nominated >= 0 and (within is None or bool((within == nominated).any()))
-        if inside and nominated < len(keys) and keys[nominated] >= 0:
-            rows = np.array([nominated], dtype=np.int64)
-            if (not active or bool(self._cluster_mask(state, active, rows)[0])) and len(
-                self._let_through(outside, state, rows)
-            ):
+        if inside and keys[nominated] != _INFEASIBLE:
+            rows = self._keeping(state, active, np.array([nominated], dtype=np.int64))
+            if len(self._let_through(outside, state, rows)):
                 return nominated
         cluster_scores = self._active_cluster_scores(state)
         if not active and not outside and not cluster_scores and not view.static_scores and ties is None:
             if not len(keys):
                 return NO_ROW
             row = int(keys.argmax()) if within is None else int(within[keys[within].argmax()])
-            if keys[row] < 0:
+            if keys[row] == _INFEASIBLE:
                 return NO_ROW
             if self._seed is None:
                 return row
-        feasible = np.flatnonzero(keys >= 0) if within is None else within[keys[within] >= 0]
-        if active and len(feasible):
-            feasible = feasible[self._cluster_mask(state, active, feasible)]
-        feasible = self._let_through(outside, state, feasible)
+        feasible = np.flatnonzero(keys != _INFEASIBLE) if within is None else within[keys[within] != _INFEASIBLE]
+        feasible = self._let_through(outside, state, self._keeping(state, active, feasible))
         if not len(feasible):
             return NO_ROW
         total = self._totals(state, view, cluster_scores, feasible)
@@ -157,10 +151,8 @@ class Evaluator:
             best = ties.narrow(feasible[total == total.max()])
             return int(best[self._cluster.nodes.rank[best].argmin()])
         if self._seed is not None:
-            everywhere = np.full(len(keys), _INFEASIBLE, dtype=np.int64)
-            everywhere[feasible] = total
-            return self._seeded(everywhere, state.pod)
-        ranked = total * RANKS + (RANKS - 1 - self._cluster.nodes.rank[feasible])
+            return self._seeded(self._seed, feasible[total == total.max()], state.pod)
+        ranked = total * RANKS - self._cluster.nodes.rank[feasible]
         return int(feasible[ranked.argmax()])
 
     def _totals(
@@ -181,10 +173,7 @@ class Evaluator:
     def score_at(self, state: CycleState, row: int) -> int:
         """What a row scores beside the others that the pod may go to in the present view; 0 where it may not."""
         view = self.view(state)
-        active = self.rules(state)
-        feasible = np.flatnonzero(view.keys >= 0)
-        if active and len(feasible):
-            feasible = feasible[self._cluster_mask(state, active, feasible)]
+        feasible = self._keeping(state, self.rules(state), np.flatnonzero(view.keys != _INFEASIBLE))
         at = np.flatnonzero(feasible == row)
         if not len(at):
             return 0
@@ -197,8 +186,7 @@ class Evaluator:
 
     def fits_node(self, state: CycleState, row: int) -> bool:
         """`fits_row` as far as the node and the pods on it are concerned: all but the CLUSTER filters."""
-        view = self.view(state)
-        return row < len(view.keys) and bool(view.keys[row] >= 0)
+        return bool(self.view(state).keys[row] != _INFEASIBLE)
 
     def rules(self, state: CycleState) -> list[FilterPlugin]:
         """The CLUSTER filters that have something to say about the pod, prepared for the present view."""
@@ -218,7 +206,7 @@ class Evaluator:
 
     def keeps_rules(self, state: CycleState, row: int, active: Sequence[FilterPlugin]) -> bool:
         """Whether the pod passes the CLUSTER filters that `rules` gave, on one row, nominated pods counted."""
-        return not active or bool(self._cluster_mask(state, active, np.array([row], dtype=np.int64))[0])
+        return len(self._keeping(state, active, np.array([row], dtype=np.int64))) > 0
 
     def broken_rule(
         self, state: CycleState, row: int, active: Sequence[FilterPlugin]
@@ -273,15 +261,13 @@ class Evaluator:
     def view(self, state: CycleState) -> SignatureView:
         """The up-to-date view for this pod's signature and priority."""
         key = self.identity(state.pod) if self._share else None
-        view = self._views.get(key) if key is not None else None
+        view = self._views.pop(key, None) if key is not None else None
         if view is None:
             view = SignatureView(CycleState(self._cluster, state.pod), state.pod.priority)
-            if key is not None:
-                if len(self._views) >= self._VIEWS:
-                    self._forget_oldest()
-                self._views[key] = view
-        self._clock += 1
-        view.used_at = self._clock
+        if key is not None:
+            if len(self._views) >= self._VIEWS:
+                del self._views[next(iter(self._views))]
+            self._views[key] = view
         self._refresh(view)
         return view
 
@@ -291,11 +277,11 @@ class Evaluator:
         if touched is None:
             self._rebuild(view)
         elif touched:
-            if len(touched) * 4 > len(nodes) and len(touched) > _FEW:
+            if len(touched) > max(len(nodes) // 4, _FEW):
                 self.passes += 1
                 self._evaluate(view, slice(0, len(nodes)))
             else:
-                few = touched if len(touched) == 1 else list(set(touched))
+                few = list(set(touched))
                 if len(few) <= _FEW and view.known is not None:
                     self._evaluate_few(view, few, view.known)
                 else:
@@ -368,9 +354,7 @@ class Evaluator:
         raw = self._score(weighted, state, slice(0, len(self._cluster.nodes)))
         return None if raw.min() == raw.max() else raw
 
-    def _evaluate_few(
-        self, view: SignatureView, rows: Sequence[int], known: dict[tuple[bytes, bytes], int | None]
-    ) -> None:
+    def _evaluate_few(self, view: SignatureView, rows: Sequence[int], known: dict[tuple[bytes, bytes], int]) -> None:
         """`_evaluate` for a few rows: nodes of one size with as much in use are worked out once."""
         nodes = self._cluster.nodes
         rank = nodes.rank
@@ -381,11 +365,11 @@ class Evaluator:
                 apart.append(row)
             elif view.static_mask[row]:
                 amounts = (nodes.used[:, row].tobytes(), nodes.allocatable[:, row].tobytes())
-                score = known.get(amounts, _UNKNOWN)
+                score = known.get(amounts)
                 if score is None:
-                    view.keys[row] = _INFEASIBLE
-                elif score == _UNKNOWN:
                     missed.append((row, amounts))
+                elif score == _INFEASIBLE:
+                    view.keys[row] = _INFEASIBLE
                 else:
                     extra = 0 if view.static_total is None else int(view.static_total[row])
                     view.keys[row] = (score + extra) * RANKS + RANKS - 1 - int(rank[row])
@@ -397,7 +381,7 @@ class Evaluator:
         for row, amounts in missed:
             key = int(view.keys[row])
             extra = 0 if view.static_total is None else int(view.static_total[row])
-            known[amounts] = None if key < 0 else key // RANKS - extra
+            known[amounts] = key if key == _INFEASIBLE else key // RANKS - extra
 
     def _evaluate(self, view: SignatureView, rows: Rows) -> None:
         nodes, state = self._cluster.nodes, view.state
@@ -410,17 +394,14 @@ class Evaluator:
             if not len(rows):
                 return
             mask = mask[mask]
-        total: Scores | None = None if view.static_total is None else view.static_total[rows]
+        total: Scores | int = 0 if view.static_total is None else view.static_total[rows]
         for weighted in view.scores:
-            part = weighted.weight * self._score(weighted, state, rows)
-            total = part if total is None else total + part
-        rank = RANKS - 1 - nodes.rank[rows]
-        keys = rank if total is None else total * RANKS + rank
-        view.keys[rows] = np.where(mask, keys, _INFEASIBLE)
+            total = total + weighted.weight * self._score(weighted, state, rows)
+        view.keys[rows] = np.where(mask, total * RANKS + (RANKS - 1 - nodes.rank[rows]), _INFEASIBLE)
         if not view.filters or not nodes.nominated:
             return
         crowded = crowd_of(self._cluster, view.priority, rows)
-        crowded = crowded.only(view.keys[crowded.rows] >= 0)
+        crowded = crowded.only(view.keys[crowded.rows] != _INFEASIBLE)
         there = crowded.rows
         if len(there):
             with crowding(self._cluster, crowded, view.filters):
@@ -428,11 +409,6 @@ class Evaluator:
                 for plugin in view.filters:
                     mask &= self._fits(plugin, state, there)
             view.keys[there[~mask]] = _INFEASIBLE
-
-    def _forget_oldest(self) -> None:
-        ordered = sorted(self._views, key=lambda key: self._views[key].used_at)
-        for key in ordered[: self._VIEWS // 2]:
-            del self._views[key]
 
     # -- plugins, with their errors named ----------------------------------------------------------
 
@@ -465,6 +441,12 @@ class Evaluator:
                 rows = rows[self._fits(plugin, state, rows)]
         return rows
 
+    def _keeping(
+        self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Those of the rows on which the pod passes these CLUSTER filters, nominated pods counted."""
+        return rows[self._cluster_mask(state, active, rows)] if active and len(rows) else rows
+
     def _cluster_mask(self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]) -> Mask:
         mask = np.ones(len(rows), dtype=np.bool_)
         for plugin in active:
@@ -492,11 +474,10 @@ class Evaluator:
                     for pod in reversed(pods):
                         plugin.remove_pod(state, pod, row)
 
-    def _seeded(self, totals: npt.NDArray[np.int64], pod: PodRecord) -> int:
+    def _seeded(self, seed: int, best: npt.NDArray[np.int64], pod: PodRecord) -> int:
         """A choice among the best rows that depends on the seed and the pod alone."""
-        best = np.flatnonzero(totals == totals.max())
         ordered = best[np.argsort(self._cluster.nodes.rank[best])]
-        return int(ordered[_mix(self._seed or 0, pod.key) % len(ordered)])
+        return int(ordered[_drawn(seed, pod.key) % len(ordered)])
 
 
 def _texts(plugin: FilterPlugin, state: CycleState, rows: npt.NDArray[np.int64]) -> tuple[str, ...]:
@@ -505,9 +486,6 @@ def _texts(plugin: FilterPlugin, state: CycleState, rows: npt.NDArray[np.int64])
     )
 
 
-def _mix(seed: int, text: str) -> int:
-    """FNV-1a over the text, started from the seed: spread well enough to choose among ties."""
-    value = (0xCBF29CE484222325 ^ (seed * 0x9E3779B97F4A7C15)) & 0xFFFFFFFFFFFFFFFF
-    for byte in text.encode():
-        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return value >> 16
+def _drawn(seed: int, text: str) -> int:
+    """A number below 2**64 that depends on nothing else, whatever the machine and the version of Python."""
+    return int.from_bytes(blake2b(f"{seed} {text}".encode(), digest_size=8).digest())

@@ -1,0 +1,90 @@
+"""The evaluator gives the answer of asking every plugin about every node (scheduling.md 2 and 4.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reprieve.cluster.pods import NO_ROW
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import CycleState
+from tests.framework.plain_evaluation import PLAIN, Lively, best, fits, probes, totals
+
+PROBES = [probe.metadata.name for probe in probes()]
+
+
+def compare(lively: Lively, evaluator: Evaluator) -> None:
+    """Everything that the evaluator can be asked about a pod, beside the plain answer."""
+    world = lively.world
+    cluster = world.engine.cluster
+    alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)]).tolist()
+    for name in PROBES:
+        item = world.record(name)
+        feasible = [row for row in alive if fits(world, item, row)]
+        found = [row for row in range(len(cluster.nodes)) if evaluator.fits_row(world.state(name), row)]
+        assert found == feasible, name
+        assert evaluator.best_row(world.state(name)) == best(world, item, feasible), name
+        diagnosis = evaluator.diagnose(world.state(name))
+        assert np.flatnonzero(diagnosis.codes == 0).tolist() == [
+            row for row in range(len(cluster.nodes)) if row in feasible or row not in alive
+        ], name
+        some = np.array(alive[1::2], dtype=np.int64)
+        here = [row for row in feasible if row in some]
+        assert evaluator.best_row(world.state(name), within=some) == best(world, item, here), name
+        for nominated in (*alive[:3], *feasible[-2:]):
+            state = CycleState(cluster, item, nominated=nominated)
+            assert evaluator.best_row(state) == best(world, item, feasible, nominated), name
+            wanted = nominated if nominated in here else best(world, item, here)
+            assert evaluator.best_row(CycleState(cluster, item, nominated=nominated), within=some) == wanted, name
+        scored = totals(world, item, feasible)
+        shown = {row: evaluator.score_at(world.state(name), row) for row in feasible}
+        assert {row: shown[row] - shown[feasible[0]] for row in feasible} == {
+            row: scored[row] - scored[feasible[0]] for row in feasible
+        }, name
+        assert all(evaluator.score_at(world.state(name), row) == 0 for row in alive if row not in feasible)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_every_answer_is_the_plain_one(seed: int, share: bool) -> None:
+    """Also when pods and nodes have come and gone since it was asked last, few or many."""
+    lively = Lively(seed, 12)
+    lively.world.add(*probes())
+    engine = lively.world.engine
+    evaluator = Evaluator(engine.cluster, engine.running[PLAIN].profile, share=share)
+    compare(lively, evaluator)
+    lively.pods_only(0, 2)
+    compare(lively, evaluator)
+    lively.happens(1, 3)
+    compare(lively, evaluator)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shared_answers_are_those_of_asking_afresh(seed: int) -> None:
+    """scheduling.md 4.3, where so many rows change that they are worked out one by one, together, or all anew."""
+    lively = Lively(seed, 40)
+    world = lively.world.add(*probes())
+    engine = world.engine
+    profile, cluster = engine.running[PLAIN].profile, engine.cluster
+    shared, afresh = Evaluator(cluster, profile), Evaluator(cluster, profile, share=False)
+    for turn, times in enumerate((0, 1, 6, 9, 3)):
+        lively.pods_only(turn, times)
+        if turn == 3:
+            lively.happens(turn, 2)
+        for name in PROBES:
+            keys = [each.view(world.state(name)).keys for each in (shared, afresh)]
+            assert np.array_equal(keys[0], keys[1]), (turn, name)
+            told = [each.diagnose(world.state(name)) for each in (shared, afresh)]
+            assert np.array_equal(told[0].codes, told[1].codes), (turn, name)
+            assert (told[0].reasons, told[0].plugins) == (told[1].reasons, told[1].plugins), (turn, name)
+
+
+def test_without_nodes_there_is_no_place() -> None:
+    """Nobody rejects the pod, and any node that comes may help."""
+    lively = Lively(0, 1)
+    world = lively.world.add(*probes())
+    world.engine.remove_node("n00", world.now)
+    evaluator = world.engine.running[PLAIN].evaluator
+    for name in PROBES:
+        assert evaluator.best_row(world.state(name)) == NO_ROW
+        assert evaluator.diagnose(world.state(name)).nodes == 0
