@@ -15,6 +15,7 @@ from reprieve.api import objects
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.framework.plugin import CycleState, Rows, Scope, ScorePlugin, Scores
 from reprieve.framework.profile import Profile
+from reprieve.framework.status import FITS, UNRESOLVABLE, Code
 from tests.building import World, node, pod, profile_with, toleration
 from tests.plugins.neighbours import HOST, ZONE, rules, spread, spreading, term, weighted
 
@@ -40,24 +41,42 @@ def lively_profile() -> Profile:
 # -- the plain answer ------------------------------------------------------------------------------------------------
 
 
-def _passes(profile: Profile, state: CycleState, row: int) -> bool:
+Verdict = tuple[int, str, tuple[str, ...]]
+"""The code of a node, the plugin that rejects the pod there, and its reasons, sorted."""
+
+
+def _asked(profile: Profile, state: CycleState, row: int) -> Verdict:
     only = np.array([row], dtype=np.int64)
     for plugin in profile.filters:
         status = plugin.pre_filter(state)
-        if (status.ok and plugin.filter(state, only)[0]) or not (status.ok or status.code.name == "SKIP"):
-            return False
-    return True
+        if status.code is Code.SKIP:
+            continue
+        code = int(plugin.filter(state, only)[0])
+        if code != FITS:
+            return code, plugin.name, tuple(sorted(text for text, mask in plugin.reasons(state, only) if mask[0]))
+    return FITS, "", ()
 
 
-def fits(world: World, item: PodRecord, row: int) -> bool:
-    """Every filter, with the nominated pods of at least its priority on that node and without them."""
+def verdict(world: World, item: PodRecord, row: int) -> Verdict:
+    """Every filter in order, with the nominated pods of at least its priority on that node, then without them.
+
+    Before that, what PreFilter says of the pod, and of the nodes that are worth a look (PreFilterResult).
+    """
     cluster, profile = world.engine.cluster, world.engine.running[PLAIN].profile
+    state = CycleState(cluster, item)
+    for plugin in profile.filters:
+        status = plugin.pre_filter(state)
+        if not status.ok and status.code is not Code.SKIP:
+            return int(status.code), plugin.name, (status.reason,)
+    for plugin in profile.filters:
+        mask = plugin.narrowed(state)
+        if mask is not None and not mask[row]:
+            return UNRESOLVABLE, plugin.name, (f"node(s) didn't satisfy plugin(s) [{plugin.name}]",)
     there = cluster.nodes.nominated.get(row, {}).values()
     crowd = [(other, row) for other in there if other.row < 0 and other.priority >= item.priority]
     with cluster.assume_silently(crowd):
-        if not _passes(profile, CycleState(cluster, item), row):
-            return False
-    return _passes(profile, CycleState(cluster, item), row)
+        found = _asked(profile, CycleState(cluster, item), row)
+    return found if found[0] != FITS else _asked(profile, CycleState(cluster, item), row)
 
 
 def totals(world: World, item: PodRecord, feasible: list[int]) -> dict[int, int]:
@@ -180,6 +199,11 @@ def probes() -> list[objects.Pod]:
         {"cpu": 1, "labels": {"app": "x"}},
     ]
     made = [pod(f"probe{index}", gates=["g"], memory="1Gi", **kind) for index, kind in enumerate(kinds)]
+    for index, names in enumerate((["n01", "n03", "n05"], [])):
+        field = objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=tuple(names))
+        terms = objects.NodeSelector(node_selector_terms=(objects.NodeSelectorTerm(match_fields=(field,)),))
+        only = objects.NodeAffinity(required_during_scheduling_ignored_during_execution=terms)
+        made.append(pod(f"named{index}", gates=["g"], cpu=2, affinity=objects.Affinity(node_affinity=only)))
     x = {"app": "x"}
     made.append(spreading(pod("spread", gates=["g"], labels=x), spread(ZONE, x), spread(HOST, x, anyway=True)))
     plain = pod("images", gates=["g"], cpu=1)

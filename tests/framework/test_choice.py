@@ -276,7 +276,7 @@ def test_a_pass_over_all_rows_is_counted() -> None:
     """`passes`: once for a new kind of pod, again where a quarter of the nodes changed, not where few did."""
     world = World(*[node(f"n{i:02}") for i in range(80)], pod("p", cpu=1))
     evaluator = of(world)
-    counted = []
+    counted: list[int] = []
     for many in (0, 1, 20, 21):
         for i in range(many):
             world.add(pod(f"r{len(counted)}-{i}", cpu=1, node=f"n{i:02}"))

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from reprieve.cluster.pods import NO_ROW
+from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState
-from tests.framework.plain_evaluation import PLAIN, Lively, best, fits, probes, totals
+from reprieve.framework.status import FITS
+from tests.framework.plain_evaluation import PLAIN, Lively, Verdict, best, probes, totals, verdict
 
 PROBES = [probe.metadata.name for probe in probes()]
+
+
+def told(diagnosis: Diagnosis, verdicts: dict[int, Verdict]) -> None:
+    """The codes, who rejected the pod where, and the reasons counted; what PreFilter said stands alone."""
+    rejected = {row: found for row, found in verdicts.items() if found[0] != FITS}
+    codes = {row: int(diagnosis.codes[row]) for row in np.flatnonzero(diagnosis.codes).tolist()}
+    assert codes == {row: code for row, (code, _, _) in rejected.items()}
+    assert diagnosis.nodes == len(verdicts)
+    assert diagnosis.plugins == {plugin for _, plugin, _ in rejected.values()} == set(diagnosis.rejected)
+    for plugin, mask in diagnosis.rejected.items():
+        assert np.flatnonzero(mask).tolist() == sorted(row for row in rejected if rejected[row][1] == plugin)
+    counted = Counter(text for _, _, texts in rejected.values() for text in texts)
+    if diagnosis.pre_filter_message:
+        assert counted == {diagnosis.pre_filter_message: len(verdicts)}
+        assert diagnosis.reasons == {}
+    else:
+        assert diagnosis.reasons == counted
 
 
 def compare(lively: Lively, evaluator: Evaluator) -> None:
@@ -20,15 +41,17 @@ def compare(lively: Lively, evaluator: Evaluator) -> None:
     alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)]).tolist()
     for name in PROBES:
         item = world.record(name)
-        feasible = [row for row in alive if fits(world, item, row)]
+        verdicts = {row: verdict(world, item, row) for row in alive}
+        feasible = [row for row in alive if verdicts[row][0] == FITS]
         found = [row for row in range(len(cluster.nodes)) if evaluator.fits_row(world.state(name), row)]
         assert found == feasible, name
         assert evaluator.best_row(world.state(name)) == best(world, item, feasible), name
-        diagnosis = evaluator.diagnose(world.state(name))
-        assert np.flatnonzero(diagnosis.codes == 0).tolist() == [
-            row for row in range(len(cluster.nodes)) if row in feasible or row not in alive
-        ], name
+        told(evaluator.diagnose(world.state(name)), verdicts)
         some = np.array(alive[1::2], dtype=np.int64)
+        told(evaluator.diagnose(world.state(name), some), {row: verdicts[row] for row in some.tolist()})
+        for row, (_, plugin, texts) in verdicts.items():
+            assert evaluator.why_not(world.state(name), row)[0] == plugin
+            assert evaluator.why_not(world.state(name), row)[1] in (texts, ())
         here = [row for row in feasible if row in some]
         assert evaluator.best_row(world.state(name), within=some) == best(world, item, here), name
         for nominated in (*alive[:3], *feasible[-2:]):
@@ -74,9 +97,9 @@ def test_shared_answers_are_those_of_asking_afresh(seed: int) -> None:
         for name in PROBES:
             keys = [each.view(world.state(name)).keys for each in (shared, afresh)]
             assert np.array_equal(keys[0], keys[1]), (turn, name)
-            told = [each.diagnose(world.state(name)) for each in (shared, afresh)]
-            assert np.array_equal(told[0].codes, told[1].codes), (turn, name)
-            assert (told[0].reasons, told[0].plugins) == (told[1].reasons, told[1].plugins), (turn, name)
+            both = [each.diagnose(world.state(name)) for each in (shared, afresh)]
+            assert np.array_equal(both[0].codes, both[1].codes), (turn, name)
+            assert (both[0].reasons, both[0].plugins) == (both[1].reasons, both[1].plugins), (turn, name)
 
 
 def test_without_nodes_there_is_no_place() -> None:

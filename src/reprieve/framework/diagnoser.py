@@ -250,8 +250,7 @@ class Diagnoser:
 
     def _ask_outside(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> None:
         """Plugins that ask outside come last, about rows where everything else fits."""
-        if self._profile.outside_filters:
-            self._ask_all(self._profile.outside_filters, state, rows[found.codes[rows] == FITS], found)
+        self._ask_all(self._profile.outside_filters, state, rows[found.codes[rows] == FITS], found)
 
     def _ask_all(
         self, plugins: Sequence[FilterPlugin], state: CycleState, left: npt.NDArray[np.int64], found: RowReasons
